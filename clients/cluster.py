@@ -1,26 +1,24 @@
-"""A cluster as its clients see it: which brokers there are, who leads and coordinates what, and how to ask them.
+"""A cluster as its clients see it: its brokers, leaders and coordinators, and requests to them.
 
-A request names its *route*: any broker, the controller, one broker, the coordinator of a group or a transactional id.
-``Cluster.call`` finds the broker, sends, and asks again elsewhere or later while the answer only says that it was the
-wrong place or too early. ``Cluster.call_leaders`` does the same for a request about partitions: split by leader,
-answers put together again. Whatever else a broker answers is the caller's to judge.
+A request has a *route*: any broker, the controller, one broker, the coordinator of a group or a transactional id.
+``Cluster.call`` finds the broker, sends the request, and retries elsewhere or later while the response only says that
+the broker was the wrong one or not ready. Every other response is returned for the caller to judge.
 
-What is known of the cluster is a cache of answers, replaced by newer ones; what proves wrong is forgotten and asked for
-again. An operation that gets no final answer within its time returns the last error, or raises it if there was no
-answer at all.
+Metadata and coordinators are caches of responses, replaced by newer ones; an entry that proves wrong is removed and
+requested again. An operation that gets no final response within its time returns the last response, or raises the
+last exception if there was none.
 
-A broker that does not answer delays only what needs that broker. One attempt has half of the operation's time
-(``attempt_seconds``), and a request that any broker can answer goes to a second one after ``LATE_SECONDS``.
+A broker that does not respond delays only requests that need this broker. One attempt has half of the operation's time
+(``attempt_seconds``), and a request that any broker can serve is also sent to a second one after ``LATE_SECONDS``.
 """
 
 import asyncio
 import ssl
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from random import Random
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.cluster_metadata import ClusterMetadata
@@ -42,8 +40,8 @@ from oncelog.clients.errors import (
 )
 from oncelog.clients.negotiation import NO_FEATURES, newer_features
 from oncelog.clients.obstacles import Obstacle, Obstacles, at_broker
-from oncelog.clients.partition_results import PartitionResults
 from oncelog.clients.retry import Backoff, Retry
+from oncelog.clients.routes import AnyBroker, Controller, Coordinator, Node, Route
 from oncelog.clients.staggered import AllAttemptsFailed, first_success
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
 from oncelog.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
@@ -59,15 +57,11 @@ from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 
 R = TypeVar("R", bound=Message)
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 _STAGGER_SECONDS: Final = 1.0
 """After which a connection to the next broker is tried, too, while none is open."""
 _CREATION_SECONDS: Final = 5.0
 """How long a topic that brokers create by being asked about it may remain unknown."""
-_GROUP: Final = 0
-_TRANSACTION: Final = 1
 _NO_ANSWER: Final = (Unreachable, ConnectionLost, RequestTimedOut)
 _LEADERLESS: Final = "partitions without a leader"
 _LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the broker did not say")
@@ -83,84 +77,9 @@ NOT_FINAL_FROM_A_LEADER: Final = NOT_FINAL | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITI
 """A leader may hear of its new partition after its clients did; metadata decides whether there is such a topic."""
 
 
-class Route(Protocol):
-    """Where a request has to go."""
-
-    async def resolve(self, cluster: "Cluster") -> Connection:
-        """A connection to whoever is right as far as is known."""
-
-    def forget(self, cluster: "Cluster") -> None:
-        """It was wrong: ask again next time."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnyBroker:
-    """Whichever broker answers."""
-
-    async def resolve(self, cluster: "Cluster") -> Connection:
-        return await cluster.connection_to_any()
-
-    def forget(self, cluster: "Cluster") -> None:
-        pass
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One broker, by its id."""
-
-    node_id: int
-
-    async def resolve(self, cluster: "Cluster") -> Connection:
-        return await cluster.connection_to(self.node_id)
-
-    def forget(self, cluster: "Cluster") -> None:
-        cluster.brokers.pop(self.node_id, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Controller:
-    """The broker that decides about topics and configurations."""
-
-    async def resolve(self, cluster: "Cluster") -> Connection:
-        if cluster.controller_id is None:
-            await cluster.refresh(())
-        if cluster.controller_id is None:
-            return await cluster.connection_to_any()
-        return await cluster.connection_to(cluster.controller_id)
-
-    def forget(self, cluster: "Cluster") -> None:
-        cluster.metadata.controller_id = None
-
-
-@dataclass(frozen=True, slots=True)
-class Coordinator:
-    """The broker that owns a group or a transactional id."""
-
-    key_type: int
-    key: str
-
-    @classmethod
-    def of_group(cls, group_id: str) -> "Coordinator":
-        return cls(_GROUP, group_id)
-
-    @classmethod
-    def of_transactional_id(cls, transactional_id: str) -> "Coordinator":
-        return cls(_TRANSACTION, transactional_id)
-
-    async def resolve(self, cluster: "Cluster") -> Connection:
-        return await cluster.connection_to(await cluster.coordinator(self))
-
-    def forget(self, cluster: "Cluster") -> None:
-        cluster.forget_coordinator(self)
-
-
 def no_errors(response: Message) -> Iterable[int]:
     """For answers whose errors never mean "ask elsewhere"."""
     return ()
-
-
-Split: TypeAlias = Callable[[R], Iterable[tuple[TopicPartition, int, Answer]]]
-"""Yields (partition, error number, answer) for each partition in a response."""
 
 
 class Cluster:
@@ -181,10 +100,11 @@ class Cluster:
         self._backoff = Backoff(rng=rng)
         self._client_id = client_id
         self._connect_seconds = positive_seconds(connect_seconds, "connect_seconds")
-        self._operation_seconds = positive_seconds(operation_seconds, "operation_seconds")
+        self.operation_seconds = positive_seconds(operation_seconds, "operation_seconds")
+        """The time of one operation, over all of its attempts."""
         self._tls = tls
         self._tasks = BackgroundTasks(client_id)
-        self._pool = ConnectionPool(self.connect, self._tasks)
+        self.pool = ConnectionPool(self.connect, self._tasks)
         self._obstacles = Obstacles()
         self._coordinators: dict[Coordinator, int] = {}
         self.unreachable: dict[Address, str] = {}
@@ -198,35 +118,21 @@ class Cluster:
         """Where each broker listens, by its id."""
         return self.metadata.brokers
 
-    @property
-    def controller_id(self) -> int | None:
-        """The controller's id; None while it is not known."""
-        return self.metadata.controller_id
-
     async def __aenter__(self) -> "Cluster":
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    def hang_up(self) -> None:
-        """Close every connection, without waiting for anything. None is opened afterwards."""
-        self._pool.hang_up()
-
     async def close(self) -> None:
         """Close every connection, and wait a moment for what was written to leave. None is opened afterwards."""
-        await self._pool.close()
+        await self.pool.close()
 
-    # Asking
-
-    @property
-    def operation_seconds(self) -> float:
-        """How long one operation is tried, over all of its attempts."""
-        return self._operation_seconds
+    # Requests
 
     def attempts(self) -> Retry:
         """The attempts of one operation, which begins now."""
-        return Retry(self._backoff, self._operation_seconds)
+        return Retry(self._backoff, self.operation_seconds)
 
     async def call(
         self,
@@ -250,7 +156,7 @@ class Cluster:
                 raise
             except _NO_ANSWER as error:
                 failure = error
-            route.forget(self)
+            self.forget_route(route)
             if not await retry.pause():
                 if failure is not None:
                     raise failure
@@ -268,8 +174,12 @@ class Cluster:
             return False
         name = type(request).__name__.removesuffix("Request")
         reason = f"{name} is answered {error_code(passing).name}" + (f": {message}" if message else "")
-        self._obstacles.fail(type(request), reason, self._now())
+        self.note_obstacle(type(request), reason)
         return True
+
+    def note_obstacle(self, subject: Hashable, reason: str) -> None:
+        """Report this as an obstacle until something about the subject succeeds."""
+        self._obstacles.fail(subject, reason, self._now())
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -291,7 +201,7 @@ class Cluster:
             return connection.send(request, response_type, at_least=at_least, at_most=at_most, timeout=seconds)
 
         if not isinstance(route, AnyBroker):
-            return await send(await route.resolve(self))
+            return await send(await self.resolve(route))
         asked: set[Address] = set()
 
         async def ask() -> R:
@@ -308,132 +218,13 @@ class Cluster:
         except AllAttemptsFailed as failed:
             raise failed.errors[0] from None
 
-    async def call_every_broker(
-        self, request: Message, response_type: type[R], errors: Callable[[R], Iterable[int]], *, at_least: int = 0
-    ) -> list[tuple[int, R]]:
-        """The final answer of each broker of the cluster, with its id."""
-        await self.refresh(())
-        answers: dict[int, R] = {}
-        failures: dict[int, ClientError] = {}
-
-        async def ask(node_id: int) -> None:
-            try:
-                answers[node_id] = await self.call(
-                    Node(node_id), request, response_type, errors=errors, at_least=at_least
-                )
-            except ClientError as error:
-                failures[node_id] = error
-
-        async with asyncio.TaskGroup() as group:
-            for node_id in self.brokers:
-                group.create_task(ask(node_id))
-        for _, failure in sorted(failures.items()):
-            raise failure
-        return sorted(answers.items())
-
-    async def call_leaders(
-        self,
-        items: Mapping[TopicPartition, Item],
-        build: Callable[[Mapping[TopicPartition, Item]], Message],
-        response_type: type[R],
-        split: Split[R, Answer],
-        *,
-        at_most: int | None = None,
-    ) -> PartitionResults[Answer]:
-        """Ask each partition's leader. ``build`` makes the request for some of the items."""
-        retry = self.attempts()
-        found: dict[TopicPartition, Answer] = {}
-        failed: dict[TopicPartition, Refusal] = {}
-        pending = dict(items)
-        while pending:
-            by_leader, errors = await self._group_by_leader(pending)
-            requests = {
-                leader: build({topic_partition: items[topic_partition] for topic_partition in partitions})
-                for leader, partitions in by_leader.items()
-            }
-            answers = await self.ask_each(requests, response_type, at_most, retry.attempt_seconds)
-            for leader, response in answers.items():
-                if isinstance(response, Refusal):
-                    errors |= dict.fromkeys(by_leader[leader], response)
-                    continue
-                errors |= dict.fromkeys(by_leader[leader], _LEFT_OUT)
-                for topic_partition, error, answer in split(response):
-                    errors[topic_partition] = Refusal(error=error_code(error))
-                    if error == ErrorCode.NONE:
-                        found[topic_partition] = answer
-            failed |= errors
-            pending = {topic_partition: items[topic_partition] for topic_partition in pending.keys() - found.keys()}
-            pending = await self._worth_asking_again(pending, failed, retry)
-        return PartitionResults.of(found, failed)
-
-    async def ask_each(
-        self,
-        requests: Mapping[int, Message],
-        response_type: type[R],
-        at_most: int | None,
-        seconds: float,
-        *,
-        at_least: int = 0,
-    ) -> dict[int, R | Refusal]:
-        """The answers of brokers to one request each, at the same time, or why there is none."""
-        answers: dict[int, R | Refusal] = {}
-
-        async def ask(node_id: int, request: Message) -> None:
-            try:
-                connection = await self.connection_to(node_id)
-                answers[node_id] = await connection.send(
-                    request, response_type, at_least=at_least, at_most=at_most, timeout=seconds
-                )
-            except ClientError as error:
-                answers[node_id] = Refusal.without_response(error)
-
-        async with asyncio.TaskGroup() as group:
-            for node_id, request in requests.items():
-                group.create_task(ask(node_id, request))
-        return answers
-
-    async def _worth_asking_again(
-        self, items: dict[TopicPartition, Item], failed: Mapping[TopicPartition, Refusal], retry: Retry
-    ) -> dict[TopicPartition, Item]:
-        """After a pause: the items whose errors pass, and whose partitions still exist."""
-        passing = {tp: item for tp, item in items.items() if failed[tp].error in NOT_FINAL_FROM_A_LEADER}
-        for topic_partition in passing:
-            self.metadata.forget(topic_partition.topic)
-            if failed[topic_partition].cause is None:  # Else the obstacle has an address.
-                reason = f"{topic_partition}: {failed[topic_partition].error.name}"
-                self._obstacles.fail("leaders", reason, self._now())
-        if not passing or not await retry.pause():
-            return {}
-        known = _partitions(await self.topics({topic_partition.topic for topic_partition in passing}))
-        return {topic_partition: item for topic_partition, item in passing.items() if topic_partition in known}
-
-    async def _group_by_leader(
-        self, partitions: Iterable[TopicPartition]
-    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, Refusal]]:
-        """The partitions of each leader, and an error for those that have none."""
-        partitions = list(partitions)
-        topics = await self.topics({topic_partition.topic for topic_partition in partitions})
-        known = _partitions(topics)
-        by_leader: dict[int, list[TopicPartition]] = {}
-        failed: dict[TopicPartition, Refusal] = {}
-        for topic_partition in partitions:
-            partition = known.get(topic_partition)
-            if partition is None:
-                error = topics[topic_partition.topic].error_code
-                failed[topic_partition] = Refusal(error=error_code(error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            elif partition.leader_id not in self.brokers:
-                failed[topic_partition] = Refusal(error=ErrorCode.LEADER_NOT_AVAILABLE)
-            else:
-                by_leader.setdefault(partition.leader_id, []).append(topic_partition)
-        return by_leader, failed
-
     # What is known
 
     async def topics(self, names: Collection[str], *, create: bool = False) -> dict[str, MetadataResponseTopic]:
         """What the cluster says of some topics, errors included. ``create`` lets brokers create them if they do so."""
         not_final = NOT_FINAL_FROM_A_LEADER if create else NOT_FINAL
         retry = Retry(
-            self._backoff, min(_CREATION_SECONDS, self._operation_seconds) if create else self._operation_seconds
+            self._backoff, min(_CREATION_SECONDS, self.operation_seconds) if create else self.operation_seconds
         )
         known = self.metadata.topics
         while missing := [name for name in names if name not in known]:
@@ -489,6 +280,34 @@ class Cluster:
 
     # Connections
 
+    async def resolve(self, route: Route) -> Connection:
+        """Return a connection to the broker that is right as far as is known. Raises ``ClientError``."""
+        match route:
+            case AnyBroker():
+                return await self.connection_to_any()
+            case Node(node_id):
+                return await self.connection_to(node_id)
+            case Controller():
+                if self.metadata.controller_id is None:
+                    await self.refresh(())
+                if self.metadata.controller_id is None:
+                    return await self.connection_to_any()
+                return await self.connection_to(self.metadata.controller_id)
+            case Coordinator():
+                return await self.connection_to(await self.coordinator(route))
+
+    def forget_route(self, route: Route) -> None:
+        """Remove what is known of a route that was wrong, so that the next request looks it up again."""
+        match route:
+            case Node(node_id):
+                self.brokers.pop(node_id, None)
+            case Controller():
+                self.metadata.controller_id = None
+            case Coordinator():
+                self.forget_coordinator(route)
+            case AnyBroker():
+                pass
+
     async def connection_to(self, node_id: int) -> Connection:
         """A connection to one broker."""
         if node_id not in self.brokers:
@@ -497,10 +316,10 @@ class Cluster:
         subject = Node(node_id)
         if address is None:
             absent = BrokerAbsent.among(node_id, self.brokers)
-            self._obstacles.fail(subject, str(absent), self._now())
+            self.note_obstacle(subject, str(absent))
             raise absent
         self._obstacles.overcome(subject)
-        return await self._pool.to(address)
+        return await self.pool.to(address)
 
     async def connection_to_any(self, besides: Collection[Address] = ()) -> Connection:
         """Return a connection to a broker that answers, to none of ``besides``. Raises ``NoBrokerReachable``.
@@ -508,13 +327,13 @@ class Cluster:
         An open connection is preferred, the one with the fewest unanswered requests. If all of them are late, the
         brokers without a connection are tried, and a late connection is the last resort.
         """
-        best = self._pool.least_loaded(besides)
+        best = self.pool.least_loaded(besides)
         if best is not None and not is_late(best):
             return best
         known = [address for address in self.brokers.values() if address not in self._bootstrap]
         self.rng.shuffle(known)
-        untried = [each for each in (*self._bootstrap, *known) if each not in besides and not self._pool.is_open(each)]
-        attempts = (partial(self._pool.to, address) for address in untried)
+        untried = [each for each in (*self._bootstrap, *known) if each not in besides and not self.pool.is_open(each)]
+        attempts = (partial(self.pool.to, address) for address in untried)
         try:
             return await first_success(
                 self._tasks, attempts, _STAGGER_SECONDS, "any broker", ends=lambda error: isinstance(error, TlsFailed)
@@ -527,12 +346,8 @@ class Cluster:
 
     def obstacles(self) -> list[Obstacle]:
         """Return what this client waits for now, the oldest first."""
-        found = [*self._obstacles.current(self._now()), *self._pool.silences()]
+        found = [*self._obstacles.current(self._now()), *self.pool.silences()]
         return sorted((at_broker(each, self.brokers) for each in found), key=lambda each: -each.seconds)
-
-    def time_outs(self) -> list[str]:
-        """Return which responses did not come in time, which ended connections that have not been made again."""
-        return self._pool.time_outs()
 
     def note_leaderless(self, partitions: Sequence[TopicPartition]) -> None:
         """Partitions that are needed have no leader now; none of them if there are none."""
@@ -540,11 +355,11 @@ class Cluster:
             self._obstacles.overcome(_LEADERLESS)
             return
         others = f" and {len(partitions) - 1} more" if len(partitions) > 1 else ""
-        self._obstacles.fail(_LEADERLESS, f"{partitions[0]}{others}: no replica can lead now", self._now())
+        self.note_obstacle(_LEADERLESS, f"{partitions[0]}{others}: no replica can lead now")
 
     def is_connected(self, address: Address) -> bool:
         """Whether a connection to the address is open."""
-        return self._pool.is_open(address)
+        return self.pool.is_open(address)
 
     async def connect(self, address: Address) -> Connection:
         """Open a connection that the caller closes. Raises ``Unreachable``, ``BadResponse``, ``TlsFailed``."""
@@ -556,7 +371,7 @@ class Cluster:
                 address,
                 client_id=self._client_id,
                 connect_seconds=self._connect_seconds,
-                request_seconds=self._operation_seconds,
+                request_seconds=self.operation_seconds,
                 tls=self._tls,
                 on_accepted=lambda: begin("no response to ApiVersions", self._now(), is_connected=True),
             )
@@ -576,14 +391,6 @@ class Cluster:
 def find_partition(topic: MetadataResponseTopic, index: int) -> MetadataResponsePartition | None:
     """What metadata says about one partition of a topic."""
     return next((partition for partition in topic.partitions if partition.partition_index == index), None)
-
-
-def _partitions(topics: Mapping[str, MetadataResponseTopic]) -> dict[TopicPartition, MetadataResponsePartition]:
-    return {
-        TopicPartition(name, partition.partition_index): partition
-        for name, topic in topics.items()
-        for partition in topic.partitions
-    }
 
 
 def _coordinator_errors(response: FindCoordinatorResponse) -> list[int]:

@@ -14,6 +14,7 @@ from typing import Final
 from oncelog.clients.aborted_ranges import AbortedRanges
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
+from oncelog.clients.fan_out import call_leaders
 from oncelog.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -57,8 +58,8 @@ class LogReader:
     async def poll(self) -> list[FetchedPartition]:
         """Fetch once from the present positions and move these past what came."""
         wanted = {tp: offset for tp, offset in self.positions.items() if tp not in self.failed}
-        answers = await self._cluster.call_leaders(
-            wanted, self._request, FetchResponse, _split, at_most=_NEWEST_WITH_TOPIC_NAMES
+        answers = await call_leaders(
+            self._cluster, wanted, self._request, FetchResponse, _split, at_most=_NEWEST_WITH_TOPIC_NAMES
         )
         self.failed |= answers.refusals
         fetched = [self._read(tp, data, wanted[tp]) for tp, data in sorted(answers.found.items())]

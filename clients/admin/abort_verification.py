@@ -14,6 +14,7 @@ from oncelog.clients.admin.offsets import LATEST, list_offsets
 from oncelog.clients.admin.transaction_abort import AbortAction, AbortPlan
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
+from oncelog.clients.fan_out import call_leaders
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
@@ -89,7 +90,8 @@ async def _check_end(cluster: Cluster, aborted: OpenTransaction) -> Check:
         session_epoch=-1,
         topics=[FetchTopic(topic=topic_partition.topic, partitions=[wanted])],
     )
-    answers = await cluster.call_leaders(
+    answers = await call_leaders(
+        cluster,
         {topic_partition: None},
         lambda _: request,
         FetchResponse,

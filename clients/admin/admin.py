@@ -115,7 +115,7 @@ class Admin:
                 async with asyncio.timeout_at(deadline + _ERROR_SECONDS):
                     return await work
         except TimeoutError:
-            reasons = no_answer(seconds, self.cluster.obstacles(), self.cluster.time_outs())
+            reasons = no_answer(seconds, self.cluster.obstacles(), self.cluster.pool.time_outs())
             raise OperationTimedOut(reasons) from None
 
     # The cluster

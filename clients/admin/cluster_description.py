@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.clients.cluster import AnyBroker, Cluster
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import require_success
+from oncelog.clients.routes import AnyBroker
 from oncelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 _NOBODY: Final = -1

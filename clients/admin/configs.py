@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from oncelog.clients.admin.item_requests import settle
 from oncelog.clients.admin.named_brokers import require_broker
-from oncelog.clients.cluster import AnyBroker, Cluster, Controller, Node, Route
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
+from oncelog.clients.routes import AnyBroker, Controller, Node, Route
 from oncelog.protocol.messages import alter_configs as legacy
 from oncelog.protocol.messages import incremental_alter_configs as incremental
 from oncelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse

@@ -7,8 +7,10 @@ The answer has every key that was asked about, with what its coordinator said or
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from oncelog.clients.cluster import NOT_FINAL, Cluster, Coordinator
+from oncelog.clients.cluster import NOT_FINAL, Cluster
 from oncelog.clients.errors import Refusal
+from oncelog.clients.fan_out import send_to_each
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.schema import Message
 
@@ -44,7 +46,9 @@ async def call_coordinators(
         by_broker, refused = await _sort_by_broker(cluster, pending.values())
         answers.update(refused)
         requests = {node_id: build(asked) for node_id, asked in by_broker.items()}
-        responses = await cluster.ask_each(requests, response_type, at_most, retry.attempt_seconds, at_least=at_least)
+        responses = await send_to_each(
+            cluster, requests, response_type, retry.attempt_seconds, at_least=at_least, at_most=at_most
+        )
         for node_id, response in responses.items():
             if isinstance(response, Refusal):
                 answers.update(dict.fromkeys(by_broker[node_id], response))

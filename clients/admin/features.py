@@ -7,9 +7,10 @@ from typing import Final
 
 from oncelog.clients import VERSION
 from oncelog.clients.admin.item_requests import settle
-from oncelog.clients.cluster import Cluster, Controller
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import SOFTWARE_NAME
 from oncelog.clients.errors import Refusal, refusal, require_success
+from oncelog.clients.routes import Controller
 
 _FIRST_WITH_VALIDATE_ONLY: Final = 1
 """Of UpdateFeatures; an older broker would do what it was only to check."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.clients.admin.transactions import TransactionDescription, describe_transaction, describe_transactions
-from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

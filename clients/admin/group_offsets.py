@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 from oncelog.clients.admin.coordinators import call_coordinators
 from oncelog.clients.admin.item_requests import settle
 from oncelog.clients.by_topic import by_topic, indexes_by_topic
-from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, error_code, refusal, require_success
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,

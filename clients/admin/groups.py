@@ -12,8 +12,9 @@ from typing import Final
 from oncelog.clients.admin.coordinators import call_coordinators
 from oncelog.clients.admin.item_requests import settle
 from oncelog.clients.admin.listings import list_of_all_brokers
-from oncelog.clients.cluster import NOT_FINAL, Cluster, Coordinator
+from oncelog.clients.cluster import NOT_FINAL, Cluster
 from oncelog.clients.errors import Refusal, error_code, refusal, require_success
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.compiler import decoder
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.consumer_protocol import ConsumerProtocolAssignment

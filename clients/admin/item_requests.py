@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from oncelog.clients.cluster import NOT_FINAL, Cluster, Route
+from oncelog.clients.cluster import NOT_FINAL, Cluster
 from oncelog.clients.errors import ClientError, ConnectionLost, NoBrokerReachable, Refusal, RequestTimedOut, Unreachable
+from oncelog.clients.routes import Route
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.schema import Message
 
@@ -89,7 +90,7 @@ async def settle(
             maybe_done |= {key for key in pending if _error(outcomes[key]) is ErrorCode.REQUEST_TIMED_OUT}
         pending = {key: item for key, item in pending.items() if _error(outcomes[key]) in NOT_FINAL}
         if pending:
-            route.forget(cluster)
+            cluster.forget_route(route)
             if isinstance(failure, NoBrokerReachable) or not await retry.pause():
                 if failure is not None and len(pending) == len(items):
                     raise failure

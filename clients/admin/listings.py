@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import require_success
+from oncelog.clients.fan_out import call_every_broker
 from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -22,8 +23,8 @@ async def list_of_all_brokers(
 ) -> list[Listing]:
     """What all brokers list; ``listings`` takes a broker's id and its answer. Raises ``BrokerRefused``."""
     found: list[Listing] = []
-    answers = await cluster.call_every_broker(
-        request, response_type, lambda response: [error_number(response)], at_least=at_least
+    answers = await call_every_broker(
+        cluster, request, response_type, lambda response: [error_number(response)], at_least=at_least
     )
     for node_id, response in answers:
         require_success(f"broker {node_id}", error_number(response))

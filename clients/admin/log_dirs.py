@@ -7,6 +7,7 @@ from typing import Final
 from oncelog.clients.by_topic import indexes_by_topic
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
+from oncelog.clients.fan_out import send_to_each
 from oncelog.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -56,8 +57,8 @@ async def describe_log_dirs(
         ]
     asked = sorted(cluster.brokers if broker_ids is None else broker_ids)
     request = DescribeLogDirsRequest(topics=topics)
-    answers = await cluster.ask_each(
-        dict.fromkeys(asked, request), DescribeLogDirsResponse, None, cluster.attempts().remaining_seconds
+    answers = await send_to_each(
+        cluster, dict.fromkeys(asked, request), DescribeLogDirsResponse, cluster.attempts().remaining_seconds
     )
     return {broker_id: _directories(answers[broker_id]) for broker_id in asked}
 

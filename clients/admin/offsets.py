@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from oncelog.clients.by_topic import by_topic
 from oncelog.clients.cluster import Cluster
+from oncelog.clients.fan_out import call_leaders
 from oncelog.clients.partition_results import PartitionResults
 from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -55,7 +56,7 @@ async def list_offsets(
         level = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
         return ListOffsetsRequest(replica_id=_CONSUMER, isolation_level=level, topics=topics)
 
-    return await cluster.call_leaders(timestamps, build, ListOffsetsResponse, _split)
+    return await call_leaders(cluster, timestamps, build, ListOffsetsResponse, _split)
 
 
 def _split(response: ListOffsetsResponse) -> Iterable[tuple[TopicPartition, int, FoundOffset]]:

@@ -8,6 +8,7 @@ from oncelog.clients.admin.named_brokers import require_broker
 from oncelog.clients.by_topic import indexes_by_topic
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, error_code
+from oncelog.clients.fan_out import call_leaders, send_to_each
 from oncelog.clients.partition_results import PartitionResults
 from oncelog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -45,11 +46,11 @@ async def describe_producers(
     """
     if broker_id is None:
         items = dict.fromkeys(partitions)
-        return await cluster.call_leaders(items, _request, DescribeProducersResponse, _split)
+        return await call_leaders(cluster, items, _request, DescribeProducersResponse, _split)
     await require_broker(cluster, broker_id)
     requests = {broker_id: _request(partitions)}
     seconds = cluster.attempts().remaining_seconds
-    answers = await cluster.ask_each(requests, DescribeProducersResponse, None, seconds)
+    answers = await send_to_each(cluster, requests, DescribeProducersResponse, seconds)
     answer = answers[broker_id]
     if isinstance(answer, Refusal):
         return PartitionResults.of({}, dict.fromkeys(partitions, answer))

@@ -10,8 +10,9 @@ from typing import Final
 from uuid import UUID
 
 from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
-from oncelog.clients.cluster import AnyBroker, Cluster
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BadResponse, Refusal, refusal
+from oncelog.clients.routes import AnyBroker
 from oncelog.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

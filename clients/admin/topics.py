@@ -12,9 +12,11 @@ from uuid import UUID
 
 from oncelog.clients.admin.item_requests import Settlement, settle
 from oncelog.clients.by_topic import by_topic
-from oncelog.clients.cluster import Cluster, Controller
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
+from oncelog.clients.fan_out import call_leaders
 from oncelog.clients.partition_results import PartitionResults
+from oncelog.clients.routes import Controller
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.metadata import (
     MetadataRequest,
@@ -275,4 +277,4 @@ async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int])
                 key = TopicPartition(topic.name, partition.partition_index)
                 yield key, partition.error_code, partition.low_watermark
 
-    return await cluster.call_leaders(before, build, DeleteRecordsResponse, split)
+    return await call_leaders(cluster, before, build, DeleteRecordsResponse, split)

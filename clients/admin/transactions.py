@@ -6,8 +6,9 @@ from typing import Final
 
 from oncelog.clients.admin.coordinators import call_coordinators
 from oncelog.clients.admin.listings import list_of_all_brokers
-from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
+from oncelog.clients.fan_out import call_leaders
 from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -52,7 +53,7 @@ async def write_abort_marker(cluster: Cluster, marker: AbortMarker) -> Refusal |
         )
         return WriteTxnMarkersRequest(markers=[written])
 
-    answers = await cluster.call_leaders({marker.topic_partition: None}, build, WriteTxnMarkersResponse, _split)
+    answers = await call_leaders(cluster, {marker.topic_partition: None}, build, WriteTxnMarkersResponse, _split)
     return answers.refusals.get(marker.topic_partition)
 
 

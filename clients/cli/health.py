@@ -54,7 +54,7 @@ def _print(session: Session, found: ClusterHealth) -> None:
 
 async def _require_ready(cluster: Cluster) -> None:
     await cluster.refresh(())
-    if cluster.controller_id is None:
+    if cluster.metadata.controller_id is None:
         raise Unreachable("a broker answers, but knows no controller yet")
     for path in await failed_directories(await cluster.connection_to_any()):
         raise BrokerRefused(path, Refusal(error=ErrorCode.KAFKA_STORAGE_ERROR, message=about_directory(path)))
@@ -66,7 +66,7 @@ async def _look(cluster: Cluster) -> ClusterHealth:
     async with asyncio.TaskGroup() as group:
         visits = [group.create_task(_visit(cluster, metadata, broker.node_id, broker.rack)) for broker in known]
     minimums = await in_sync_minimums(await cluster.connection_to_any(), metadata)
-    return assess(metadata, cluster.controller_id, [visit.result() for visit in visits], minimums)
+    return assess(metadata, cluster.metadata.controller_id, [visit.result() for visit in visits], minimums)
 
 
 async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rack: str | None) -> SeenBroker:
@@ -132,4 +132,4 @@ async def _look_for(cluster: Cluster, brokers: int, seconds: float) -> _Sighting
     seen = len(cluster.brokers)
     if seen < brokers:
         return _Sighting(False, seen, f"{seen} of {brokers} brokers")
-    return _Sighting(cluster.controller_id is not None, seen, "no controller")
+    return _Sighting(cluster.metadata.controller_id is not None, seen, "no controller")

@@ -13,8 +13,9 @@ from oncelog.clients.admin.transactions import STATES, TransactionDescription, d
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.session import Session, example, wall_clock, with_session
 from oncelog.clients.cli.txn_arguments import topic_argument, transactional_id_argument
-from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal, error_code
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.topic_partition import TopicPartition
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})

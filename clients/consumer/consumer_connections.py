@@ -39,7 +39,7 @@ class ConsumerConnections:
             async with asyncio.timeout(seconds):
                 yield
         except TimeoutError:
-            time_outs = [each for cluster in self._clusters for each in cluster.time_outs()]
+            time_outs = [each for cluster in self._clusters for each in cluster.pool.time_outs()]
             raise OperationTimedOut(no_answer(seconds, self.obstacles(), time_outs)) from None
 
     async def close(self, deadline: float) -> None:
@@ -51,7 +51,7 @@ class ConsumerConnections:
 
     async def _close_clusters(self, deadline: float) -> None:
         for cluster in self._clusters:
-            cluster.hang_up()
+            cluster.pool.hang_up()
         grace = asyncio.get_running_loop().time() + _GRACE_SECONDS
         try:
             async with asyncio.timeout_at(max(deadline, grace)):

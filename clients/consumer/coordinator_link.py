@@ -6,9 +6,10 @@ the whole group has joined: metadata and offsets would wait behind it.
 
 from typing import TypeVar
 
-from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Connection
 from oncelog.clients.errors import ConnectionLost, RequestTimedOut, Unreachable
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)

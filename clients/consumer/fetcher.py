@@ -33,6 +33,7 @@ from oncelog.clients.consumer.fetched_response import FetchedResponse
 from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES, partition_bytes, response_bytes
 from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.errors import BrokerAbsent, ClientError, error_code
+from oncelog.clients.fan_out import send_to_each
 from oncelog.clients.obstacles import Obstacle, at_broker
 from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
@@ -350,6 +351,6 @@ class Fetcher:
         self._sources.clear()
         try:
             async with asyncio.timeout_at(min(deadline, asyncio.get_running_loop().time() + _CLOSE_SECONDS)):
-                await self._cluster.ask_each(requests, FetchResponse, None, _CLOSE_SECONDS)
+                await send_to_each(self._cluster, requests, FetchResponse, _CLOSE_SECONDS)
         except TimeoutError:
             pass  # A broker forgets sessions that nobody uses, too.

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from oncelog.clients.by_topic import by_topic, indexes_by_topic
-from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.consumer.consumer_errors import RebalanceInProgress
 from oncelog.clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
 from oncelog.clients.consumer.group_membership import Generation, GroupMembership, MemberState
@@ -24,6 +24,7 @@ from oncelog.clients.consumer.member_reactions import COMMIT, Reaction, reaction
 from oncelog.clients.errors import BrokerRefused, CommitFailed, OperationTimedOut, Refusal, error_code, require_success
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.retry import Backoff
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -26,6 +26,7 @@ from oncelog.clients.consumer.assigned_partitions import (
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_metadata import ConsumerMetadata
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from oncelog.clients.fan_out import send_to_each
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
@@ -164,7 +165,7 @@ class PositionLookup:
             topics=[ListOffsetsTopic(name=name, partitions=of_topic) for name, of_topic in asked.items()],
         )
         seconds = self._config.request_timeout_ms / 1000
-        answers = await self._cluster.ask_each({node_id: request}, ListOffsetsResponse, None, seconds)
+        answers = await send_to_each(self._cluster, {node_id: request}, ListOffsetsResponse, seconds)
         errors = dict.fromkeys(policies, ErrorCode.UNKNOWN_SERVER_ERROR)
         for topic_partition, error, offset in _offsets(answers[node_id], policies):
             if error is ErrorCode.NONE and offset == NO_OFFSET:  # No record is as young as that yet.
@@ -192,7 +193,7 @@ class PositionLookup:
             replica_id=_CONSUMER,
         )
         seconds = self._config.request_timeout_ms / 1000
-        answers = await self._cluster.ask_each({node_id: request}, OffsetForLeaderEpochResponse, None, seconds)
+        answers = await send_to_each(self._cluster, {node_id: request}, OffsetForLeaderEpochResponse, seconds)
         answer = answers[node_id]
         if isinstance(answer, Refusal) and answer.error is ErrorCode.UNSUPPORTED_VERSION:
             # A broker before Kafka 2.3 cannot be asked: trust the position.

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from oncelog.clients.cluster import AnyBroker, Coordinator, Route
 from oncelog.clients.connection import Connection
 from oncelog.clients.errors import BrokerRefused, ClientError, VersionNotSupported
 from oncelog.clients.producer.coordinator_requests import CoordinatorRequests
@@ -14,6 +13,7 @@ from oncelog.clients.producer.record_accumulator import RecordAccumulator
 from oncelog.clients.producer.request_effects import Effect
 from oncelog.clients.producer.transaction_manager import TransactionManager
 from oncelog.clients.producer.transaction_requests import CoordinatorKey, CoordinatorKind
+from oncelog.clients.routes import AnyBroker, Coordinator, Route
 from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -84,7 +84,7 @@ class CoordinatorSender:
         request, route = pending.request, _route(pending.request.coordinator)
         was_sent = False
         try:
-            connection = await route.resolve(self._cluster)
+            connection = await self._cluster.resolve(route)
             self._note_versions(request.coordinator, connection)
             future = connection.send(
                 request.message(),
@@ -103,13 +103,13 @@ class CoordinatorSender:
         except (ClientError, MemoryError) as error:
             if isinstance(error, MemoryError):
                 _log.exception("%s could not be sent", request.kind.value)
-            route.forget(self._cluster)
+            self._cluster.forget_route(route)
             self._requests.handle_loss(pending, was_sent=was_sent)
             return Effect.RETRY
         self._manager.features = self._cluster.features
         effect = self._requests.handle_response(pending, response)
         if effect is Effect.FIND_COORDINATOR:
-            route.forget(self._cluster)
+            self._cluster.forget_route(route)
         return effect
 
     def _note_versions(self, coordinator: CoordinatorKey | None, connection: Connection) -> None:

@@ -13,9 +13,11 @@ from typing import Final, TypeVar
 
 from oncelog.clients.admin.configs import Resource, ResourceType, describe_config
 from oncelog.clients.admin.transactions import ONGOING, describe_transactions, list_transactions
-from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, VersionNotSupported, error_code
+from oncelog.clients.fan_out import call_leaders
 from oncelog.clients.retry import Backoff, Retry
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.add_partitions_to_txn import (
@@ -288,7 +290,7 @@ class ClusterBroker:
 
         at_most = _LAST_PRODUCE_OF_PROTOCOL_1 if version < 2 else _LAST_PRODUCE_WITH_NAMES
         answer = await _answer(
-            self._cluster.call_leaders({home: batch}, build, ProduceResponse, _produced, at_most=at_most)
+            call_leaders(self._cluster, {home: batch}, build, ProduceResponse, _produced, at_most=at_most)
         )
         if isinstance(answer, ErrorCode):
             return answer

@@ -20,6 +20,7 @@ from oncelog.clients.admin.configs import Resource, ResourceType, describe_confi
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import error_code
+from oncelog.clients.fan_out import call_leaders
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import (
     FetchPartition,
@@ -109,8 +110,8 @@ class StatePartition:
                 topics=[FetchTopic(topic=self._home.topic, partitions=[wanted])],
             )
 
-        answers = await self._cluster.call_leaders(
-            {self._home: position}, build, FetchResponse, _split, at_most=_NEWEST_WITH_TOPIC_NAMES
+        answers = await call_leaders(
+            self._cluster, {self._home: position}, build, FetchResponse, _split, at_most=_NEWEST_WITH_TOPIC_NAMES
         )
         error = answers.failed.get(self._home)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -47,8 +47,9 @@ import uvloop
 from oncelog.clients.admin.configs import ConfigChange, Operation, Resource, ResourceType, alter_configs
 from oncelog.clients.admin.topics import delete_topics
 from oncelog.clients.bootstrap import parse_bootstrap
-from oncelog.clients.cluster import Cluster, Controller
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.clients.routes import Controller
 from oncelog.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -319,8 +320,8 @@ async def prepare(address: str, clients: Collection[str], halves: Collection[str
         for name in filled:
             await _fill(address, name, len(assigned[name]))
         await cluster.refresh(())
-        assert cluster.controller_id is not None
-        return cluster.controller_id
+        assert cluster.metadata.controller_id is not None
+        return cluster.metadata.controller_id
 
 
 async def create_assigned(cluster: Cluster, topics: Mapping[str, list[list[int]]], configs: Mapping[str, str]) -> None:

@@ -6,8 +6,8 @@ from typing import Final
 
 from oncelog.clients.admin.admin import Admin
 from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
-from oncelog.clients.cluster import Coordinator
 from oncelog.clients.errors import Refusal
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.topic_partition import TopicPartition
 
 _LOOK_SECONDS: Final = 0.1

@@ -9,7 +9,9 @@ from random import Random
 
 from oncelog.clients.admin.offsets import LATEST, list_offsets
 from oncelog.clients.bootstrap import parse_bootstrap
-from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.fan_out import call_leaders
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -50,7 +52,8 @@ async def _write(address: str, partition: TopicPartition, transactional_id: str,
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=partition.topic, partition_data=[data])],
         )
-        answers = await cluster.call_leaders(
+        answers = await call_leaders(
+            cluster,
             {partition: None},
             lambda _: request,
             ProduceResponse,

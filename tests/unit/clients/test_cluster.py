@@ -8,9 +8,10 @@ import pytest
 
 from oncelog.clients.admin.offsets import LATEST, list_offsets
 from oncelog.clients.bootstrap import parse_bootstrap
-from oncelog.clients.cluster import AnyBroker, Cluster, Controller, Coordinator, Node
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address
 from oncelog.clients.errors import BrokerRefused, NoBrokerReachable
+from oncelog.clients.routes import AnyBroker, Controller, Coordinator, Node
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.messages.find_coordinator import Coordinator as FoundCoordinator

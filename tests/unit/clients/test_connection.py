@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from oncelog.clients.cluster import Cluster, Node
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import (
     BadResponse,
@@ -20,6 +20,7 @@ from oncelog.clients.errors import (
     Unreachable,
     VersionNotSupported,
 )
+from oncelog.clients.routes import Node
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.api_versions import ApiVersionsResponse

@@ -7,9 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from oncelog.clients.cluster import AnyBroker, Cluster, Controller, Node
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address, Connection
 from oncelog.clients.errors import ClientError, RequestTimedOut, Unreachable
+from oncelog.clients.fan_out import call_every_broker
+from oncelog.clients.routes import AnyBroker, Controller, Node
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -155,7 +157,7 @@ async def test_a_controller_that_hangs_is_left_for_its_successor() -> None:
 async def test_a_request_for_every_broker_waits_for_hung_ones_at_the_same_time() -> None:
     brokers = [ScriptedBroker({ListGroupsRequest: Reaction.SILENCE}, node_id=node_id) for node_id in (1, 2, 3)]
     async with cluster_of(*brokers) as cluster:
-        call = cluster.call_every_broker(ListGroupsRequest(), ListGroupsResponse, lambda _: ())
+        call = call_every_broker(cluster, ListGroupsRequest(), ListGroupsResponse, lambda _: ())
         with pytest.raises(RequestTimedOut):
             await asyncio.wait_for(call, OPERATION_SECONDS + SOON_SECONDS)
         assert all(broker.seen(ListGroupsRequest) for broker in brokers)

@@ -2,8 +2,8 @@
 
 from oncelog.clients.admin.group_offsets import CommittedOffset, committed_offsets_of_groups
 from oncelog.clients.admin.groups import MemberToRemove, delete_groups, describe_groups, remove_members
-from oncelog.clients.cluster import Coordinator
 from oncelog.clients.errors import Refusal, VersionNotSupported
+from oncelog.clients.routes import Coordinator
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from oncelog.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
