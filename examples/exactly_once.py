@@ -9,18 +9,11 @@ producer then aborts its open transaction, and the next run continues at the las
 
 import asyncio
 import sys
-import time
-from random import Random
 
 from oncelog import Consumer, ConsumerConfig, OffsetAndMetadata, Producer, ProducerConfig
 
 SOURCE, TARGET = "example-orders", "example-invoices"
 IDLE_SECONDS = 5.0
-
-
-def milliseconds() -> int:
-    """Return the time of the wall clock in ms since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 async def invoice_orders(bootstrap: str) -> int:
@@ -29,8 +22,8 @@ async def invoice_orders(bootstrap: str) -> int:
     producing = ProducerConfig(bootstrap=bootstrap, transactional_id="example-invoicing-1")
     count = 0
     async with (
-        Producer(producing, rng=Random(), wall_clock=milliseconds) as producer,
-        Consumer(consuming, rng=Random(), wall_clock=milliseconds) as consumer,
+        Producer(producing) as producer,
+        Consumer(consuming) as consumer,
     ):
         await producer.init_transactions()  # Fences an earlier run of this program and aborts its open transaction.
         consumer.subscribe([SOURCE])

@@ -5,23 +5,16 @@ python examples/produce_and_consume.py [HOST:PORT]
 
 import asyncio
 import sys
-import time
-from random import Random
 
-from oncelog import Consumer, ConsumerConfig, Producer, ProducerConfig
+from oncelog import Consumer, ConsumerConfig, Producer
 
 TOPIC = "example-orders"
 ORDERS = {b"ann": b"2 apples", b"bob": b"5 pears", b"cid": b"1 plum"}
 
 
-def milliseconds() -> int:
-    """Return the time of the wall clock in ms since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 async def produce(bootstrap: str) -> None:
     """Send every order, and return when the broker has acknowledged all of them."""
-    async with Producer(ProducerConfig(bootstrap=bootstrap), rng=Random(), wall_clock=milliseconds) as producer:
+    async with Producer(bootstrap) as producer:
         futures = [await producer.send(TOPIC, value, key=key) for key, value in ORDERS.items()]
         for future in futures:
             written = await future
@@ -31,7 +24,7 @@ async def produce(bootstrap: str) -> None:
 async def consume(bootstrap: str) -> None:
     """Print as many records as were produced, and commit the group's offsets after them."""
     config = ConsumerConfig(bootstrap=bootstrap, group_id="example-readers", auto_offset_reset="earliest")
-    async with Consumer(config, rng=Random(), wall_clock=milliseconds) as consumer:
+    async with Consumer(config) as consumer:
         consumer.subscribe([TOPIC])
         count = 0
         while count < len(ORDERS):

@@ -1,6 +1,6 @@
 """``Admin``: everything that operators ask of a cluster, in one place.
 
-    async with Admin("localhost:9092", rng=Random()) as admin:
+    async with Admin("localhost:9092") as admin:
         outcomes = await admin.create_topics([NewTopic(name="orders", partitions=3)])
 
 Each method is a function of a module of this package, where the types of its arguments and results are, with units and
@@ -79,16 +79,22 @@ class Admin:
         connect_seconds: float = 10.0,
         operation_seconds: float = 30.0,
     ) -> None:
-        """``where`` is ``host:port,…``, which needs ``rng``, or a cluster that stays its owner's to close."""
+        """Set up an administrator without connecting.
+
+        ``where`` is ``host:port,host:port``, or a ``Cluster``, which its owner closes; the other arguments are for an
+        address. ``rng`` spreads retries, and is seeded by the system by default. An attempt to connect takes at most
+        ``connect_seconds``, and a call at most ``operation_seconds``. Raises ``TypeError`` for a ``where`` of another
+        type, and ``ValueError`` for a ``host:port`` or a duration that cannot be one.
+        """
         self._owned: Cluster | None = None
         if isinstance(where, Cluster):
             self.cluster = where
             return
-        if rng is None:
-            raise TypeError("pass rng: it spreads retries over time")
+        if not isinstance(where, str):
+            raise TypeError(f"pass the brokers to connect to as 'host:port,host:port', not {type(where).__name__}")
         self.cluster = self._owned = Cluster(
             parse_bootstrap(where),
-            rng=rng,
+            rng=rng or Random(),
             client_id=client_id,
             connect_seconds=connect_seconds,
             operation_seconds=operation_seconds,

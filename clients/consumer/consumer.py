@@ -57,7 +57,7 @@ from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.obstacles import Obstacle
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.retry import Backoff
-from oncelog.clients.runtime import ClientRuntime, new_cluster
+from oncelog.clients.runtime import ClientRuntime, checked_config, new_cluster, system_clock_ms
 from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -68,8 +68,22 @@ _CLOSE_SECONDS: Final = 30.0
 class Consumer:
     """A consumer of one cluster. Start it, or use it as a context manager, inside a running event loop."""
 
-    def __init__(self, config: ConsumerConfig, *, rng: Random, wall_clock: Callable[[], int]) -> None:
-        """``rng`` is for pauses and ids, ``wall_clock`` (ms since the epoch) for a reset by duration."""
+    def __init__(
+        self,
+        config: str | ConsumerConfig,
+        *,
+        rng: Random | None = None,
+        wall_clock: Callable[[], int] = system_clock_ms,
+    ) -> None:
+        """Set up a consumer without connecting.
+
+        ``config`` is a ``ConsumerConfig``, or ``host:port,host:port`` for one with defaults, which has no group.
+        ``rng`` spreads retries, and is seeded by the system by default. ``wall_clock`` returns milliseconds since the
+        epoch, for a reset by duration. Raises ``TypeError`` for a ``config`` of another type, and ``ValueError`` for a
+        ``host:port`` that cannot be one.
+        """
+        config = ConsumerConfig(bootstrap=config) if isinstance(config, str) else checked_config(config, ConsumerConfig)
+        rng = rng or Random()
         self._config = config
         self._lifecycle = Lifecycle()
         self._wakeup = Wakeup()

@@ -2,7 +2,7 @@
 
 ::
 
-    async with Producer(ProducerConfig(bootstrap="localhost:9092"), rng=Random(), wall_clock=milliseconds) as producer:
+    async with Producer("localhost:9092") as producer:
         future = await producer.send("orders", b"a value", key=b"a key")
         metadata = await future  # RecordMetadata(topic, partition, offset, timestamp_ms)
 

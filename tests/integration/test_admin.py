@@ -71,9 +71,12 @@ def one(entries: list[ConfigEntry] | Refusal) -> ConfigEntry:
     return entry
 
 
-async def test_bootstrap_address_needs_randomness_and_a_cluster_keeps_its_owner(broker: BrokerProcess) -> None:
-    with pytest.raises(TypeError, match="rng"):
-        Admin(broker.address)
+async def test_admin_with_an_address_alone_connects(broker: BrokerProcess) -> None:
+    async with Admin(broker.address) as admin:
+        assert (await admin.describe_cluster()).brokers
+
+
+async def test_admin_with_a_cluster_leaves_it_to_its_owner_to_close(broker: BrokerProcess) -> None:
     async with Cluster(parse_bootstrap(broker.address), rng=Random(1)) as cluster:
         async with Admin(cluster) as admin:
             await admin.list_topics()

@@ -1,4 +1,4 @@
-"""The programs of ``docs/tutorials/python-client.md``, one after the other, as a reader would run them."""
+"""The programs of ``docs/tutorials/python-client.md`` and of README, one after the other, as a reader runs them."""
 
 import os
 import re
@@ -14,7 +14,9 @@ from tests.processes import BrokerProcess, OncelogProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "tutorials" / "python-client.md").read_text()
-PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+_PROGRAM = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PROGRAMS = _PROGRAM.findall(PAGE)
+README_PROGRAMS = [each for each in _PROGRAM.findall((REPOSITORY / "README.md").read_text()) if "from oncelog" in each]
 WRITTEN_IN = "localhost:9092"
 
 
@@ -27,6 +29,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def run_program(having: str, broker: BrokerProcess) -> str:
     """Run the one program that has a text, and return what it prints."""
     (program,) = (each for each in PROGRAMS if having in each)
+    return run(program, broker)
+
+
+def run(program: str, broker: BrokerProcess) -> str:
     assert WRITTEN_IN in program
     done = subprocess.run(
         [sys.executable, "-c", program.replace(WRITTEN_IN, broker.address)],
@@ -56,6 +62,13 @@ def test_programs_of_the_page_do_what_it_says(broker: BrokerProcess) -> None:
     assert run_program("send_offsets_to_transaction(offsets", broker) == "1 orders invoiced\n"
     assert run_program("send_offsets_to_transaction(offsets", broker) == ""
     assert oncelog("consume invoices --until-end --format value") == "invoice for 42 apples\n"
+
+
+def test_readme_program_prints_the_record_it_wrote_and_the_topics(broker: BrokerProcess) -> None:
+    (program,) = README_PROGRAMS
+    printed = run(program, broker)
+    assert "value=b'42 apples'" in printed
+    assert "orders" in printed.splitlines()[-1]
 
 
 def test_programs_of_the_page_are_all_run() -> None:

@@ -132,13 +132,11 @@ def test_commands_work_beside_a_users_modules(installed: Installed, start: list[
 
 def test_client_works_beside_a_users_modules(installed: Installed) -> None:
     program = (
-        "import asyncio, os, random, sys, time\n"
+        "import asyncio, os, sys\n"
         "import tests, broker, clients, coordinator, protocol, spark_connector\n"
-        "from oncelog import Producer, ProducerConfig\n"
+        "from oncelog import Producer\n"
         "async def main():\n"
-        "    config = ProducerConfig(bootstrap=sys.argv[1])\n"
-        "    clock = lambda: time.time_ns() // 1_000_000\n"
-        "    async with Producer(config, rng=random.Random(), wall_clock=clock) as producer:\n"
+        "    async with Producer(sys.argv[1]) as producer:\n"
         "        print((await (await producer.send('orders', b'42 apples'))).offset)\n"
         "asyncio.run(main())\n"
         "print(broker.WHOSE, protocol.WHOSE, clients.WHOSE, sep=', ')\n"

@@ -1,0 +1,60 @@
+"""What a producer, a consumer and an administrator can be made of."""
+
+import re
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from oncelog import Admin, Consumer, ConsumerConfig, Producer, ProducerConfig
+from oncelog.clients.runtime import system_clock_ms
+
+BOOTSTRAP = "localhost:9092,[::1]:9093"
+Client = Producer | Consumer | Admin
+KINDS = [Producer, Consumer, Admin]
+of_each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@of_each_kind
+async def test_client_of_an_address_alone_connects_to_its_brokers_first(kind: Callable[[str], Client]) -> None:
+    client = kind(BOOTSTRAP)
+    cluster = client.cluster if isinstance(client, Admin) else client._runtime.cluster
+    assert [str(each) for each in cluster._bootstrap] == ["localhost:9092", "[::1]:9093"]
+    await client.close()
+
+
+@of_each_kind
+@pytest.mark.parametrize("address", ["", "localhost:port", "localhost:9092,:"])
+async def test_client_of_a_malformed_address_raises_value_error(kind: Callable[[str], Client], address: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        kind(address)
+
+
+@of_each_kind
+@pytest.mark.parametrize("given", [{"bootstrap.servers": BOOTSTRAP}, ("localhost", 9092), None, b"localhost:9092"])
+async def test_client_of_another_type_raises_type_error_that_names_both_types(
+    kind: Callable[[object], Client], given: object
+) -> None:
+    expected = f"'host:port,host:port', not {type(given).__name__}"
+    with pytest.raises(TypeError, match=re.escape(expected)):
+        kind(given)
+
+
+async def test_client_of_another_clients_configuration_raises_type_error() -> None:
+    with pytest.raises(TypeError, match=r"pass a ProducerConfig .* not ConsumerConfig"):
+        Producer(ConsumerConfig(bootstrap=BOOTSTRAP))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"pass a ConsumerConfig .* not ProducerConfig"):
+        Consumer(ProducerConfig(bootstrap=BOOTSTRAP))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer])
+async def test_client_with_sources_of_its_own_uses_them(client: Callable[..., Producer | Consumer]) -> None:
+    rng = Random(1)
+    made = client(BOOTSTRAP, rng=rng, wall_clock=lambda: 17)
+    assert made._runtime.rng is rng
+    assert made._runtime.wall_clock() == 17
+    await made.close()
+    made = client(BOOTSTRAP)
+    assert made._runtime.rng is not rng
+    assert made._runtime.wall_clock is system_clock_ms
+    await made.close()
