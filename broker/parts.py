@@ -18,6 +18,7 @@ from oncelog.broker.security.authorizer import Authorizer
 from oncelog.broker.security.quotas import Quotas
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_manager import LogManager
+from oncelog.broker.transactions.markers import MarkerWriter
 from oncelog.broker.transactions.verification import TransactionVerifier
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.config_repository import ConfigRepository
@@ -58,6 +59,7 @@ class Broker:
     group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
     transaction_verifier: TransactionVerifier
+    marker_writer: MarkerWriter
     authorizer: Authorizer
     quotas: Quotas
     response_memory: ResponseMemory

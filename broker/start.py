@@ -36,8 +36,8 @@ from oncelog.broker.peers.auto_topics import AutoTopicCreation
 from oncelog.broker.peers.controller_client import ControllerClient
 from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.process.supervisor import Interval, Supervisor
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
-from oncelog.broker.replication.leader_term import LeaderTerm
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll
 from oncelog.broker.security.quotas import Unlimited
@@ -48,7 +48,7 @@ from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_maintenance import LogMaintenance
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.transactions.coordinators import TransactionCoordinators
-from oncelog.broker.transactions.markers import longest_wait_ms
+from oncelog.broker.transactions.markers import MarkerWriter, longest_wait_ms
 from oncelog.broker.transactions.verification import TransactionVerifier
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
@@ -138,7 +138,7 @@ class _Start:
         transactions = self._transaction_coordinator(broker_id, channel, producer_ids)
         coordinators = _Coordinators(groups, transactions)
         replicas = self._replica_manager(broker_id, logs, coordinators)
-        local.serve(replicas)
+        local.serve(replicas, markers := self._marker_writer(replicas, groups))
         self._follow_changes(logs, groups)
 
         await self._load(store, logs)
@@ -180,6 +180,7 @@ class _Start:
             group_coordinator=groups,
             transaction_coordinator=transactions,
             transaction_verifier=verifier,
+            marker_writer=markers,
             authorizer=AllowAll(),
             quotas=Unlimited(),
             response_memory=server.response_memory,
@@ -366,13 +367,14 @@ class _Start:
                 slots=self._config.max_incremental_fetch_session_cache_slots, rng=self._rng
             ),
             spawn=self._supervisor.spawn,
-            wall_clock=self._wall_clock,
             on_elected=coordinators.on_elected,
             on_resigned=coordinators.on_resigned,
-            on_offsets_marker=coordinators.groups.on_txn_marker,
             on_storage_failure=lambda partition: self._fail(f"the log of {partition} failed"),
-            marker_wait_ms=longest_wait_ms(self._config.request_timeout_ms),
         )
+
+    def _marker_writer(self, replicas: ReplicaManager, groups: GroupCoordinator) -> MarkerWriter:
+        wait_ms = longest_wait_ms(self._config.request_timeout_ms)
+        return MarkerWriter(replicas, groups.on_txn_marker, self._wall_clock, wait_ms=wait_ms)
 
     def _controller(
         self, broker_id: int, store: MetadataStore, channel: BrokerChannel, listeners: Listeners
@@ -457,8 +459,8 @@ class _Coordinators:
         self.groups = groups
         self.transactions = transactions
 
-    def on_elected(self, partition: TopicPartition, term: LeaderTerm) -> None:
-        self._coordinator(partition).on_elected(partition.partition, term)
+    def on_elected(self, partition: TopicPartition, log: CoordinatorLog) -> None:
+        self._coordinator(partition).on_elected(partition.partition, log)
 
     def on_resigned(self, partition: TopicPartition) -> None:
         self._coordinator(partition).on_resigned(partition.partition)

@@ -145,7 +145,7 @@ class _Lookup:
         return self._look_up(partition, partition.log, asked.timestamp)
 
     def _may_answer(self, partition: Partition) -> bool:
-        return partition.is_leader or self._request.replica_id == _DEBUGGING_REPLICA
+        return partition.leading is not None or self._request.replica_id == _DEBUGGING_REPLICA
 
     def _look_up(
         self, partition: Partition, log: PartitionLog, timestamp: int

@@ -69,10 +69,10 @@ def _end_offset(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> 
     if isinstance(partition, ErrorCode):
         answer.error_code = partition
         return answer
-    log = partition.led_log
     error = partition.check_leader_epoch(asked.current_leader_epoch)
-    if error or log is None:
+    leading = partition.leading
+    if error or leading is None:
         answer.error_code = error or partition.unavailable_error
         return answer
-    answer.leader_epoch, answer.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+    answer.leader_epoch, answer.end_offset = leading.log.end_offset_for_epoch(asked.leader_epoch)
     return answer

@@ -46,7 +46,7 @@ from oncelog.broker.handlers.refused_batch import refused_batch, rejected_record
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_produce import DelayedProduce, Unacknowledged
 from oncelog.broker.replication.leader_hint import leader_hint
-from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin
@@ -398,7 +398,7 @@ class _Appends:
                     responses.append(refused_batch(index, judged))
                     continue
                 partition = self._led(name, topic.topic_id, index)
-                if unverified and isinstance(partition, Partition) and not isinstance(judged, RejectedRecords):
+                if unverified and isinstance(partition, LeadingPartition) and not isinstance(judged, RejectedRecords):
                     partition = unverified.get(partition.topic_partition) or partition
                 responses.append(self._append(partition, index, judged))
 
@@ -419,22 +419,22 @@ class _Appends:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return ErrorCode.INVALID_TOPIC_EXCEPTION if name in INTERNAL_TOPICS else ErrorCode.NONE
 
-    def _led(self, topic: str, topic_id: bytes, index: int) -> Partition | ErrorCode:
+    def _led(self, topic: str, topic_id: bytes, index: int) -> LeadingPartition | ErrorCode:
         partition = self._broker.replica_manager.led_partition((topic, index))
         if isinstance(partition, ErrorCode):
             return partition
-        if topic_id is not ZERO_UUID and topic_id != partition.topic_id != ZERO_UUID:
+        known_id = partition.log.topic_id
+        if topic_id is not ZERO_UUID and known_id is not None and topic_id != known_id:
             return ErrorCode.UNKNOWN_TOPIC_ID  # Another topic of the same name.
         return partition
 
-    def _append(self, partition: Partition | ErrorCode, index: int, judged: _Judged) -> PartitionProduceResponse:
+    def _append(self, partition: LeadingPartition | ErrorCode, index: int, judged: _Judged) -> PartitionProduceResponse:
         if isinstance(partition, ErrorCode):
             return refused_batch(index, partition)
         if isinstance(judged, ErrorCode):
             return refused_batch(index, judged)
         if isinstance(judged, RejectedRecords):
-            assert partition.led_log is not None
-            return rejected_records(index, judged, partition.led_log.log_start_offset)
+            return rejected_records(index, judged, partition.log.log_start_offset)
         batch, header = judged
         self.budget.left -= _APPEND_UNITS
         acks = self._request.acks
@@ -453,10 +453,9 @@ class _Appends:
             self._unacknowledged.append(Unacknowledged(partition, end_offset, response))
         return response
 
-    def _judge(self, data: PartitionProduceData, partition: Partition) -> _Judged | _Unwalked:
+    def _judge(self, data: PartitionProduceData, partition: LeadingPartition) -> _Judged | _Unwalked:
         """Judge a batch by its header, and find out whether that is enough."""
-        assert partition.led_log is not None
-        config = partition.led_log.config
+        config = partition.log.config
         records = data.records
         if records is not None and (not isinstance(records, memoryview) or records.readonly):
             # Not from a socket, whose frames are ours to write to.

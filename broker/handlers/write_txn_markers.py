@@ -64,7 +64,7 @@ def handle_write_txn_markers(broker: Broker, context: RequestContext, request: W
             future.set_result(response)
 
     budget = new_budget()
-    steps = broker.replica_manager.write_txn_markers(request, settle, budget)
+    steps = broker.marker_writer.write(request, settle, budget)
     appending = broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
     if asyncio.iscoroutine(appending):
         return _when_appended(appending, future)

@@ -49,12 +49,13 @@ def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
 
 def _what_it_is(partition: Partition) -> dict[str, int]:
     """Whose counts one partition adds to, and how much."""
-    log, led = partition.log, partition.led_log
+    log, leading = partition.log, partition.leading
     counts = {"partitioncount": 1, "offlinereplicacount": int(partition.failed)}
     if log is not None:
         counts["produceridcount"] = len(log.producer_state.producers)
-    if led is not None:
-        in_sync, minimum = partition.in_sync, partition.in_sync.effective_min_isr(led.config.min_insync_replicas)
+    if leading is not None:
+        in_sync = leading.progress.in_sync
+        minimum = in_sync.effective_min_isr(leading.log.config.min_insync_replicas)
         counts["leadercount"] = 1
         counts["underreplicatedpartitions"] = int(len(in_sync.isr) < len(in_sync.replicas))
         counts["underminisrpartitioncount"] = int(len(in_sync.isr) < minimum)
@@ -66,9 +67,9 @@ def topic_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
     taken, given, messages = Counter[str](), Counter[str](), Counter[str]()
     for partition in replicas.partitions():
         topic = partition.topic_partition.topic
-        messages[topic] += partition.messages_in
-        taken[topic] += partition.bytes_in
-        given[topic] += partition.bytes_out
+        messages[topic] += partition.traffic.messages_in
+        taken[topic] += partition.traffic.bytes_in
+        given[topic] += partition.traffic.bytes_out
     for name, doc, counts in (
         ("messagesin", "Records appended by producers and coordinators, and markers.", messages),
         ("bytesin", "Bytes of appended batches, as stored.", taken),
@@ -104,8 +105,8 @@ def _of_led_logs(replicas: ReplicaManager, name: str, doc: str, value: _OfLog) -
     for start in range(0, max(1, len(partitions)), ROWS_AT_ONCE):
         family = GaugeMetricFamily(name, doc, labels=("topic", "partition"))
         for partition in partitions[start : start + ROWS_AT_ONCE]:
-            log = partition.led_log
-            if log is not None:
+            leading = partition.leading
+            if leading is not None:
                 topic, index = partition.topic_partition
-                family.add_metric((topic, str(index)), value(log))
+                family.add_metric((topic, str(index)), value(leading.log))
         yield family

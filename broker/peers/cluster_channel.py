@@ -33,7 +33,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from oncelog.broker.network.heartbeats import heartbeat_client_id
 from oncelog.broker.peers.local_channel import LocalChannel
-from oncelog.broker.replication.partition import Spawn
+from oncelog.broker.replication.replica_host import Spawn
 from oncelog.clients import VERSION
 from oncelog.clients.connection import SOFTWARE_NAME, Address, Connection, connect
 from oncelog.clients.errors import ClientError

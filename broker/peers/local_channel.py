@@ -13,8 +13,9 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 from oncelog.broker.dispatch.sliced_work import SLICE_UNITS, new_budget
-from oncelog.broker.replication.partition import Spawn
+from oncelog.broker.replication.replica_host import Spawn
 from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.transactions.markers import MarkerWriter
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.ports import OnResponse
@@ -41,11 +42,13 @@ class LocalChannel:
         self._metadata = metadata
         self._replicas: ReplicaManager | None = None
         self._controller: ControllerApis | None = None
+        self._markers: MarkerWriter | None = None
         self._spawn: Spawn | None = None
 
-    def serve(self, replica_manager: ReplicaManager) -> None:
-        """From now on requests to this broker are answered."""
+    def serve(self, replica_manager: ReplicaManager, markers: MarkerWriter) -> None:
+        """Serve requests to this broker from now on."""
         self._replicas = replica_manager
+        self._markers = markers
 
     def serve_controller(self, controller: ControllerApis, spawn: Spawn) -> None:
         """From now on the controller is asked, too."""
@@ -63,8 +66,8 @@ class LocalChannel:
             on_response(None)
             return
         match request:
-            case WriteTxnMarkersRequest():
-                self._write_txn_markers(replicas, request, on_response)
+            case WriteTxnMarkersRequest() if self._markers is not None:
+                self._write_txn_markers(replicas, self._markers, request, on_response)
             case UpdateMetadataRequest() if _partition_count(request) > _MANY_PARTITIONS:
                 # To build the request took the controller a part of this turn already.
                 asyncio.get_running_loop().call_soon(self._update_metadata, request, on_response)
@@ -84,11 +87,11 @@ class LocalChannel:
                 raise AssertionError(f"{type(request).__name__} is not a request of a broker to itself")
 
     def _write_txn_markers(
-        self, replicas: ReplicaManager, request: WriteTxnMarkersRequest, on_response: OnResponse
+        self, replicas: ReplicaManager, markers: MarkerWriter, request: WriteTxnMarkersRequest, on_response: OnResponse
     ) -> None:
         """Append markers; if they are very many, the rest in later turns of the loop."""
         budget = new_budget()
-        steps = replicas.write_txn_markers(request, on_response, budget)
+        steps = markers.write(request, on_response, budget)
         for _ in steps:
             replicas.spawn(_go_on(steps, budget), "write markers")
             break

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.delete_records import DeleteRecordsPartitionResult, DeleteRecordsResponse
 
@@ -18,7 +18,7 @@ UNKNOWN_LOW_WATERMARK: Final = -1
 class Undeleted(NamedTuple):
     """One partition of the answer whose followers may still have records below ``offset``."""
 
-    partition: Partition
+    partition: LeadingPartition
     offset: int
     result: DeleteRecordsPartitionResult
 
@@ -83,4 +83,4 @@ class _Waiter:
 def _settle(undeleted: Undeleted, error: ErrorCode) -> None:
     result = undeleted.result
     result.error_code = error
-    result.low_watermark = UNKNOWN_LOW_WATERMARK if error else undeleted.partition.low_watermark
+    result.low_watermark = UNKNOWN_LOW_WATERMARK if error else undeleted.partition.progress.low_watermark

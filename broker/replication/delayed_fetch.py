@@ -34,7 +34,7 @@ from oncelog.broker.replication.fetch_session import (
     FetchPosition,
     FetchSessionCache,
 )
-from oncelog.broker.replication.partition import Spawn
+from oncelog.broker.replication.replica_host import Spawn
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import FetchResponse
 

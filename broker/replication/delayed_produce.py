@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
@@ -17,7 +17,7 @@ from oncelog.protocol.messages.produce import PartitionProduceResponse, ProduceR
 class Unacknowledged(NamedTuple):
     """One partition of the answer that is not durable enough yet."""
 
-    partition: Partition
+    partition: LeadingPartition
     end_offset: int
     response: PartitionProduceResponse
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Set
 from typing import Final, NamedTuple
 
 from oncelog.broker.replication.fetch_session import FetchContext, FetchIsolation, FetchKind, FetchPosition
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import NO_EPOCH, Partition
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.storage.leader_epoch_cache import UNDEFINED_EPOCH
@@ -153,7 +154,7 @@ class FetchReader:
             if reply.records and position.topic is not None:
                 partition = self._replicas.partition((position.topic, position.partition_index))
                 if partition is not None:
-                    partition.bytes_out += len(reply.records)
+                    partition.traffic.bytes_out += len(reply.records)
                     if self._is_for_follower:
                         self._replicas.note_sent(partition, len(reply.records))
 
@@ -173,7 +174,8 @@ class FetchReader:
         if context.kind is not FetchKind.SESSIONLESS:
             if position.watched is not partition:
                 position.watch(partition)
-        log = partition.led_log or self._followed_log(partition)
+        role = partition.role
+        log = role.log if isinstance(role, LeadingPartition) else self._followed_log(partition)
         epoch = position.current_leader_epoch
         error = ErrorCode.NONE if epoch in (NO_EPOCH, partition.leader_epoch) else partition.check_leader_epoch(epoch)
         if error or log is None:
@@ -193,7 +195,9 @@ class FetchReader:
         if not is_in_range:
             return _refuse(context, position, _out_of_range(partition, log, position.fetch_offset), attempt)
         if self._notes_follower:
-            error = partition.follower_fetched(
+            if not isinstance(role, LeadingPartition):
+                return _refuse(context, position, partition.unavailable_error, attempt)
+            error = role.follower_fetched(
                 self._params.replica_id,
                 end=position.fetch_offset,
                 log_start_offset=position.log_start_offset,
@@ -299,7 +303,8 @@ class FetchReader:
         position, log = unread.position, unread.log
         offset = unread.cold_read.start_offset
         fetched = await log.read_cold(unread.cold_read)
-        if log is not (unread.partition.led_log or self._followed_log(unread.partition)):
+        leading = unread.partition.leading
+        if log is not (self._followed_log(unread.partition) if leading is None else leading.log):
             fetched = unread.partition.unavailable_error
         elif offset < log.log_start_offset:
             fetched = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -335,7 +340,7 @@ def _fill(reply: PartitionData, log: PartitionLog, offset: int, fetched: Fetched
 
 def _out_of_range(partition: Partition, log: PartitionLog, offset: int) -> ErrorCode:
     """The end of a follower's log is not the partition's: whoever is beyond it is asked to look for the leader."""
-    if offset > log.log_end_offset and partition.led_log is None:
+    if offset > log.log_end_offset and partition.leading is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.OFFSET_OUT_OF_RANGE
 

@@ -14,6 +14,7 @@ where the leader's log begins.
 import logging
 from typing import NamedTuple
 
+from oncelog.broker.replication.following_partition import FollowingPartition
 from oncelog.broker.replication.partition import NO_EPOCH, Partition
 from oncelog.broker.storage.leader_epoch_cache import UNDEFINED_EPOCH_OFFSET
 from oncelog.broker.storage.log_config import NO_LIMIT
@@ -120,7 +121,9 @@ class FollowedPartition:
             return ErrorCode.KAFKA_STORAGE_ERROR if is_refused else ErrorCode.NONE
         records = reply.records
         assert not isinstance(records, list)  # That is for answers to be sent.
-        error = self.partition.append_as_follower(
+        following = self.partition.role
+        assert isinstance(following, FollowingPartition), "the fetcher is stopped before the role changes"
+        error = following.append(
             b"" if records is None else records,
             high_watermark=reply.high_watermark,
             log_start_offset=reply.log_start_offset,

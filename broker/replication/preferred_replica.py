@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.coordinator.controller.cluster_image import BrokerImage
 
 NO_PREFERENCE: Final = -1
 
 
 def preferred_read_replica(
-    partition: Partition, brokers: Mapping[int, BrokerImage], leader_id: int, rack_id: str, offset: int
+    partition: LeadingPartition, brokers: Mapping[int, BrokerImage], leader_id: int, rack_id: str, offset: int
 ) -> int:
     """The in-sync follower in the rack that is farthest; -1 if the leader is there too, or nobody who has the offset.
 
@@ -21,8 +21,8 @@ def preferred_read_replica(
         return NO_PREFERENCE
     nearby = [
         (follower.end, follower.last_caught_up_ms, broker)
-        for broker, follower in partition.followers.items()
-        if broker in partition.isr
+        for broker, follower in partition.progress.followers.items()
+        if broker in partition.progress.in_sync.isr
         and 0 <= follower.log_start_offset <= offset <= follower.end
         and (image := brokers.get(broker)) is not None
         and image.rack == rack_id

@@ -7,7 +7,7 @@ same name, one by one. Logs that a full UpdateMetadata does not assign to this b
 (``stray_replicas``). A broker that is alone gets the same orders from its own controller.
 
 Whoever leads a partition of an internal topic is also the coordinator for it: elections and resignations of those
-partitions are told to the coordinators, each with a `LeaderTerm` to append to.
+partitions are told to the coordinators, each with a ``CoordinatorLog`` to append to.
 
 High watermarks are written to ``replication-offset-checkpoint`` every few seconds, so that a restarted replica knows
 what it may show before its followers have reported. A log that fails (an I/O error) takes its partition out of service
@@ -22,21 +22,22 @@ none such. Members of a cluster also look now and then which followers have fall
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeAlias
 
 from oncelog.broker.replication import deserted_coordinators
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.deserted_coordinators import DesertedCoordinators, desertion_ms
 from oncelog.broker.replication.fetch_session import FetchSession, FetchSessionCache
 from oncelog.broker.replication.follower_connections import FollowerConnections
 from oncelog.broker.replication.follower_contacts import WITHOUT_LIMIT
 from oncelog.broker.replication.follower_state import NEVER
 from oncelog.broker.replication.isr_changes import IsrProposal
-from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.orders import EPOCH_DURING_DELETE, ordered_states, ordered_stops
-from oncelog.broker.replication.partition import NO_EPOCH, Partition, Spawn
-from oncelog.broker.replication.preferred_replica import preferred_read_replica
-from oncelog.broker.replication.replica_host import ReplicaHost, loop_ms
+from oncelog.broker.replication.partition import NO_EPOCH, Partition
+from oncelog.broker.replication.preferred_replica import NO_PREFERENCE, preferred_read_replica
+from oncelog.broker.replication.replica_host import ReplicaHost, Spawn, loop_ms
 from oncelog.broker.replication.replication_quota import ReplicationQuota
 from oncelog.broker.replication.stray_replicas import is_of_another_topic, why_stray
 from oncelog.broker.replication.unopened_logs import KeptOrder, UnopenedLogs
@@ -46,10 +47,9 @@ from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.broker.storage.readable_log import ReadableLog
-from oncelog.broker.transactions.markers import DEFAULT_WAIT_MS, MarkerWrite, OnOffsetsMarker, OnWritten
 from oncelog.coordinator.controller.cluster_image import NO_LEADER, MetadataCache, MetadataChange
 from oncelog.coordinator.controller.controller_fence import NO_SEQUENCE
-from oncelog.coordinator.ports import LeaderAndEpoch, WallClock
+from oncelog.coordinator.ports import LeaderAndEpoch
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.leader_and_isr import (
@@ -60,8 +60,6 @@ from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from oncelog.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -71,7 +69,7 @@ _ISR_RETRY_SECONDS: Final = 0.5
 _LATE_MS: Final = 500
 """A look at the followers that comes so late finds fetches unread that have come meanwhile."""
 
-OnElected: TypeAlias = Callable[[TopicPartition, LeaderTerm], None]
+OnElected: TypeAlias = Callable[[TopicPartition, CoordinatorLog], None]
 OnResigned: TypeAlias = Callable[[TopicPartition], None]
 OnStorageFailure: TypeAlias = Callable[[TopicPartition], None]
 
@@ -99,16 +97,12 @@ class ReplicaManager:
         log_config: Callable[[str], LogConfig | None],
         fetch_sessions: FetchSessionCache,
         spawn: Spawn,
-        wall_clock: WallClock,
         monotonic_ms: Callable[[], int] = loop_ms,
         on_elected: OnElected,
         on_resigned: OnResigned,
-        on_offsets_marker: OnOffsetsMarker,
         on_storage_failure: OnStorageFailure,
-        marker_wait_ms: int = DEFAULT_WAIT_MS,
     ) -> None:
-        """``log_config``: what a new log of a topic is run by; None if the topic's configuration cannot be read.
-        ``marker_wait_ms``: how long the answer about markers waits for replication."""
+        """``log_config``: what a new log of a topic is run by; None if the topic's configuration cannot be read."""
         self.fetch_sessions = fetch_sessions
         self.follower_connections = FollowerConnections()
         self.spawn = spawn
@@ -121,12 +115,9 @@ class ReplicaManager:
         self._checkpointed = high_watermarks.read() or {}
         self._metadata = metadata
         self._log_config = log_config
-        self._wall_clock = wall_clock
         self._on_elected = on_elected
         self._on_resigned = on_resigned
-        self._on_offsets_marker = on_offsets_marker
         self._on_storage_failure = on_storage_failure
-        self._marker_wait_ms = marker_wait_ms
         self.orders_obeyed = 0
         """LeaderAndIsr and StopReplica requests of a current controller, so far."""
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -186,11 +177,11 @@ class ReplicaManager:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR if (log := partition.log) is not None and log.failed else partition
 
-    def led_partition(self, topic_partition: tuple[str, int]) -> Partition | ErrorCode:
-        """The partition, if this broker leads it."""
+    def led_partition(self, topic_partition: tuple[str, int]) -> LeadingPartition | ErrorCode:
+        """Return the partition, if this broker leads it, or why not."""
         partition = self._partitions.get(topic_partition)
-        if partition is not None and partition.led_log is not None:
-            return partition
+        if partition is not None and isinstance(leading := partition.role, LeadingPartition):
+            return leading
         found = self.find(topic_partition)
         return found if isinstance(found, ErrorCode) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -208,7 +199,10 @@ class ReplicaManager:
 
     def preferred_read_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
         """A follower near to a consumer; -1 if it should read here."""
-        return preferred_read_replica(partition, self._metadata.image.brokers, self._broker_id, rack_id, offset)
+        leading = partition.leading
+        if leading is None:
+            return NO_PREFERENCE
+        return preferred_read_replica(leading, self._metadata.image.brokers, self._broker_id, rack_id, offset)
 
     # The controller's orders
 
@@ -451,19 +445,9 @@ class ReplicaManager:
                 if not is_passing(error):  # Else the next full update tries again.
                     self._on_storage_failure(log.topic_partition)
 
-    # Transactions
-
-    def write_txn_markers(
-        self, request: WriteTxnMarkersRequest, on_written: OnWritten, budget: WorkBudget
-    ) -> Generator[None, object, None]:
-        """Append the markers of a coordinator in slices; ``on_written`` is called once, when nothing has to wait."""
-        now_ms = self._wall_clock()
-        write = MarkerWrite(self, self._on_offsets_marker, now_ms, on_written, wait_ms=self._marker_wait_ms)
-        return write.append_all(request, budget)
-
     def _tell_elected(self, partition: Partition) -> None:
-        if partition.topic_partition.topic in INTERNAL_TOPICS and partition.term is not None:
-            self._on_elected(partition.topic_partition, partition.term)
+        if partition.topic_partition.topic in INTERNAL_TOPICS and (leading := partition.leading) is not None:
+            self._on_elected(partition.topic_partition, CoordinatorLog(leading))
 
     def _tell_resigned(self, partition: Partition) -> None:
         if partition.topic_partition.topic in INTERNAL_TOPICS:
@@ -489,9 +473,12 @@ class ReplicaManager:
         One that is close behind is not held back, either: the high watermark waits for it.
         """
         quota = self._quota
-        if quota is None or replica_id in partition.in_sync.isr or not quota.is_throttled(partition.topic_partition):
+        leading = partition.leading
+        if quota is None or leading is None or not quota.is_throttled(partition.topic_partition):
             return False
-        follower = partition.followers.get(replica_id)
+        if replica_id in leading.progress.in_sync.isr:
+            return False
+        follower = leading.progress.followers.get(replica_id)
         if follower is not None and follower.is_close:
             return False
         return quota.is_exceeded(self._host.now_ms() / 1000)
@@ -528,8 +515,10 @@ class ReplicaManager:
             changed = contacts.look(now_ms, int(rest * 1000))
             failure: Exception | None = None
             for partition in list(self._partitions.values()):
+                if partition.leading is None:
+                    continue
                 try:
-                    self._check_isr(partition, silence_changed=changed, is_lag_due=looks)
+                    self._check_isr(partition.leading, silence_changed=changed, is_lag_due=looks)
                 except Exception as error:
                     error.add_note(f"with {partition.topic_partition}")
                     failure = failure or error
@@ -538,30 +527,33 @@ class ReplicaManager:
             if failure is not None:
                 raise failure
 
-    def deserted_coordinators(self) -> Iterator[Partition]:
+    def deserted_coordinators(self) -> Iterator[LeadingPartition]:
         """Partitions of internal topics that are led here, and of which no in-sync follower has been heard lately."""
-        return (p for p in self._partitions.values() if p.topic_partition.topic in INTERNAL_TOPICS and p.is_deserted)
+        led = (p.leading for p in self._partitions.values() if p.topic_partition.topic in INTERNAL_TOPICS)
+        return (leading for leading in led if leading is not None and leading.is_deserted)
 
     def _look_for_deserted(self, now_ms: int) -> None:
-        deserted = {partition.topic_partition: partition.heard_in_sync() for partition in self.deserted_coordinators()}
+        deserted = {led.topic_partition: led.last_fetches_ms() for led in self.deserted_coordinators()}
         line = self._deserted.look(now_ms, deserted)
         if line is not None:
             logger.log(line.level, line.text)
 
-    def _check_isr(self, partition: Partition, *, silence_changed: bool, is_lag_due: bool) -> None:
-        if silence_changed or not self._host.contacts.silent.isdisjoint(partition.isr):
-            partition.silence_changed()
-        partition.propose_expansion_again()
+    def _check_isr(self, partition: LeadingPartition, *, silence_changed: bool, is_lag_due: bool) -> None:
+        if silence_changed or not self._host.contacts.silent.isdisjoint(partition.progress.in_sync.isr):
+            partition.check_silence()
+        partition.progress.retry_expansion()
         if is_lag_due:
             partition.check_followers()
 
     def _on_metadata_change(self, change: MetadataChange) -> None:
         if change.before.brokers.keys() - change.after.brokers.keys():
             for partition in self._partitions.values():
-                partition.brokers_left()
+                if partition.leading is not None:
+                    partition.leading.brokers_left()
         for topic_partition in newly_offline(change):
-            if (concerned := self._partitions.get(topic_partition)) is not None:
-                concerned.brokers_left()
+            concerned = self._partitions.get(topic_partition)
+            if concerned is not None and concerned.leading is not None:
+                concerned.leading.brokers_left()
 
     # High watermarks
 

@@ -26,10 +26,12 @@ answered for ``request.timeout.ms`` is given up, with all that is under way on i
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from oncelog.broker.replication.partition import ACKS_ALL
+from oncelog.broker.replication.leading_partition import ACKS_ALL
+from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.coordinator.ports import WallClock
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.messages.write_txn_markers import (
@@ -43,9 +45,6 @@ from oncelog.protocol.messages.write_txn_markers import (
 from oncelog.protocol.records.control_records import EndTxnMarker, build_end_txn_marker
 from oncelog.protocol.records.record_batch import BatchHeader, read_header
 from oncelog.protocol.records.record_walk import WorkBudget
-
-if TYPE_CHECKING:
-    from oncelog.broker.replication.replica_manager import ReplicaManager
 
 OnWritten: TypeAlias = Callable[[WriteTxnMarkersResponse], None]
 
@@ -74,7 +73,36 @@ class OnOffsetsMarker(Protocol):
     def __call__(self, partition: int, producer_id: int, *, commit: bool) -> None: ...
 
 
-class MarkerWrite:
+class MarkerWriter:
+    """Writes the markers of WriteTxnMarkers requests to the partitions that this broker leads."""
+
+    __slots__ = ("_on_offsets_marker", "_replicas", "_wait_ms", "_wall_clock")
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        on_offsets_marker: OnOffsetsMarker,
+        wall_clock: WallClock,
+        *,
+        wait_ms: int = DEFAULT_WAIT_MS,
+    ) -> None:
+        """``wait_ms``: how long the response waits for replication."""
+        self._replicas = replicas
+        self._on_offsets_marker = on_offsets_marker
+        self._wall_clock = wall_clock
+        self._wait_ms = wait_ms
+
+    def write(
+        self, request: WriteTxnMarkersRequest, on_written: OnWritten, budget: WorkBudget
+    ) -> Generator[None, object, None]:
+        """Append the markers in slices; ``on_written`` is called once, when nothing has to wait any more."""
+        write = _MarkerWrite(
+            self._replicas, self._on_offsets_marker, self._wall_clock(), on_written, wait_ms=self._wait_ms
+        )
+        return write.append_all(request, budget)
+
+
+class _MarkerWrite:
     """One WriteTxnMarkers request: appends in slices, reports when everything is replicated or failed."""
 
     __slots__ = (
@@ -90,12 +118,12 @@ class MarkerWrite:
 
     def __init__(
         self,
-        replicas: "ReplicaManager",
+        replicas: ReplicaManager,
         on_offsets_marker: OnOffsetsMarker,
         now_ms: int,
         on_written: OnWritten,
         *,
-        wait_ms: int = DEFAULT_WAIT_MS,
+        wait_ms: int,
     ) -> None:
         self._replicas = replicas
         self._on_offsets_marker = on_offsets_marker

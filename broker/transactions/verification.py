@@ -156,10 +156,9 @@ class TransactionVerifier:
         """Whether there is a batch whose transaction is not open on its partition. Most requests end here."""
         for topic, index, records in written:
             partition = self._replicas.led_partition((topic, index))
-            log = None if isinstance(partition, ErrorCode) else partition.led_log
-            if log is not None:  # Else the append says why it is refused.
+            if not isinstance(partition, ErrorCode):  # Else the append says why it is refused.
                 producer_id, epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
-                if not log.producer_state.has_ongoing_transaction(producer_id, epoch):
+                if not partition.log.producer_state.has_ongoing_transaction(producer_id, epoch):
                     return True
         return False
 
@@ -270,8 +269,7 @@ class _Attempt:
         partition = self._replicas.led_partition(batch.partition)
         if isinstance(partition, ErrorCode):
             return partition
-        log = partition.led_log
-        return partition.unavailable_error if log is None else log.producer_state
+        return partition.log.producer_state
 
     @property
     def question(self) -> Question:

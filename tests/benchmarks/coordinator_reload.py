@@ -21,7 +21,7 @@ import uvloop
 
 from oncelog.broker.config.sources import load_config
 from oncelog.broker.parts import Broker
-from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.start import start_broker
 from oncelog.broker.storage.disk import LocalDisk
 from oncelog.broker.storage.log_maintenance import LogMaintenance
@@ -80,11 +80,11 @@ def records_of(name: str, producer_id: int, lap: int, now_ms: int) -> Iterator[b
         yield build_record_batch(name, metadata, now_ms)
 
 
-def term_of(broker: Broker, index: int) -> LeaderTerm:
+def term_of(broker: Broker, index: int) -> CoordinatorLog:
     partition = broker.replica_manager.led_partition((LOG, index))
     assert not isinstance(partition, ErrorCode), partition
-    assert partition.term is not None
-    return partition.term
+    assert partition.leading is not None
+    return CoordinatorLog(partition.leading)
 
 
 async def fill(broker: Broker, transactions: int, ids: int) -> None:

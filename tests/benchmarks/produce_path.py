@@ -21,7 +21,7 @@ from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.fetch import handle_fetch
 from oncelog.broker.handlers.produce import handle_produce
 from oncelog.broker.parts import Broker
-from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.start import start_broker
 from oncelog.broker.storage.disk import LocalDisk
 from oncelog.broker.storage.partition_log import AppendOrigin
@@ -90,7 +90,7 @@ class Bench:
         self.broker = broker
         self.dispatcher = Dispatcher(broker, broker.handlers)
         partition = broker.replica_manager.led_partition(("t", 0))
-        assert isinstance(partition, Partition)
+        assert isinstance(partition, LeadingPartition)
         self.partition = partition
 
     def call(self, handler: Any, request: Any, version: int) -> Any:
@@ -105,8 +105,7 @@ class Bench:
         self.partition.append(memoryview(batch()), read_header(batch()), origin=AppendOrigin.CLIENT, required_acks=1)
 
     async def produces(self) -> None:
-        log = self.partition.led_log
-        assert log is not None
+        log = self.partition.log
         view, header = memoryview(batch()), read_header(batch())
         await report(
             "log: append", lambda: log.append_as_leader(view, header, log.latest_epoch or 0, AppendOrigin.CLIENT)
@@ -190,10 +189,9 @@ class Bench:
     async def markers(self, count: int) -> None:
         topic = WritableTxnMarkerTopic(name="t", partition_indexes=list(range(count)))
         request = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=9, producer_epoch=0, topics=[topic])])
-        manager = self.broker.replica_manager
         await report(
             f"markers in {count} partitions, local",
-            lambda: list(manager.write_txn_markers(request, lambda _: None, WorkBudget(1 << 60))),
+            lambda: list(self.broker.marker_writer.write(request, lambda _: None, WorkBudget(1 << 60))),
         )
 
 

@@ -25,6 +25,8 @@ _SENDER: Final = "broker/transactions/add_partitions_to_txn_sender.py"
 _VERIFICATION_ERRORS: Final = "broker/transactions/verification_errors.py"
 _VERIFICATION_STATE: Final = "broker/storage/verification_state.py"
 _PARTITION: Final = "broker/replication/partition.py"
+_LEADING: Final = "broker/replication/leading_partition.py"
+_PROGRESS: Final = "broker/replication/replica_progress.py"
 _READER: Final = "broker/replication/fetch_reader.py"
 _ISR: Final = "broker/replication/isr.py"
 _FOLLOWED: Final = "broker/replication/followed_partition.py"
@@ -194,9 +196,9 @@ MUTATIONS: Final = (
         f"{_TEST_ELSEWHERE}::test_a_marker_between_the_answer_and_the_offsets_keeps_them_out",
     ),
     Mutation(
-        "B04", _PARTITION,
-        "            self.led_log.producer_state.forget_undecided()\n",
-        "            pass\n",
+        "B04", _LEADING,
+        "        self.log.producer_state.forget_undecided()\n",
+        "",
         f"{_TEST_ELSEWHERE}::test_leadership_lost_while_the_coordinator_is_asked_keeps_the_batch_out",
     ),
     Mutation(
@@ -795,27 +797,27 @@ MUTATIONS: Final = (
         "tests/unit/broker/storage/test_truncation.py::test_the_watermarks_are_never_beyond_the_end",
     ),
     Mutation(
-        "B55", _PARTITION,
+        "B55", "broker/replication/following_partition.py",
         "        high_watermark = min(high_watermark, log.log_end_offset)\n        if",
         "        if",
         f"{_TEST_FOLLOWED}::test_the_high_watermark_is_not_beyond_what_is_here_and_does_not_go_back",
     ),
     Mutation(
-        "B56", _PARTITION,
+        "B56", _LEADING,
         "        if broker_epoch != follower.broker_epoch and follower.is_stale(broker_epoch):\n"
         "            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n",
         "",
         f"{_TEST_PARTITION}::test_a_fetch_of_a_former_life_is_refused_and_says_nothing",
     ),
     Mutation(
-        "B56", _PARTITION,
+        "B56", _PROGRESS,
         " else self.followers[broker].broker_epoch\n",
         " else -1\n",
         f"{_TEST_REPLICATION}::test_restarted_follower_does_not_enter_the_isr_by_its_former_incarnation",
     ),
     Mutation(
-        "B57", _PARTITION,
-        "            if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):\n                return\n",
+        "B57", _LEADING,
+        "            if progress.in_sync.is_under_min_isr(log.config.min_insync_replicas):\n                return\n",
         "",
         f"{_TEST_PARTITION}::test_the_high_watermark_waits_below_the_minimum",
     ),
@@ -846,8 +848,8 @@ MUTATIONS: Final = (
         "tests/unit/broker/replication/test_isr_changes.py::test_what_was_withdrawn_is_neither_asked_nor_told",
     ),
     Mutation(
-        "B59", _PARTITION,
-        " or answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:\n",
+        "B59", _PROGRESS,
+        " or decision.leader_epoch != self.leader_epoch or decision.partition_epoch < self.partition_epoch:\n",
         ":\n",
         f"{_TEST_PARTITION}::test_an_answer_about_an_older_state_changes_nothing",
     ),
@@ -862,14 +864,14 @@ MUTATIONS: Final = (
         "        is_in_range = ",
         "        if self._notes_follower:\n"
         "            end, start = position.fetch_offset, position.log_start_offset\n"
-        "            partition.follower_fetched(\n"
+        "            role.follower_fetched(\n"
         "                self._params.replica_id, end=end, log_start_offset=start, broker_epoch=-1, knows_epoch=True)\n"
         "        is_in_range = ",
         f"{_TEST_FOLLOWER}::test_a_follower_that_diverged_has_not_what_it_fetches_from",
     ),
     Mutation(
-        "B60", _PARTITION,
-        "self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._is_present)",
+        "B60", _LEADING,
+        "progress.replicated_end(end)",
         "end",
         f"{_TEST_PARTITION}::test_the_high_watermark_is_what_all_in_sync_replicas_have",
     ),
@@ -1184,8 +1186,8 @@ MUTATIONS: Final = (
         f"{_TEST_REPLICAS}::TestLostLeaderships",
     ),
     Mutation(
-        "B81", _PARTITION,
-        "self.log.high_watermark >= self.epoch_start_offset\n",
+        "B81", _LEADING,
+        "self.log.high_watermark >= self.progress.epoch_start_offset\n",
         "self.log.high_watermark >= 0\n",
         "tests/unit/broker/handlers/test_list_offsets.py::test_right_after_an_election_the_end_is_not_known",
     ),
@@ -1252,7 +1254,7 @@ MUTATIONS: Final = (
         "tests/unit/broker/replication/test_follower_contacts.py::test_a_look_that_comes_late_decides_nothing",
     ),
     Mutation(
-        "B90", "broker/replication/partition.py",
+        "B90", _PROGRESS,
         "                self._host.contacts.expect(broker, now_ms)\n",
         "                pass\n",
         f"{_TEST_PARTITION}::test_an_election_makes_followers_expected",
@@ -1326,8 +1328,8 @@ MUTATIONS: Final = (
         f"{_TEST_DESERTED_TRANSACTION}::test_a_transaction_does_not_time_out_while_its_own_end_is_refused",
     ),
     Mutation(
-        "B98", _PARTITION,
-        "        return max(self.heard_in_sync().values(), default=limit_ms) < limit_ms\n",
+        "B98", _PROGRESS,
+        "        return max(self.last_fetches_ms(waiting).values(), default=limit_ms) < limit_ms\n",
         "        return False\n",
         f"{_TEST_PARTITION}::TestDesertion",
     ),

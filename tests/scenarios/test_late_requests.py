@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.topic_partition import TopicPartition
@@ -37,8 +38,8 @@ async def without_coordinator(stage: Stage, transactional_id: str) -> AsyncItera
     index = partition_for(transactional_id, 2)
     partition = broker.replica_manager.partition(TopicPartition("__transaction_state", index))
     assert partition is not None
-    assert partition.term is not None
-    coordinator, term = broker.transaction_coordinator, partition.term
+    assert partition.leading is not None
+    coordinator, term = broker.transaction_coordinator, CoordinatorLog(partition.leading)
 
     async def resign() -> None:
         coordinator.on_resigned(index)

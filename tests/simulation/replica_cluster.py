@@ -22,10 +22,11 @@ from oncelog.broker.handlers.list_offsets import handle_list_offsets
 from oncelog.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from oncelog.broker.network.socket_server import SocketServer
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.follower_session import FetcherSettings
 from oncelog.broker.replication.isr_changes import AlterPartitionSender
-from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_fetcher import ReplicaFetchers
 from oncelog.broker.replication.replica_manager import ReplicaManager
@@ -108,7 +109,7 @@ class Member:
             handle_list_offsets,
             handle_offset_for_leader_epoch,
         )
-        self.elected: dict[TopicPartition, LeaderTerm] = {}
+        self.elected: dict[TopicPartition, CoordinatorLog] = {}
 
     async def start(self) -> None:
         self.epoch = self._cluster.next_broker_epoch()
@@ -143,10 +144,8 @@ class Member:
             log_config=lambda topic: self._cluster.log_config,
             fetch_sessions=FetchSessionCache(slots=100, rng=random.Random(self.epoch)),
             spawn=self.supervisor.spawn,
-            wall_clock=lambda: 1_000_000,
             on_elected=self.elected.__setitem__,
             on_resigned=lambda partition: None,
-            on_offsets_marker=lambda partition, producer_id, *, commit: None,
             on_storage_failure=lambda partition: None,
         )
 
@@ -194,6 +193,17 @@ class Member:
         partition = self.replica_manager.partition((TOPIC, index))
         assert partition is not None, f"broker {self.broker_id} has no replica"
         return partition
+
+    def leading(self, index: int = 0) -> LeadingPartition:
+        """The partition, which must be led."""
+        leading = self.partition(index).leading
+        assert leading is not None, f"broker {self.broker_id} does not lead"
+        return leading
+
+    def in_sync(self) -> frozenset[int]:
+        """Return the ISR as this member knows it if it leads, else nothing."""
+        leading = self.partition().leading
+        return frozenset() if leading is None else leading.progress.in_sync.isr
 
     def log(self, index: int = 0) -> PartitionLog:
         """Also of a broker that is down: as it was then, which is how it will start again."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from oncelog.broker.replication.partition import ACKS_ALL
+from oncelog.broker.replication.leading_partition import ACKS_ALL
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from oncelog.protocol.errors import ErrorCode
@@ -137,7 +137,7 @@ class History:
             for member in self.cluster.members.values()
             if member.is_up
             and (partition := member.replica_manager.partition(("t", 0))) is not None
-            and partition.is_leader
+            and partition.leading is not None
         ]
 
     def _append(self, member: Member, acks: int) -> None:
@@ -145,7 +145,8 @@ class History:
         data = batch(b"%d" % self._values, b"x" * self.rng.choice([1, 50, 400]))
         content = bytes(data[_UNCRC:])
         view, header = with_header(data)
-        partition = member.partition()
+        partition = member.partition().leading
+        assert partition is not None
         info = partition.append(view, header, origin=AppendOrigin.CLIENT, required_acks=acks)
         if acks == ACKS_ALL and isinstance(info, AppendInfo):
             record = Acknowledged(info.base_offset, content)
@@ -157,7 +158,7 @@ class History:
             return
         self.acknowledged.append(record)
         state = self.cluster.controller.states[0]
-        for broker in {*leader.partition().isr, *state.isr}:
+        for broker in {*leader.in_sync(), *state.isr}:
             self._check_has(self.cluster[broker], record)
 
     def _check_has(self, member: Member, record: Acknowledged) -> None:
@@ -168,9 +169,9 @@ class History:
             assert found[1] == record.content, f"broker {member.broker_id} has another record at {record.base_offset}"
 
     def _delete(self, member: Member) -> None:
-        partition = member.partition()
-        if partition.led_log is not None and partition.led_log.high_watermark > 0:
-            partition.delete_records(self.rng.randrange(partition.led_log.high_watermark + 1))
+        partition = member.partition().leading
+        if partition is not None and partition.log.high_watermark > 0:
+            partition.delete_records(self.rng.randrange(partition.log.high_watermark + 1))
 
     def _crash(self, member: Member) -> None:
         member.crash(self.crash_kind, self.rng)  # type: ignore[arg-type]

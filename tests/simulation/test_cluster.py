@@ -77,7 +77,7 @@ class TestMembership:
             assert cluster.loop.time() - began < 0.5
             await asyncio.sleep(0.5)
             assert_agreement(cluster)
-            assert cluster[2].running.replica_manager.find(("t", 1)).is_leader  # type: ignore[union-attr]
+            assert cluster[2].running.replica_manager.find(("t", 1)).leading  # type: ignore[union-attr]
 
         simulate(story)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from oncelog.broker.metrics.monitor import task_metrics, warnings
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
 from oncelog.clients.connection import Address, connect
 from oncelog.protocol.errors import ErrorCode
@@ -120,9 +121,9 @@ def elect_again(broker: SimulatedBroker, topic: str) -> None:
     assert broker.broker is not None
     partition = broker.broker.replica_manager.partition((topic, 0))
     assert partition is not None
-    assert partition.term is not None
+    assert partition.leading is not None
     coordinators = {GROUPS: broker.broker.group_coordinator, TRANSACTIONS: broker.broker.transaction_coordinator}
-    coordinators[topic].on_elected(0, partition.term)
+    coordinators[topic].on_elected(0, CoordinatorLog(partition.leading))
 
 
 def log_file(topic: str) -> str:

@@ -114,7 +114,7 @@ class TestCutLink:
             for index in range(len(REPLICAS)):
                 replica = cluster[2].running.replica_manager.partition(TopicPartition("t", index))
                 assert replica is not None
-                assert not replica.is_leader
+                assert replica.leading is None
 
         simulate(story, settings=SETTINGS)
 

@@ -93,10 +93,10 @@ async def whole(cluster: SimulatedCluster) -> None:
 
     def is_whole() -> bool:
         return all(
-            len(partition.isr) == len(partition.replicas) == 3
+            len(leading.progress.in_sync.isr) == len(leading.progress.in_sync.replicas) == 3
             for broker in cluster.alive
             for partition in broker.running.replica_manager.partitions()
-            if partition.is_leader
+            if (leading := partition.leading) is not None
         )
 
     deadline = cluster.loop.time() + 60
@@ -111,7 +111,7 @@ def victim(cluster: SimulatedCluster, rng: random.Random) -> ClusterBroker:
         broker.broker_id
         for broker in cluster.alive
         for partition in broker.running.replica_manager.partitions()
-        if partition.is_leader and partition.topic_partition.topic == "__transaction_state"
+        if partition.leading is not None and partition.topic_partition.topic == "__transaction_state"
     ]
     return cluster[rng.choice([*cluster.controllers, *coordinators, *(b.broker_id for b in cluster.alive)])]
 

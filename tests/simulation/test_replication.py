@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from oncelog.broker.replication.partition import ACKS_ALL
+from oncelog.broker.replication.leading_partition import ACKS_ALL
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from oncelog.protocol.errors import ErrorCode
@@ -35,14 +35,14 @@ def in_a_cluster(
 
 def append(member: Member, *values: bytes, index: int = 0, acks: int = ACKS_ALL) -> int:
     view, header = with_header(batch(*values))
-    info = member.act(member.partition(index).append, view, header, origin=AppendOrigin.CLIENT, required_acks=acks)
+    info = member.act(member.leading(index).append, view, header, origin=AppendOrigin.CLIENT, required_acks=acks)
     assert isinstance(info, AppendInfo), info
     return info.last_offset + 1
 
 
 async def acknowledged(member: Member, end_offset: int, index: int = 0) -> ErrorCode:
     future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    member.partition(index).when_acknowledged(end_offset, ACKS_ALL, future.set_result)
+    member.leading(index).when_acknowledged(end_offset, ACKS_ALL, future.set_result)
     return await asyncio.wait_for(future, 30)
 
 
@@ -77,7 +77,7 @@ def test_follower_that_was_away_returns_into_the_isr() -> None:
         leader, controller = cluster.leader(), cluster.controller
         cluster[3].crash("process", cluster.rng)
         controller.lost(3)
-        await cluster.until(lambda: leader.partition().isr == {1, 2}, "told")
+        await cluster.until(lambda: leader.in_sync() == {1, 2}, "told")
         assert await acknowledged(leader, append(leader, b"a")) is ErrorCode.NONE
         await cluster[3].start()
         controller.returned(3)
@@ -108,7 +108,7 @@ def test_idle_follower_is_never_taken_for_a_slow_one() -> None:
         await acknowledged(leader, append(leader, b"a"))
         await asyncio.sleep(10 * LAG_MS / 1000)
         end = append(leader, b"b")
-        leader.partition().check_followers()
+        leader.leading().check_followers()
         assert cluster.controller.states[0].version == 0
         assert await acknowledged(leader, end) is ErrorCode.NONE
 
@@ -125,7 +125,7 @@ def test_unreplicated_tail_is_truncated_by_leader_epoch() -> None:
         append(old, b"lost", b"lost", acks=1)
         cluster.controller.delay = lambda: 0.05
         cluster.controller.elect(0, 2, isr=[2, 3])
-        await cluster.until(lambda: cluster[2].partition().is_leader, "elected")
+        await cluster.until(lambda: cluster[2].partition().leading is not None, "elected")
         new = cluster[2]
         assert await acknowledged(new, append(new, b"kept")) is ErrorCode.NONE
         cluster.loop.network.heal()
@@ -142,12 +142,12 @@ def test_follower_behind_all_that_the_leader_still_has_begins_anew() -> None:
         await acknowledged(leader, append(leader, b"a"))
         cluster[3].crash("process", cluster.rng)
         controller.lost(3)
-        await cluster.until(lambda: leader.partition().isr == {1, 2}, "told")
+        await cluster.until(lambda: leader.in_sync() == {1, 2}, "told")
         for value in (b"b", b"c"):
             await acknowledged(leader, append(leader, value))
-        assert leader.partition().delete_records(2) == (2, 0)
+        assert leader.leading().delete_records(2) == (2, 0)
         leader.log().roll()
-        await cluster.until(lambda: leader.partition().low_watermark == 2, "deleted")
+        await cluster.until(lambda: leader.leading().progress.low_watermark == 2, "deleted")
         await cluster[3].start()
         controller.returned(3)
         await cluster.until(lambda: set(controller.states[0].isr) == {1, 2, 3}, "in sync again", 2)
@@ -165,7 +165,7 @@ def test_leader_learns_at_once_that_a_partition_came() -> None:
             await acknowledged(leader, append(leader, b"a", index=index), index)
         await asyncio.sleep(0.05)
         cluster.controller.elect(0, 2)
-        await cluster.until(lambda: cluster[2].partition().is_leader, "elected")
+        await cluster.until(lambda: cluster[2].partition().leading is not None, "elected")
         began = cluster.loop.time()
         assert await acknowledged(cluster[2], append(cluster[2], b"b")) is ErrorCode.NONE
         assert cluster.loop.time() - began < 0.1
@@ -184,7 +184,7 @@ def test_restarted_follower_does_not_enter_the_isr_by_its_former_incarnation() -
         await cluster.until(lambda: len(controller.refusals) > 1, "refused", 5)
         assert set(controller.refusals) == {ErrorCode.INELIGIBLE_REPLICA}
         assert controller.states[0].isr == (1, 2)
-        assert leader.partition().isr == {1, 2}
+        assert leader.in_sync() == {1, 2}
 
     in_a_cluster(test)
 
@@ -216,8 +216,8 @@ def test_deleting_waits_for_the_followers() -> None:
         leader = cluster.leader()
         await acknowledged(leader, append(leader, b"a", b"b"))
         deleted: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        assert leader.partition().delete_records(2) == (2, 0)
-        leader.partition().when_deleted(2, deleted.set_result)
+        assert leader.leading().delete_records(2) == (2, 0)
+        leader.leading().when_deleted(2, deleted.set_result)
         assert await asyncio.wait_for(deleted, 1) is ErrorCode.NONE
         assert [member.log().log_start_offset for member in cluster.members.values()] == [2, 2, 2]
 
@@ -233,7 +233,7 @@ def test_leader_that_missed_an_epoch_forgets_how_far_its_followers_were() -> Non
         cluster.isolate(2)
         await cluster.until(lambda: cluster[3].log().high_watermark == 1, "told")
         append(leader, b"b")
-        await cluster.until(lambda: leader.partition().followers[3].end == 2, "fetched")
+        await cluster.until(lambda: leader.leading().progress.followers[3].end == 2, "fetched")
         cluster.loop.network.heal()
         cluster.isolate(1)
         controller.states[0].leader, controller.states[0].leader_epoch = 2, 1
@@ -243,7 +243,7 @@ def test_leader_that_missed_an_epoch_forgets_how_far_its_followers_were() -> Non
         cluster[2].crash("process", cluster.rng)
         controller.elect(0, 1, isr=[1, 3])
         told: list[ErrorCode] = []
-        leader.act(leader.partition().when_replicated, 2, told.append)
+        leader.act(leader.leading().when_replicated, 2, told.append)
         await cluster.until(lambda: leader.partition().leader_epoch == 2, "elected")
         assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         assert leader.log().high_watermark == 1

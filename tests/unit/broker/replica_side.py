@@ -17,8 +17,10 @@ from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.part_settings import transaction_config, verification_settings
 from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
-from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.following_partition import FollowingPartition
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import loop_ms
 from oncelog.broker.replication.replica_manager import ReplicaManager
@@ -29,6 +31,7 @@ from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin
 from oncelog.broker.transactions.coordinators import TransactionCoordinators
+from oncelog.broker.transactions.markers import MarkerWriter
 from oncelog.broker.transactions.verification import TransactionVerifier
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
@@ -104,7 +107,7 @@ class ReplicaSide:
         self.supervisor = Supervisor()
         self.metadata = MetadataCache()
         self.log_configs: dict[str, LogConfig] = {}
-        self.elected: dict[TopicPartition, LeaderTerm] = {}
+        self.elected: dict[TopicPartition, CoordinatorLog] = {}
         self.resigned: list[TopicPartition] = []
         self.storage_failures: list[TopicPartition] = []
         self.offsets_markers: list[tuple[int, int, bool]] = []
@@ -115,6 +118,7 @@ class ReplicaSide:
         )
         self.log_manager.start()
         self.replica_manager = self._replica_manager()
+        self.marker_writer = MarkerWriter(self.replica_manager, self._on_offsets_marker, self.wall_clock)
         self.transaction_verifier = self._transaction_verifier()
 
     def _replica_manager(self) -> ReplicaManager:
@@ -127,11 +131,9 @@ class ReplicaSide:
             log_config=self.log_config,
             fetch_sessions=FetchSessionCache(slots=slots, rng=Random(2)),
             spawn=self.supervisor.spawn,
-            wall_clock=self.wall_clock,
             monotonic_ms=monotonic_ms,
             on_elected=self.elected.__setitem__,
             on_resigned=self.resigned.append,
-            on_offsets_marker=self._on_offsets_marker,
             on_storage_failure=self.storage_failures.append,
         )
 
@@ -253,11 +255,23 @@ class ReplicaSide:
         assert partition is not None
         return partition
 
+    def leading(self, topic: str = "t", index: int = 0) -> LeadingPartition:
+        """The partition, which must be led."""
+        leading = self.partition(topic, index).leading
+        assert leading is not None
+        return leading
+
+    def following(self) -> FollowingPartition:
+        """The partition, which must be followed."""
+        role = self.partition().role
+        assert isinstance(role, FollowingPartition)
+        return role
+
     def append(
         self, data: bytearray, topic: str = "t", index: int = 0, *, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> AppendInfo:
         view, header = with_header(data)
-        info = self.partition(topic, index).append(view, header, origin=origin, required_acks=1)
+        info = self.leading(topic, index).append(view, header, origin=origin, required_acks=1)
         assert isinstance(info, AppendInfo), info
         return info
 
@@ -265,7 +279,7 @@ class ReplicaSide:
         self, end: int, topic: str = "t", index: int = 0, *, replica_id: int = OTHER, log_start_offset: int = 0
     ) -> None:
         """A follower fetches from its log's end on."""
-        error = self.partition(topic, index).follower_fetched(
+        error = self.leading(topic, index).follower_fetched(
             replica_id, end=end, log_start_offset=log_start_offset, broker_epoch=-1, knows_epoch=True
         )
         assert error is ErrorCode.NONE, error

@@ -84,7 +84,7 @@ async def test_log_whose_files_could_not_be_prepared_for_want_of_room_is_made_ne
     broker = await start(disk)
     disk.fail(operation, "t-0" if operation == "make_dirs" else "00000000000000000000.log", error=errno.ENOSPC)
     assert await create_partitions(broker, "t", 1) is ErrorCode.NONE
-    assert broker.replica_manager.led_partition(("t", 0)).is_leader  # type: ignore[union-attr]
+    assert broker.replica_manager.led_partition(("t", 0)).log  # type: ignore[union-attr]
     await broker.stop()
 
 

@@ -39,7 +39,7 @@ async def test_identity_and_topics_survive_a_restart() -> None:
     topic = second.metadata.image.topic("orders")
     assert topic is not None
     assert topic.topic_id == image.topics["orders"].topic_id
-    assert second.replica_manager.led_partition(("orders", 0)).is_leader  # type: ignore[union-attr]
+    assert second.replica_manager.led_partition(("orders", 0)).log  # type: ignore[union-attr]
     assert second.controller.broker_epoch > first.controller.broker_epoch
     await second.stop()
 

@@ -140,7 +140,7 @@ async def test_an_offset_outside_of_the_log_is_out_of_range(offset: int) -> None
 async def test_an_offset_below_the_log_start_is_out_of_range() -> None:
     broker = led()
     broker.append(batch(b"a", b"b", b"c"))
-    broker.partition().delete_records(2)
+    broker.leading().delete_records(2)
     assert read(broker, fetch((0, 1))).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     reply = read(broker, fetch((0, 2)))
     assert (reply.error_code, reply.log_start_offset) == (0, 2)
@@ -503,10 +503,10 @@ async def test_a_connection_that_has_gone_leaves_nothing_behind() -> None:
     broker = led()
     for epoch in (SESSIONLESS, NEW_SESSION):
         answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
-        assert broker.partition().watcher_count == 1
+        assert len(broker.partition().watchers) == 1
         answer.cancel()
         await end_of_turn()
-        assert broker.partition().watcher_count == 0
+        assert len(broker.partition().watchers) == 0
     assert len(broker.replica_manager.fetch_sessions) == 0
 
 
@@ -522,12 +522,12 @@ async def test_a_request_that_fails_unexpectedly_leaves_nothing_behind(epoch: in
     broker.quotas = BrokenQuotas()
     with pytest.raises(RuntimeError, match="broken quotas"):
         broker.call(handle_fetch, fetch((0, 0), session=(0, epoch)), NAMES)
-    assert broker.partition().watcher_count == 0
+    assert len(broker.partition().watchers) == 0
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
     broker.append(batch())
     with pytest.raises(RuntimeError, match="broken quotas"):
         await answer
-    assert broker.partition().watcher_count == 0
+    assert len(broker.partition().watchers) == 0
 
 
 @in_virtual_time
@@ -536,7 +536,7 @@ async def test_a_session_less_fetch_leaves_nothing_behind() -> None:
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     broker.append(batch())
     await answer
-    assert broker.partition().watcher_count == 0
+    assert len(broker.partition().watchers) == 0
 
 
 # Sessions
@@ -611,7 +611,7 @@ async def test_a_new_log_start_is_told() -> None:
     broker = led()
     broker.append(batch(b"a"))
     session_id = await new_session(broker, (0, 1))
-    broker.partition().delete_records(1)
+    broker.leading().delete_records(1)
     assert replies(broker.answer(handle_fetch, fetch(session=(session_id, 1)), NAMES))[0].log_start_offset == 1
 
 
@@ -669,7 +669,7 @@ async def test_without_room_for_its_session_a_client_gets_none() -> None:
     await new_session(broker, (0, 0))
     response = broker.answer(handle_fetch, fetch((0, 0), session=(0, NEW_SESSION)), NAMES)
     assert response.session_id == 0
-    assert broker.partition().watcher_count == 1
+    assert len(broker.partition().watchers) == 1
 
 
 @in_virtual_time
@@ -775,7 +775,7 @@ async def test_a_cold_read_of_what_was_deleted_meanwhile_is_out_of_range() -> No
     gate = cold(broker)
     answer = broker.call(handle_fetch, fetch((0, 0)), NAMES)
     await end_of_turn()
-    broker.partition().delete_records(1)
+    broker.leading().delete_records(1)
     gate.set()
     assert replies(await answer)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 

@@ -165,9 +165,9 @@ async def test_a_follower_that_diverged_has_not_what_it_fetches_from() -> None:
     broker.lead("t", replicas=(ME, OTHER), epoch=5)
     reply = read(broker, fetch((0, 3), last_fetched_epoch=4, leader_epoch=5, max_wait_ms=1_000))
     assert reply.diverging_epoch == EpochEndOffset(epoch=2, end_offset=3)
-    log = broker.partition().led_log
-    assert log is not None
-    assert (log.high_watermark, broker.partition().followers[OTHER].end) == (0, -1)
+    leading = broker.partition().leading
+    assert leading is not None
+    assert (leading.log.high_watermark, leading.progress.followers[OTHER].end) == (0, -1)
     assert read(broker, fetch((0, 3), last_fetched_epoch=2, leader_epoch=5)).high_watermark == 3
 
 
@@ -177,10 +177,10 @@ async def test_out_of_range_is_what_is_not_here_or_of_an_unknown_epoch(offset: i
     broker = leader(isr=(ME,), epoch=2)
     for _ in range(3):
         broker.append(batch())
-    broker.partition().delete_records(1)
+    broker.leading().delete_records(1)
     reply = read(broker, fetch((0, offset), last_fetched_epoch=last_epoch))
     assert reply.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert broker.partition().followers[OTHER].end == -1
+    assert broker.leading().progress.followers[OTHER].end == -1
 
 
 @in_virtual_time
@@ -222,7 +222,7 @@ async def test_fetch_that_releases_an_append_to_a_visited_partition_answers_it_i
         assert not error
         broker.append(completed, index=0)
 
-    broker.partition(index=1).when_replicated(1, complete)
+    broker.leading(index=1).when_replicated(1, complete)
     request = fetch((0, 1), (1, 1), session=(session_id, 1), max_wait_ms=60_000)
     request.min_bytes = min_bytes
     answer = broker.call(handle_fetch, request, 17)
@@ -239,7 +239,7 @@ async def test_fetch_that_advances_the_high_watermark_of_a_visited_partition_tel
         broker.append(batch(b"a"), index=index)
     broker.follower_fetched(1, index=1, replica_id=third)
     session_id = new_session(broker, (0, 0), (1, 0))
-    broker.partition(index=1).when_replicated(1, lambda _: broker.follower_fetched(1, index=0, replica_id=third))
+    broker.leading(index=1).when_replicated(1, lambda _: broker.follower_fetched(1, index=0, replica_id=third))
     loop = asyncio.get_running_loop()
     began = loop.time()
     request = fetch((0, 1), (1, 1), session=(session_id, 1), max_wait_ms=60_000)
@@ -272,9 +272,9 @@ async def test_of_a_request_all_partitions_are_noted_whatever_it_has_room_for() 
     response = broker.answer(handle_fetch, request, 17)
     assert [size(reply) > 0 for reply in replies(response).values()].count(True) == 1
     for index in range(3):
-        log = broker.partition("t", index).led_log
-        assert log is not None
-        assert log.high_watermark == 1
+        leading = broker.partition("t", index).leading
+        assert leading is not None
+        assert leading.log.high_watermark == 1
 
 
 @in_virtual_time
@@ -288,7 +288,7 @@ async def test_a_follower_hears_at_once_of_a_partition_that_is_not_known_yet() -
     broker.lead("t", 1, first=1, replicas=(ME, OTHER))
     again = fetch((1, 0), session=(session_id, 2))
     assert replies(broker.answer(handle_fetch, again, 17))[1].error_code == 0
-    assert broker.partition("t", 1).followers[OTHER].end == 0
+    assert broker.leading("t", 1).progress.followers[OTHER].end == 0
 
 
 @in_virtual_time
@@ -300,17 +300,17 @@ async def test_a_busy_follower_that_is_idle_in_one_partition_is_caught_up_there(
         await asyncio.sleep(0.3)
         broker.answer(handle_fetch, fetch(session=(session_id, epoch)), 17)
     broker.append(batch(b"a"))
-    broker.partition().check_followers()
-    assert broker.partition().followers[OTHER].is_close
+    broker.leading().check_followers()
+    assert broker.leading().progress.followers[OTHER].is_close
 
 
 @in_virtual_time
 async def test_a_follower_that_restarted_leaves_no_session_behind() -> None:
     broker = leader()
     new_session(broker, (0, 0), epoch=4)
-    assert broker.partition().watcher_count == 1
+    assert len(broker.partition().watchers) == 1
     new_session(broker, (0, 0), epoch=5)
-    assert broker.partition().watcher_count == 1
+    assert len(broker.partition().watchers) == 1
     assert len(broker.replica_manager.fetch_sessions) == 1
 
 
@@ -326,7 +326,7 @@ def follower() -> ReplicaSide:
     for value in (b"a", b"b", b"c"):
         view, header = with_header(batch(value))
         log.append_as_leader(view, header, 0, AppendOrigin.CLIENT)
-    broker.partition().append_as_follower(b"", high_watermark=2, log_start_offset=0)
+    broker.following().append(b"", high_watermark=2, log_start_offset=0)
     return broker
 
 
@@ -354,7 +354,7 @@ async def test_a_consumer_at_a_follower_is_woken_by_what_becomes_replicated() ->
     answer = broker.call(handle_fetch, consume((0, 2), max_wait_ms=60_000), 17)
     await end_of_turn()
     assert not answer.done()
-    broker.partition().append_as_follower(b"", high_watermark=3, log_start_offset=0)
+    broker.following().append(b"", high_watermark=3, log_start_offset=0)
     assert size(replies(await answer)[0]) == len(batch(b"c"))
 
 
@@ -408,12 +408,12 @@ async def test_a_request_says_when_the_follower_was_heard_of_by_the_answer_that_
     session = new_session(broker, (0, 0))
     for epoch in (1, 2):
         await asyncio.sleep(0.7)
-        assert not broker.partition().is_deserted
+        assert not broker.leading().is_deserted
         broker.answer(handle_fetch, fetch(session=(session, epoch)), 17)
     await asyncio.sleep(0.7)
-    assert not broker.partition().is_deserted  # It had what it was told 1.4 s ago.
+    assert not broker.leading().is_deserted  # It had what it was told 1.4 s ago.
     await asyncio.sleep(0.2)
-    assert broker.partition().is_deserted
+    assert broker.leading().is_deserted
 
 
 @in_virtual_time
@@ -422,9 +422,9 @@ async def test_a_follower_without_a_session_is_heard_of_by_its_fetches() -> None
     for _ in range(3):
         await asyncio.sleep(1.4)
         read(broker, fetch((0, 0)))
-        assert not broker.partition().is_deserted
+        assert not broker.leading().is_deserted
     await asyncio.sleep(2.1)
-    assert broker.partition().is_deserted
+    assert broker.leading().is_deserted
 
 
 @in_virtual_time
@@ -442,7 +442,7 @@ async def test_only_who_is_neither_in_sync_nor_close_is_held_back_by_a_throttle(
     assert size(read(broker, fetch((0, 0)))) > 0  # It is in sync.
     await asyncio.sleep(1.5)
     assert size(read(broker, fetch((0, 0)))) > 0  # Not any more, but in the ISR as long as nobody decides otherwise.
-    assert not broker.partition().followers[OTHER].is_close
+    assert not broker.leading().progress.followers[OTHER].is_close
     throttled = fetch((0, 0), replica_id=3)
     assert size(read(broker, throttled)) == 0
     await asyncio.sleep(20)

@@ -25,6 +25,7 @@ from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
 from oncelog.broker.handlers.sync_group import handle_sync_group
 from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from oncelog.broker.parts import Broker
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.security.authorizer import Operation
 from oncelog.protocol.compiler import decode, encode
 from oncelog.protocol.errors import ErrorCode
@@ -490,11 +491,11 @@ async def test_while_the_transactions_coordinator_cannot_say_the_commit_is_tried
         index = partition_for("id", 50)
         log = broker.replica_manager.partition(TopicPartition("__transaction_state", index))
         assert log is not None
-        assert log.term is not None
+        assert log.leading is not None
         broker.transaction_coordinator.on_resigned(index)
         for version in handle_txn_offset_commit.versions:
             assert await txn_commit(broker, txn_request(producer), version) == ErrorCode.NOT_COORDINATOR
-        broker.transaction_coordinator.on_elected(index, log.term)
+        broker.transaction_coordinator.on_elected(index, CoordinatorLog(log.leading))
         for version in handle_txn_offset_commit.versions:
             loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert await txn_commit(broker, txn_request(producer), version) == loading

@@ -64,7 +64,7 @@ def test_the_ends_of_the_log(broker: ReplicaSide, version: int) -> None:
 
 
 def test_the_start_moves_with_deleted_records(broker: ReplicaSide) -> None:
-    broker.partition().delete_records(3)
+    broker.leading().delete_records(3)
     assert offset(broker, asked(EARLIEST)) == (3, -1, 4)
     assert offset(broker, asked(EARLIEST_LOCAL)) == (3, -1, 4)
     assert offset(broker, asked(0)) == (3, 15, 4)

@@ -110,7 +110,7 @@ def test_topics_by_their_ids(broker: ReplicaSide) -> None:
 
 def test_an_id_is_not_that_of_another_topic_with_the_same_name(broker: ReplicaSide) -> None:
     """The cluster knows the new topic already, and this broker still has the log of the old one."""
-    broker.replica_manager.partition(("t", 0)).topic_id = b"another topic..."  # type: ignore[union-attr]
+    broker.leading().log.topic_id = b"another topic..."
     answer = broker.answer(handle_produce, by_id(produce(("t", 0, batch(b"a")))), 13)
     assert error(answer) is ErrorCode.UNKNOWN_TOPIC_ID
     assert stored(broker) == b""

@@ -305,7 +305,7 @@ async def test_a_local_coordinator_is_answered_without_a_socket() -> None:
     broker = ReplicaSide()
     broker.lead()
     answers: list[WriteTxnMarkersResponse] = []
-    for _ in broker.replica_manager.write_txn_markers(markers(("t", 0)), answers.append, new_budget()):
+    for _ in broker.marker_writer.write(markers(("t", 0)), answers.append, new_budget()):
         raise AssertionError("one marker is written at once")
     assert [errors(answer) for answer in answers] == [[ErrorCode.NONE]]
 

@@ -10,6 +10,7 @@ from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
 from oncelog.broker.handlers.metadata import handle_metadata
 from oncelog.broker.handlers.produce import handle_produce
 from oncelog.broker.parts import Broker
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
@@ -125,11 +126,11 @@ def coordinator_partition(broker: Broker) -> Partition:
 async def without_coordinator(broker: Broker) -> AsyncIterator[None]:
     """The coordinator's partition is away, and comes back at the end, to be loaded again."""
     partition = coordinator_partition(broker)
-    assert partition.term is not None
+    assert partition.leading is not None
     index = partition.topic_partition.partition
     broker.transaction_coordinator.on_resigned(index)
     yield
-    broker.transaction_coordinator.on_elected(index, partition.term)
+    broker.transaction_coordinator.on_elected(index, CoordinatorLog(partition.leading))
 
 
 @asynccontextmanager

@@ -89,7 +89,8 @@ async def test_coordinators_without_a_follower_that_fetches_are_counted() -> Non
     side.lead("__transaction_state", replicas=(ME, OTHER), isr=(ME,))
     side.lead("t", replicas=(ME, OTHER), isr=(ME, OTHER))
     for partition in side.replica_manager.partitions():
-        for follower in partition.followers.values():
+        assert partition.leading is not None
+        for follower in partition.leading.progress.followers.values():
             follower.last_fetch_ms = NEVER
     assert values(replica_metrics(side.replica_manager))["oncelog_deserted_coordinator_partitions"] == 2
 

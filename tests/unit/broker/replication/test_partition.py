@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.deletion import Deletion
 from oncelog.broker.replication.fetch_session import FetchIsolation
 from oncelog.broker.replication.isr_changes import IsrProposal
-from oncelog.broker.replication.partition import ACKS_ALL, Partition
+from oncelog.broker.replication.leading_partition import ACKS_ALL, LeadingPartition
+from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.replication.replica_progress import ReplicaProgress
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from oncelog.broker.storage.recovery import NotedLog
@@ -69,9 +72,20 @@ class Fixture:
             return self.partition.become_leader(state, self.log)
         return self.partition.become_follower(state, self.log)
 
+    @property
+    def leading(self) -> LeadingPartition:
+        """The partition, which must be led."""
+        assert self.partition.leading is not None
+        return self.partition.leading
+
+    @property
+    def progress(self) -> ReplicaProgress:
+        """What the leader knows of the replicas."""
+        return self.leading.progress
+
     def fetched(self, end: int, replica_id: int = OTHER, *, log_start_offset: int = 0, epoch: int = -1) -> ErrorCode:
         """A follower fetches from its log's end on."""
-        return self.partition.follower_fetched(
+        return self.leading.follower_fetched(
             replica_id, end=end, log_start_offset=log_start_offset, broker_epoch=epoch, knows_epoch=True
         )
 
@@ -105,7 +119,10 @@ class Fixture:
         self, data: bytearray | None = None, *, acks: int = 1, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> AppendInfo | ErrorCode:
         view, header = with_header(data or batch())
-        return self.partition.append(view, header, origin=origin, required_acks=acks)
+        leading = self.partition.leading
+        if leading is None:
+            return self.partition.unavailable_error
+        return leading.append(view, header, origin=origin, required_acks=acks)
 
 
 async def opened(gate: asyncio.Event) -> None:
@@ -131,7 +148,7 @@ def test_a_sole_replica_acknowledges_in_the_same_call() -> None:
     assert isinstance(info, AppendInfo)
     assert (info.base_offset, info.last_offset) == (0, 1)
     assert fixture.log.high_watermark == 2
-    assert fixture.partition.is_acknowledged(2, ACKS_ALL)
+    assert fixture.leading.is_acknowledged(2, ACKS_ALL)
 
 
 def test_the_leader_epoch_is_stamped_and_remembered() -> None:
@@ -174,7 +191,7 @@ def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
     fixture.append(batch(b"a", b"b"), acks=ACKS_ALL)
-    fixture.partition.when_replicated(2, noted(calls))
+    fixture.leading.when_replicated(2, noted(calls))
     assert fixture.log.high_watermark == 0
     fixture.fetched(1)
     assert fixture.log.high_watermark == 1
@@ -185,18 +202,20 @@ def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
 
 def test_a_replicated_offset_is_told_at_once_and_a_lost_leadership_too() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
-    fixture.partition.when_replicated(0, noted(calls))
     fixture.lead()
     fixture.append()
-    fixture.partition.when_replicated(1, noted(calls))
-    assert calls == [NOT_LEADER, ErrorCode.NONE]
+    leading = fixture.leading
+    leading.when_replicated(1, noted(calls))
+    fixture.lead(1, leader=OTHER, replicas=(ME, OTHER), isr=(OTHER,))
+    leading.when_replicated(1, noted(calls))
+    assert calls == [ErrorCode.NONE, NOT_LEADER]
 
 
 def test_who_waits_is_told_when_the_leadership_is_lost() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
     fixture.append()
-    fixture.partition.when_replicated(1, noted(calls))
+    fixture.leading.when_replicated(1, noted(calls))
     assert fixture.lead(1, leader=OTHER, replicas=(ME, OTHER), isr=(OTHER,))
     assert calls == [NOT_LEADER]
 
@@ -204,14 +223,13 @@ def test_who_waits_is_told_when_the_leadership_is_lost() -> None:
 def test_a_new_epoch_of_the_same_leader_goes_on() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
     assert fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
-    term = fixture.partition.term
-    assert term is not None
+    leading = fixture.leading
     fixture.append()
-    fixture.partition.when_replicated(1, noted(calls))
+    leading.when_replicated(1, noted(calls))
     assert not fixture.lead(1, replicas=(ME, OTHER), isr=(ME,))
     assert calls == [ErrorCode.NONE]
-    assert fixture.partition.term is term
-    assert term.append(batch()) == 2
+    assert fixture.leading is leading
+    assert CoordinatorLog(leading).append(batch()) == 2
 
 
 def test_the_end_is_not_settled_until_the_new_epoch_is_replicated() -> None:
@@ -244,14 +262,13 @@ def test_a_clients_epoch_is_compared(believed: int, expected: ErrorCode) -> None
 def test_a_term_that_is_over_appends_nothing() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
     fixture.lead()
-    term = fixture.partition.term
-    assert term is not None
-    assert term.append(batch(b"a", b"b")) == 2
+    log = CoordinatorLog(fixture.leading)
+    assert log.append(batch(b"a", b"b")) == 2
     fixture.lead(1, leader=OTHER, replicas=(ME, OTHER), isr=(OTHER,))
-    assert term.append(batch()) is NOT_LEADER
+    assert log.append(batch()) is NOT_LEADER
     fixture.lead(2)
-    assert term.append(batch()) is NOT_LEADER
-    term.when_replicated(1, noted(calls))
+    assert log.append(batch()) is NOT_LEADER
+    log.when_replicated(1, noted(calls))
     assert calls == [NOT_LEADER]
     assert fixture.log.log_end_offset == 2
 
@@ -260,22 +277,20 @@ def test_a_term_reads_what_it_wrote_up_to_the_end() -> None:
     """B83: a coordinator loads up to the log end, beyond the high watermark."""
     fixture = Fixture()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
-    term = fixture.partition.term
-    assert term is not None
-    assert term.append(batch(b"a")) == 1
-    assert term.append(batch(b"b", b"c")) == 3
-    assert (term.high_watermark, term.log_end_offset, term.log_start_offset) == (0, 3, 0)
+    log = CoordinatorLog(fixture.leading)
+    assert log.append(batch(b"a")) == 1
+    assert log.append(batch(b"b", b"c")) == 3
+    assert (log.high_watermark, log.log_end_offset, log.log_start_offset) == (0, 3, 0)
     fixture.disk.cold = lambda: True
-    assert [header.base_offset for _, header in iter_batches(term.read(0, 10_000))] == [0, 1]
-    assert [header.base_offset for _, header in iter_batches(term.read(2, 1))] == [1]
-    assert len(term.read(3, 10_000)) == 0
+    assert [header.base_offset for _, header in iter_batches(log.read(0, 10_000))] == [0, 1]
+    assert [header.base_offset for _, header in iter_batches(log.read(2, 1))] == [1]
+    assert len(log.read(3, 10_000)) == 0
 
 
 def test_a_record_that_is_too_large_for_its_topic_is_refused_to_coordinators_too() -> None:
     fixture = Fixture(LogConfig(max_message_bytes=100))
     fixture.lead()
-    assert fixture.partition.term is not None
-    assert fixture.partition.term.append(batch(bytes(100))) is ErrorCode.MESSAGE_TOO_LARGE
+    assert CoordinatorLog(fixture.leading).append(batch(bytes(100))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @in_virtual_time
@@ -285,8 +300,8 @@ async def test_with_flush_each_nothing_counts_before_it_is_synced() -> None:
     fixture.disk.delay = lambda: opened(gate)
     fixture.lead()
     fixture.append()
-    fixture.partition.when_acknowledged(1, ACKS_ALL, noted(all_calls))
-    fixture.partition.when_acknowledged(1, 1, noted(leader_calls))
+    fixture.leading.when_acknowledged(1, ACKS_ALL, noted(all_calls))
+    fixture.leading.when_acknowledged(1, 1, noted(leader_calls))
     await end_of_turn()
     assert fixture.log.high_watermark == 0
     assert (all_calls, leader_calls) == ([], [])
@@ -303,7 +318,7 @@ async def test_appends_of_one_turn_share_a_sync() -> None:
     syncs = fixture.disk.calls.get("sync", 0)
     for end in range(1, 21):
         fixture.append()
-        fixture.partition.when_replicated(end, noted(calls))
+        fixture.leading.when_replicated(end, noted(calls))
     await end_of_turn()
     assert calls == [ErrorCode.NONE] * 20
     assert len(fixture.supervisor) == 0
@@ -323,9 +338,9 @@ async def test_appends_during_a_sync_are_covered_by_the_next() -> None:
     fixture.append()
     await end_of_turn()
     fixture.append()
-    fixture.partition.when_replicated(2, noted(calls))
+    fixture.leading.when_replicated(2, noted(calls))
     done = asyncio.Event()
-    fixture.partition.when_replicated(2, lambda _: done.set())
+    fixture.leading.when_replicated(2, lambda _: done.set())
     gate.set()
     await done.wait()
     assert calls == [ErrorCode.NONE]
@@ -351,7 +366,7 @@ async def test_a_failed_sync_fails_the_log_and_those_who_wait() -> None:
     fixture.lead()
     fixture.disk.fail("sync", ".log")
     fixture.append()
-    fixture.partition.when_replicated(1, noted(calls))
+    fixture.leading.when_replicated(1, noted(calls))
     await end_of_turn()
     assert calls == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert fixture.append() is ErrorCode.KAFKA_STORAGE_ERROR
@@ -365,7 +380,7 @@ def test_a_failed_write_is_reported_and_not_acknowledged() -> None:
     fixture.append()
     fixture.disk.fail("append", ".log")
     assert fixture.append() is ErrorCode.KAFKA_STORAGE_ERROR
-    assert not fixture.partition.is_leader
+    assert fixture.partition.leading is None
     assert fixture.append() is ErrorCode.KAFKA_STORAGE_ERROR
     assert fixture.log.high_watermark == 1
 
@@ -389,7 +404,7 @@ def test_a_duplicate_waits_for_the_original_to_be_replicated() -> None:
     for _ in range(2):
         info = fixture.append(batch(producer_id=7, epoch=0, sequence=0), acks=ACKS_ALL)
         assert isinstance(info, AppendInfo)
-        assert not fixture.partition.is_acknowledged(info.last_offset + 1, ACKS_ALL)
+        assert not fixture.leading.is_acknowledged(info.last_offset + 1, ACKS_ALL)
 
 
 def test_the_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
@@ -417,13 +432,13 @@ def test_records_are_deleted_up_to_the_high_watermark(offset: int, expected: Del
     fixture = Fixture()
     fixture.lead()
     fixture.append(batch(b"a", b"b", b"c"))
-    assert fixture.partition.delete_records(offset) == expected
+    assert fixture.leading.delete_records(offset) == expected
 
 
 def test_a_compacted_topic_does_not_delete_records_on_demand() -> None:
     fixture = Fixture(replace(LogConfig(), cleanup_policy=frozenset({"compact"})))
     fixture.lead()
-    assert fixture.partition.delete_records(0) is ErrorCode.POLICY_VIOLATION
+    assert fixture.leading.delete_records(0) is ErrorCode.POLICY_VIOLATION
 
 
 @in_virtual_time
@@ -436,7 +451,7 @@ async def test_a_flush_policy_that_is_relaxed_meanwhile_releases_who_waits() -> 
     await end_of_turn()
     fixture.append()
     for acks in (1, ACKS_ALL):
-        fixture.partition.when_acknowledged(2, acks, noted(calls))
+        fixture.leading.when_acknowledged(2, acks, noted(calls))
     fixture.log.update_config(LogConfig())
     gate.set()
     await end_of_turn()
@@ -456,7 +471,7 @@ def test_a_follower_joins_when_it_has_what_the_epoch_began_with() -> None:
     for _ in range(3):
         fixture.append_to_log()
     replicated(fixture, isr=(ME, THIRD), epoch=1)
-    assert (fixture.log.high_watermark, fixture.partition.epoch_start_offset) == (0, 3)
+    assert (fixture.log.high_watermark, fixture.progress.epoch_start_offset) == (0, 3)
     fixture.fetched(2)
     assert fixture.proposals == []
     fixture.fetched(3)
@@ -470,7 +485,7 @@ def test_who_is_not_a_live_member_of_the_cluster_does_not_join() -> None:
     fixture.fetched(0)
     assert fixture.proposals == []
     fixture.host.is_alive = lambda broker: True
-    fixture.partition.propose_expansion()
+    fixture.progress.propose_expansion()
     assert fixture.proposed() == [{ME, OTHER}]
 
 
@@ -499,7 +514,7 @@ def test_who_is_no_replica_is_told_to_ask_again(knows_epoch: bool, expected: Err
     fixture = Fixture()
     replicated(fixture)
     assert (
-        fixture.partition.follower_fetched(9, end=0, log_start_offset=0, broker_epoch=-1, knows_epoch=knows_epoch)
+        fixture.leading.follower_fetched(9, end=0, log_start_offset=0, broker_epoch=-1, knows_epoch=knows_epoch)
         is expected
     )
 
@@ -511,8 +526,8 @@ def test_the_high_watermark_waits_for_who_was_proposed() -> None:
     fixture.fetched(0)
     fixture.now_ms = 10 * LAG_MS
     fixture.append()
-    fixture.partition.check_followers()
-    assert not fixture.partition.followers[OTHER].is_close
+    fixture.leading.check_followers()
+    assert not fixture.progress.followers[OTHER].is_close
     assert fixture.log.high_watermark == 0
     fixture.decide(isr=(ME, OTHER), partition_epoch=1)
     assert fixture.log.high_watermark == 0
@@ -526,15 +541,15 @@ def test_a_refused_addition_is_waited_for_no_more() -> None:
     fixture.fetched(0)
     fixture.now_ms = 10 * LAG_MS
     fixture.append()
-    fixture.partition.check_followers()
+    fixture.leading.check_followers()
     fixture.decide(error=ErrorCode.INELIGIBLE_REPLICA)
-    assert (fixture.log.high_watermark, fixture.partition.isr) == (1, {ME})
+    assert (fixture.log.high_watermark, fixture.progress.in_sync.isr) == (1, {ME})
     fixture.fetched(1)
     assert len(fixture.proposals) == 1
     fixture.append()
     assert fixture.log.high_watermark == 2  # Although it is close behind, and alive.
     fixture.fetched(2)
-    fixture.partition.propose_expansion_again()
+    fixture.progress.retry_expansion()
     assert len(fixture.proposals) == 2
 
 
@@ -559,7 +574,7 @@ def test_who_has_left_the_cluster_is_not_waited_for() -> None:
     fixture.decide(error=ErrorCode.OPERATION_NOT_ATTEMPTED)
     assert fixture.log.high_watermark == 0
     fixture.host.is_alive = lambda broker: False
-    fixture.partition.brokers_left()
+    fixture.leading.brokers_left()
     assert fixture.log.high_watermark == 1
 
 
@@ -570,7 +585,7 @@ def test_a_removal_does_not_count_before_it_is_decided() -> None:
     fixture.append()
     fixture.fetched(1)
     fixture.now_ms = LAG_MS + 1
-    fixture.partition.check_followers()
+    fixture.leading.check_followers()
     assert fixture.proposed() == [{ME, OTHER}]
     assert fixture.log.high_watermark == 0
     fixture.decide(isr=(ME, OTHER), partition_epoch=1)
@@ -587,11 +602,11 @@ def test_after_other_refusals_both_count_until_the_controller_says_more(error: E
     fixture.fetched(1, THIRD)
     assert fixture.proposed() == [{ME, OTHER, THIRD}]
     fixture.decide(error=error)
-    assert fixture.partition.in_sync.maximal_isr == {ME, OTHER, THIRD}
+    assert fixture.progress.in_sync.maximal_isr == {ME, OTHER, THIRD}
     fixture.fetched(1, THIRD)
     assert len(fixture.proposals) == 1
     replicated(fixture, isr=(ME, THIRD), epoch=1)
-    assert fixture.partition.in_sync.maximal_isr == {ME, THIRD}
+    assert fixture.progress.in_sync.maximal_isr == {ME, THIRD}
 
 
 def test_an_order_that_comes_meanwhile_wins_over_the_answer() -> None:
@@ -602,7 +617,7 @@ def test_an_order_that_comes_meanwhile_wins_over_the_answer() -> None:
     (proposal,) = fixture.proposals
     replicated(fixture, epoch=1)
     assert proposal.withdrawn
-    assert fixture.partition.in_sync.maximal_isr == {ME}
+    assert fixture.progress.in_sync.maximal_isr == {ME}
 
 
 @pytest.mark.parametrize(("partition_epoch", "leader_epoch"), [(4, 5), (6, 4)])
@@ -612,8 +627,8 @@ def test_an_answer_about_an_older_state_changes_nothing(partition_epoch: int, le
     replicated(fixture, epoch=5)
     fixture.fetched(0)
     fixture.decide(isr=(ME, OTHER), partition_epoch=partition_epoch, leader_epoch=leader_epoch)
-    assert (fixture.partition.isr, fixture.partition.partition_epoch) == ({ME}, 5)
-    assert fixture.partition.in_sync.maximal_isr == {ME, OTHER}
+    assert (fixture.progress.in_sync.isr, fixture.partition.partition_epoch) == ({ME}, 5)
+    assert fixture.progress.in_sync.maximal_isr == {ME, OTHER}
 
 
 def test_followers_that_are_ready_join_together_and_later_ones_when_that_is_decided() -> None:
@@ -633,15 +648,15 @@ def test_who_left_does_not_come_back_without_a_fetch() -> None:
     fixture.append()
     fixture.fetched(1)
     fixture.now_ms = LAG_MS + 1
-    fixture.partition.check_followers()
+    fixture.leading.check_followers()
     fixture.decide(isr=(ME, OTHER), partition_epoch=1)
-    fixture.partition.propose_expansion()
+    fixture.progress.propose_expansion()
     assert fixture.proposed() == [{ME, OTHER}]
 
 
 def fall_silent(fixture: Fixture, *brokers: int) -> None:
     fixture.host.contacts.silent = frozenset(brokers)
-    fixture.partition.silence_changed()
+    fixture.leading.check_silence()
 
 
 def test_who_is_silent_leaves_the_isr_and_is_waited_for_no_more() -> None:
@@ -667,10 +682,10 @@ def test_who_is_heard_again_joins_with_what_it_had() -> None:
     fixture.fetched(0, THIRD)
     fall_silent(fixture, THIRD)
     fixture.decide(isr=(ME, OTHER), partition_epoch=1)
-    fixture.partition.propose_expansion_again()
+    fixture.progress.retry_expansion()
     assert len(fixture.proposals) == 1
     fall_silent(fixture)
-    fixture.partition.propose_expansion_again()
+    fixture.progress.retry_expansion()
     assert fixture.proposed()[-1] == {ME, OTHER, THIRD}
 
 
@@ -700,10 +715,8 @@ def test_an_ended_term_asks_for_nothing_more() -> None:
     replicated(fixture)
     fixture.fetched(0)
     fixture.lead(1, leader=OTHER, replicas=(ME, OTHER), isr=(OTHER,))
-    assert fixture.proposals[0].withdrawn
-    fixture.partition.check_followers()
-    fixture.partition.propose_expansion()
-    assert len(fixture.proposals) == 1
+    assert fixture.partition.leading is None
+    assert [proposal.withdrawn for proposal in fixture.proposals] == [True]
 
 
 def test_what_is_on_too_few_replicas_is_told_after_the_append() -> None:
@@ -712,7 +725,7 @@ def test_what_is_on_too_few_replicas_is_told_after_the_append() -> None:
     fixture.append()
     fixture.fetched(1)
     fixture.log.update_config(LogConfig(min_insync_replicas=3))
-    fixture.partition.when_acknowledged(1, ACKS_ALL, noted(calls))
+    fixture.leading.when_acknowledged(1, ACKS_ALL, noted(calls))
     assert calls == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 
 
@@ -723,8 +736,7 @@ def test_to_a_coordinator_what_is_replicated_has_happened_on_however_few_replica
     fixture.append()
     fixture.fetched(1)
     fixture.log.update_config(LogConfig(min_insync_replicas=3))
-    assert fixture.partition.term is not None
-    fixture.partition.term.when_replicated(1, noted(calls))
+    CoordinatorLog(fixture.leading).when_replicated(1, noted(calls))
     assert calls == [ErrorCode.NONE]
 
 
@@ -735,10 +747,10 @@ class TestDesertion:
         fixture = Fixture()
         fixture.lead()
         fixture.now_ms = 60_000
-        assert not fixture.partition.is_deserted
+        assert not fixture.leading.is_deserted
         fixture.lead(1, replicas=(ME, OTHER, THIRD), isr=(ME,))
         fixture.now_ms = 120_000
-        assert not fixture.partition.is_deserted
+        assert not fixture.leading.is_deserted
 
     def test_one_of_those_in_sync_is_enough(self) -> None:
         fixture = Fixture()
@@ -746,11 +758,11 @@ class TestDesertion:
         for _ in range(5):
             fixture.now_ms += 1_400
             fixture.fetched(0, THIRD)
-            assert not fixture.partition.is_deserted
+            assert not fixture.leading.is_deserted
         fixture.now_ms += 1_500
-        assert not fixture.partition.is_deserted
+        assert not fixture.leading.is_deserted
         fixture.now_ms += 1
-        assert fixture.partition.is_deserted
+        assert fixture.leading.is_deserted
 
     def test_one_that_is_not_in_sync_does_not_count(self) -> None:
         """It cannot be elected, so that it fetches says nothing about who leads."""
@@ -759,13 +771,13 @@ class TestDesertion:
         fixture.append()
         fixture.now_ms = 2_001
         fixture.fetched(0, THIRD)
-        assert fixture.partition.is_deserted
+        assert fixture.leading.is_deserted
 
     def test_a_new_leader_is_given_time(self) -> None:
         fixture = Fixture()
         fixture.now_ms = 60_000
         replicated(fixture, isr=(ME, OTHER))
-        assert not fixture.partition.is_deserted
+        assert not fixture.leading.is_deserted
 
 
 def test_a_replica_that_is_added_is_expected_too() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.orders import EPOCH_DURING_DELETE
-from oncelog.broker.replication.partition import Partition
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import (
@@ -73,7 +73,7 @@ def stop(
 def test_partitions_are_created_and_led() -> None:
     broker = ReplicaSide()
     assert errors(broker.lead("t", 3)) == [0, 0, 0]
-    assert all(isinstance(broker.replica_manager.led_partition(("t", index)), Partition) for index in range(3))
+    assert all(isinstance(broker.replica_manager.led_partition(("t", index)), LeadingPartition) for index in range(3))
     assert broker.log_manager.get(TopicPartition("t", 2)) is broker.partition("t", 2).log
     assert broker.partition().topic_id == topic_id("t")
 
@@ -103,7 +103,7 @@ def test_an_older_controller_is_refused() -> None:
     assert broker.lead("u", controller_epoch=4, told=False).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert broker.replica_manager.partition(("u", 0)) is None
     assert stop(broker, controller=4) is ErrorCode.STALE_CONTROLLER_EPOCH
-    assert broker.partition().is_leader
+    assert broker.partition().leading is not None
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
@@ -111,7 +111,7 @@ def test_an_older_or_equal_leader_epoch_is_refused(epoch: int) -> None:
     broker = ReplicaSide()
     broker.lead(epoch=4)
     assert errors(broker.lead(epoch=epoch, leader=OTHER, replicas=(ME, OTHER))) == [ErrorCode.STALE_CONTROLLER_EPOCH]
-    assert broker.partition().is_leader
+    assert broker.partition().leading is not None
 
 
 def test_another_topic_of_the_same_name_is_refused() -> None:
@@ -162,7 +162,7 @@ def test_stop_replica_of_another_topic_id_leaves_the_log_alone() -> None:
     broker = ReplicaSide()
     broker.lead(id_of_topic=NEXT_ID)
     assert stop(broker, id_of_topic=topic_id("t")) == [0]
-    assert broker.partition().is_leader
+    assert broker.partition().leading is not None
     assert broker.log_manager.get(T0) is not None
     assert stop(broker, id_of_topic=NEXT_ID) == [0]
     assert broker.log_manager.get(T0) is None
@@ -204,7 +204,7 @@ def test_the_oldest_form_of_the_order_is_understood() -> None:
     state = LeaderAndIsrPartitionState(topic_name="t", leader=ME, replicas=[ME], isr=[ME])
     response = broker.replica_manager.apply_leader_and_isr(LeaderAndIsrRequest(ungrouped_partition_states=[state]))
     assert [(error.topic_name, error.error_code) for error in response.partition_errors] == [("t", 0)]
-    assert broker.partition().is_leader
+    assert broker.partition().leading is not None
 
 
 def test_coordinators_hear_of_their_partitions_only() -> None:
@@ -241,7 +241,7 @@ def test_a_deleted_partition_is_gone_and_its_name_is_free() -> None:
     broker.lead()
     broker.append(batch())
     calls: list[ErrorCode] = []
-    broker.partition().when_replicated(99, calls.append)
+    broker.leading().when_replicated(99, calls.append)
     assert stop(broker) == [0]
     assert calls == [NOT_LEADER]
     assert broker.replica_manager.partition(("t", 0)) is None
@@ -265,7 +265,7 @@ def test_a_stop_of_an_older_epoch_is_fenced() -> None:
     broker = ReplicaSide()
     broker.lead(epoch=4)
     assert stop(broker, epoch=3) == [ErrorCode.FENCED_LEADER_EPOCH]
-    assert broker.partition().is_leader
+    assert broker.partition().leading is not None
     assert stop(broker, epoch=-1) == [0]
 
 
