@@ -134,9 +134,8 @@ class _Start:
             await member.await_free_id(_session_of(store))
         channel: BrokerChannel = local if member is None else member.channel
         producer_ids = ProducerIds(store, broker_id)
-        groups = self._group_coordinator()
         transactions = self._transaction_coordinator(broker_id, channel, producer_ids)
-        coordinators = _Coordinators(groups, transactions)
+        coordinators = _Coordinators(groups := self._group_coordinator(), transactions)
         replicas = self._replica_manager(broker_id, logs, coordinators)
         local.serve(replicas, markers := self._marker_writer(replicas, groups))
         self._follow_changes(logs, groups)
