@@ -1,15 +1,24 @@
 """Forms of arguments that several commands take, parsed into values or refused with click's usage error."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import click
 
 from oncelog.clients.admin.configs import ConfigChange, Operation
 
+_CHANGE_OPTIONS: Final = (
+    ("--set", "set_", "NAME=VALUE", "Set a value; repeatable, as the following."),
+    ("--delete", "delete", "NAME", "Remove a value, so that the default applies again."),
+    ("--append", "append", "NAME=VALUE", "Append a value to a list."),
+    ("--subtract", "subtract", "NAME=VALUE", "Remove a value from a list."),
+)
+"""Option, parameter, form of the value and help, in the order of ``parse_config_changes``."""
+
 
 def parse_assignments(values: Iterable[str], option: str) -> dict[str, str]:
-    """``name=value`` each."""
+    """Return the values by name. Each argument is ``name=value``; raises ``click.BadParameter`` for others."""
     parsed = {}
     for value in values:
         name, equals, rest = value.partition("=")
@@ -22,7 +31,7 @@ def parse_assignments(values: Iterable[str], option: str) -> dict[str, str]:
 def parse_config_changes(
     set_: Sequence[str], delete: Sequence[str], append: Sequence[str], subtract: Sequence[str]
 ) -> list[ConfigChange]:
-    """The changes of ``--set``, ``--delete``, ``--append`` and ``--subtract``; there must be one."""
+    """Return the changes of ``--set``, ``--delete``, ``--append`` and ``--subtract``; at least one is required."""
     with_values = (
         ("--set", Operation.SET, set_),
         ("--append", Operation.APPEND, append),
@@ -39,14 +48,14 @@ def parse_config_changes(
     return changes
 
 
-def config_change_options(function: Any) -> Any:
-    """The options that ``parse_config_changes`` takes."""
-    for name, metavar, text in (
-        ("--subtract", "NAME=VALUE", "Take a value out of a list."),
-        ("--append", "NAME=VALUE", "Add a value to a list."),
-        ("--delete", "NAME", "Go back to the default."),
-        ("--set", "NAME=VALUE", "Set a value."),
-    ):
-        parameter = "set_" if name == "--set" else name.removeprefix("--")
-        function = click.option(name, parameter, multiple=True, metavar=metavar, help=text)(function)
-    return function
+def config_change_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of ``parse_config_changes``, and its function their result as ``changes``."""
+
+    @functools.wraps(function)
+    def command(*args: Any, **kwargs: Any) -> None:
+        values = (kwargs.pop(parameter) for _, parameter, _, _ in _CHANGE_OPTIONS)
+        function(*args, changes=parse_config_changes(*values), **kwargs)
+
+    for option, parameter, metavar, text in reversed(_CHANGE_OPTIONS):
+        command = click.option(option, parameter, multiple=True, metavar=metavar, help=text)(command)
+    return command

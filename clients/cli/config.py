@@ -1,10 +1,13 @@
 """``oncelog config``: configurations of topics and brokers."""
 
-from typing import Final
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import click
 
 from oncelog.clients.admin.configs import (
+    ConfigChange,
     ConfigEntry,
     ConfigSource,
     Resource,
@@ -14,7 +17,7 @@ from oncelog.clients.admin.configs import (
     describe_configs,
 )
 from oncelog.clients.admin.topics import list_topics
-from oncelog.clients.cli.arguments import config_change_options, parse_config_changes
+from oncelog.clients.cli.arguments import config_change_options
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.session import Session, example, with_session
 from oncelog.clients.cluster import Cluster
@@ -22,9 +25,18 @@ from oncelog.clients.errors import Refusal
 
 _ALL_BROKERS: Final = Resource(type=ResourceType.BROKER, name="")
 
-_resource_type = click.argument("resource_type", type=click.Choice(["topic", "broker"]), metavar="topic|broker")
-_resource_name = click.argument("name", metavar="NAME", required=False)
-_default = click.option("--default", "is_default", is_flag=True, help="With broker: what holds for all brokers.")
+
+def _resource_arguments(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the arguments that name a resource, and its function the ``resource``."""
+
+    @click.argument("resource_type", type=click.Choice(["topic", "broker"]), metavar="topic|broker")
+    @click.argument("name", metavar="NAME", required=False)
+    @click.option("--default", "is_default", is_flag=True, help="With `broker`: the settings of all brokers.")
+    @functools.wraps(function)
+    def command(*args: Any, resource_type: str, name: str | None, is_default: bool, **kwargs: Any) -> None:
+        function(*args, resource=_resource(resource_type, name, is_default=is_default), **kwargs)
+
+    return command
 
 
 def _resource(resource_type: str, name: str | None, *, is_default: bool) -> Resource:
@@ -103,24 +115,13 @@ def _entries(resource: Resource, described: list[ConfigEntry] | Refusal) -> list
         "oncelog config describe broker --default",
     )
 )
-@_resource_type
-@_resource_name
-@_default
+@_resource_arguments
 @click.option("--key", "-k", "keys", multiple=True, metavar="NAME", help="Only this setting.")
 @click.option("--all", "show_all", is_flag=True, help="Show defaults, too.")
 @click.option("--docs", is_flag=True, help="Show what each setting means.")
 @with_session()
-def describe(
-    session: Session,
-    resource_type: str,
-    name: str | None,
-    is_default: bool,
-    keys: tuple[str, ...],
-    show_all: bool,
-    docs: bool,
-) -> None:
+def describe(session: Session, resource: Resource, keys: tuple[str, ...], show_all: bool, docs: bool) -> None:
     """Show settings that differ from the defaults, and where each value comes from."""
-    resource = _resource(resource_type, name, is_default=is_default)
     entries = session.run(lambda cluster: describe_config(cluster, resource, keys or None, documentation=docs))
     rows = [
         {
@@ -149,26 +150,11 @@ def describe(
         "oncelog config alter broker --default --set message.max.bytes=2097152",
     )
 )
-@_resource_type
-@_resource_name
-@_default
+@_resource_arguments
 @config_change_options
 @click.option("--validate-only", is_flag=True, help="Ask whether it would be accepted, and change nothing.")
 @with_session()
-def alter(
-    session: Session,
-    resource_type: str,
-    name: str | None,
-    is_default: bool,
-    set_: tuple[str, ...],
-    delete: tuple[str, ...],
-    append: tuple[str, ...],
-    subtract: tuple[str, ...],
-    validate_only: bool,
-) -> None:
-    """Change settings, all of them or none."""
-    changes = {
-        _resource(resource_type, name, is_default=is_default): parse_config_changes(set_, delete, append, subtract)
-    }
-    outcomes = session.change(lambda cluster: alter_configs(cluster, changes, validate_only=validate_only))
+def alter(session: Session, resource: Resource, changes: Sequence[ConfigChange], validate_only: bool) -> None:
+    """Change settings of a topic or broker: all of them or none."""
+    outcomes = session.change(lambda cluster: alter_configs(cluster, {resource: changes}, validate_only=validate_only))
     session.show_outcomes("config", "valid" if validate_only else "ok", outcomes)

@@ -3,9 +3,10 @@
 import math
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final, Literal
 
 import click
 
@@ -36,7 +37,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 _HINDERED_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 10.0
 _HINDERED_CLOSE_SECONDS: Final = 0.2
-"""For leaving a group whose coordinator is not reached anyway."""
+"""Seconds for leaving a group whose coordinator is unreachable."""
 _HEAD: Final = "the reader of standard output has gone; to read and commit a number of records, pass -n NUMBER"
 
 
@@ -107,7 +108,7 @@ class _Request:
             where = None if consumption.group is None else await consumption.group.describe_uncommitted()
             if where:
                 _warn(
-                    f"what was printed since the last commit is not committed: a next run goes on with {where}", _HEAD
+                    f"what was printed since the last commit is not committed: the next run continues at {where}", _HEAD
                 )
             raise
         except OffsetOutOfRange as error:
@@ -125,7 +126,7 @@ class _Request:
     async def _assign(
         self, cluster: Cluster, watch: Watch, consumption: Consumption, partitions: Collection[TopicPartition]
     ) -> None:
-        """Without a group: read the partitions that are not at their end."""
+        """Assign the partitions that are not at their end, without a group."""
         start = await self._resolve(cluster, watch, partitions, self.position or BEGINNING)
         ends = consumption.ends
         unread = [tp for tp, offset in start.items() if tp not in ends or offset < ends[tp]]
@@ -157,7 +158,7 @@ class _Request:
     async def _within_logs(
         self, cluster: Cluster, watch: Watch, wanted: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Offsets as near to those that are wanted as there are: a group has nothing yet that could be lost."""
+        """Return the offsets of the logs nearest to those wanted: the group has nothing yet that could be lost."""
         begins = await self._resolve(cluster, watch, wanted, BEGINNING)
         ends = await resolve_position(cluster, wanted, END)
         found = {tp: min(max(offset, begins[tp]), ends[tp]) for tp, offset in wanted.items()}
@@ -205,77 +206,91 @@ def _warn(text: str, advice: str | None = None) -> None:
     "partitions",
     multiple=True,
     type=click.IntRange(min=0),
-    help="Only this partition; repeatable. Default: all.",
+    help="Read only this partition; repeatable. Default: all.",
 )
 @click.option(
     "--from",
     "from_",
     metavar="POSITION",
-    help="beginning, end, OFFSET, -N (N offsets, not records, before the end), or @TIME. Default: beginning. With "
-    "--group only where nothing is committed: a group goes on where it stands, and `oncelog group seek` moves it.",
+    help="Start: beginning, end, OFFSET, -N (N offsets before the end), or @TIME. Default: beginning. With --group "
+    "only where the group has committed nothing; `oncelog group seek` moves a group.",
 )
-@click.option("--number", "-n", type=click.IntRange(min=1), help="Stop after so many records.")
-@click.option("--until-end", "-e", is_flag=True, help="Stop where the partitions end now, instead of waiting for more.")
+@click.option("--number", "-n", type=click.IntRange(min=1), help="Stop after this number of records.")
+@click.option("--until-end", "-e", is_flag=True, help="Stop at the current end of the partitions.")
 @click.option(
     "--isolation",
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed",
     show_default=True,
-    help="Whether to leave out what belongs to open and aborted transactions.",
+    help="Whether records of open and aborted transactions are omitted.",
 )
 @click.option(
     "--group",
     "-g",
     metavar="GROUP",
-    help="Join this group: share partitions with its members, and commit what was printed, every 5 s and at the end.",
+    help="Join this group: share its partitions, and commit what was printed every 5 s and at the end.",
 )
-@click.option("--raw", is_flag=True, help="Print keys and values as they are, control characters too.")
+@click.option("--raw", is_flag=True, help="Print keys and values unchanged, control characters included.")
 @with_session(formats=("table", "json", "value"))
-def consume(
-    session: Session,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    from_: str | None,
-    number: int | None,
-    until_end: bool,
-    isolation: str,
-    group: str | None,
-    raw: bool,
-) -> None:
-    """Print records, of each partition in the order of their offsets, until Ctrl-C or SIGTERM.
+def consume(session: Session, /, **given: Any) -> None:
+    """Print the records of topics until Ctrl-C or SIGTERM; those of a partition in the order of their offsets.
 
-    How many were read is said on standard error. Control and format characters are escaped (\\x1b), unless --raw is
-    given.
+    The number of records is printed on standard error. Control and format characters are escaped (\\x1b), unless --raw
+    is given.
     """
-    if group is not None and partitions:
+    options = _Options(**given)
+    if options.group is not None and options.partitions:
         raise click.UsageError("--group and --partition exclude each other: the group assigns the partitions")
     if sys.stdout is None:
         raise click.UsageError("standard output is closed: there is nowhere to print records to")
-    try:
-        position = None if from_ is None else parse_position(from_)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--from") from None
-    config = ConsumerConfig(
-        bootstrap=",".join(map(str, session.bootstrap)),
-        client_id="oncelog-cli",
-        group_id=group,
-        isolation_level="read_committed" if isolation == "read_committed" else "read_uncommitted",
-        auto_offset_reset="none" if group is None else "earliest",
-        connect_timeout_ms=math.ceil(session.timeout_seconds * 1000),
-        request_timeout_ms=math.ceil(session.timeout_seconds * 1000),
-    )
-    request = _Request(
-        config=config,
-        topics=topics,
-        only_partitions=partitions,
-        position=position,
-        limit=number,
-        until_end=until_end,
-        timeout_seconds=session.timeout_seconds,
-        show=choose_writer(session.output, raw=raw, encoding=sys.stdout.encoding, errors=sys.stdout.errors or "strict"),
-        head=TABLE_HEAD if session.output == "table" else None,
-    )
-    try:
+    request = options.request(session)
+    with suppress(KeyboardInterrupt):  # The usual way to stop reading what has no end.
         session.run_watched(request.run)
-    except KeyboardInterrupt:  # How one stops reading what has no end.
-        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options of the command, as given."""
+
+    topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+    from_: str | None
+    number: int | None
+    until_end: bool
+    isolation: Literal["read_committed", "read_uncommitted"]
+    group: str | None
+    raw: bool
+
+    def request(self, session: Session) -> _Request:
+        """Return what to read; raises ``click.BadParameter`` for a position that is none."""
+        return _Request(
+            config=self._config(session),
+            topics=self.topics,
+            only_partitions=self.partitions,
+            position=self._position(),
+            limit=self.number,
+            until_end=self.until_end,
+            timeout_seconds=session.timeout_seconds,
+            show=choose_writer(
+                session.output, raw=self.raw, encoding=sys.stdout.encoding, errors=sys.stdout.errors or "strict"
+            ),
+            head=TABLE_HEAD if session.output == "table" else None,
+        )
+
+    def _position(self) -> Position | None:
+        try:
+            return None if self.from_ is None else parse_position(self.from_)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--from") from None
+
+    def _config(self, session: Session) -> ConsumerConfig:
+        timeout_ms = math.ceil(session.timeout_seconds * 1000)
+        return ConsumerConfig(
+            bootstrap=",".join(map(str, session.bootstrap)),
+            client_id="oncelog-cli",
+            group_id=self.group,
+            isolation_level=self.isolation,
+            auto_offset_reset="none" if self.group is None else "earliest",
+            connect_timeout_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+        )

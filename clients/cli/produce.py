@@ -2,10 +2,11 @@
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
 from random import Random
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import click
 
@@ -24,32 +25,57 @@ from oncelog.protocol.records.compression import Compression
 
 _READ_BYTES: Final = 256 * 1024
 _LARGEST_REQUEST: Final = 64 * 1024 * 1024
-"""Far above what brokers take, so that it is they who say how much is too much."""
+"""Bytes; far above the limits of brokers, so that theirs apply."""
 _LINGER_MS: Final = 5
 _CLOSE_SECONDS: Final = 0.2
-"""After Ctrl-C or SIGTERM: what was under way has been waited for."""
+"""Seconds after Ctrl-C or SIGTERM, when what was in flight has been waited for already."""
 
 
-def _config(session: Session, acks: Literal["all", "1", "0"], compression: str) -> ProducerConfig:
-    timeout_ms = max(1, int(session.timeout_seconds * 1000))
-    return ProducerConfig(
-        bootstrap=",".join(map(str, session.bootstrap)),
-        client_id="oncelog-cli",
-        acks=acks,
-        enable_idempotence=acks == "all",
-        compression=cast(Literal["none", "gzip", "snappy", "lz4", "zstd"], compression),
-        linger_ms=_LINGER_MS,
-        max_request_bytes=_LARGEST_REQUEST,
-        buffer_bytes=_LARGEST_REQUEST,
-        max_block_ms=timeout_ms,
-        request_timeout_ms=timeout_ms,
-        delivery_timeout_ms=timeout_ms + _LINGER_MS,
-        connect_timeout_ms=timeout_ms,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options of the command, as given."""
+
+    topic: str
+    partition: int | None
+    key: str | None
+    key_separator: str | None
+    headers: tuple[str, ...]
+    acks: Literal["all", "1", "0"]
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+    empty_as_null: bool
+
+    def line_format(self) -> LineFormat:
+        """Return how a line becomes a record; raises ``click.BadParameter`` for a header without a name."""
+        return LineFormat(
+            key=None if self.key is None else self.key.encode(),
+            key_separator=self.key_separator.encode() if self.key_separator else None,
+            headers=tuple(
+                (name, value.encode()) for name, value in parse_assignments(self.headers, "--header").items()
+            ),
+            empty_is_null=self.empty_as_null,
+        )
+
+    def config(self, session: Session) -> ProducerConfig:
+        """Return the producer's configuration, with the session's time-out for everything."""
+        timeout_ms = max(1, int(session.timeout_seconds * 1000))
+        return ProducerConfig(
+            bootstrap=",".join(map(str, session.bootstrap)),
+            client_id="oncelog-cli",
+            acks=self.acks,
+            enable_idempotence=self.acks == "all",
+            compression=self.compression,
+            linger_ms=_LINGER_MS,
+            max_request_bytes=_LARGEST_REQUEST,
+            buffer_bytes=_LARGEST_REQUEST,
+            max_block_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+            delivery_timeout_ms=timeout_ms + _LINGER_MS,
+            connect_timeout_ms=timeout_ms,
+        )
 
 
 async def _read_input(over: asyncio.Event) -> bytes:
-    """What is there, as soon as something is; empty at the end, and when it is of no use to read more."""
+    """Return the next input as soon as there is some; empty at its end, and when ``over`` is set."""
     stream = cast(BufferedReader, sys.stdin.buffer)
     await _until_readable(stream, over)
     return b"" if over.is_set() else stream.read1(_READ_BYTES)
@@ -102,7 +128,7 @@ def _tell_first_failure(watch: Watch, line: int, error: ClientError) -> None:
 
 
 def advice_for(error: ClientError) -> str | None:
-    """What to do about the error of a line: about what a broker answered, if one did."""
+    """Return the remedy for the error of a line, if a broker returned one that has a remedy."""
     if isinstance(error, DeliveryTimedOut) and error.last_error is not None:
         return remedy(Refusal(error=error.last_error))
     return remedy(error.refusal) if isinstance(error, BrokerRefused) else None
@@ -123,16 +149,23 @@ def _summary(lines: LineProducer) -> str:
     )
 )
 @click.argument("topic", metavar="TOPIC")
-@click.option("--partition", "-p", type=click.IntRange(min=0), help="Default: by key, or any for records without.")
-@click.option("--key", "-k", help="The key of every record.")
-@click.option("--key-separator", "-K", metavar="TEXT", help="What stands between key and value in a line.")
-@click.option("--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record.")
+@click.option(
+    "--partition",
+    "-p",
+    type=click.IntRange(min=0),
+    help="Partition of every record. Default: by key, or any for records without a key.",
+)
+@click.option("--key", "-k", help="Key of every record.")
+@click.option("--key-separator", "-K", metavar="TEXT", help="Text between key and value in a line.")
+@click.option(
+    "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="Header of every record; repeatable."
+)
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
     default="all",
     show_default=True,
-    help="Acknowledgements required: of all in-sync replicas, of 1 (the leader), or 0.",
+    help="Acknowledgements required: all in-sync replicas, 1 (the leader) or 0.",
 )
 @click.option(
     "--compression",
@@ -140,65 +173,55 @@ def _summary(lines: LineProducer) -> str:
     type=click.Choice([codec.name.lower() for codec in Compression]),
     default="none",
     show_default=True,
-    help="How batches are compressed.",
+    help="Compression of batches.",
 )
 @click.option("--empty-as-null", "-Z", is_flag=True, help="Send empty values as null: tombstones in compacted topics.")
 @with_session()
-def produce(
-    session: Session,
-    topic: str,
-    partition: int | None,
-    key: str | None,
-    key_separator: str | None,
-    headers: tuple[str, ...],
-    acks: Literal["all", "1", "0"],
-    compression: str,
-    empty_as_null: bool,
-) -> None:
+def produce(session: Session, /, **given: Any) -> None:
     """Write each line of standard input as a record.
 
-    With --acks all each is written once, even if its acknowledgement is lost; with --acks 1 it may then be there twice,
-    and with --acks 0 not at all. The exit code is 0 if all lines are written; otherwise the last line on standard error
-    says which are not. Ctrl-C and SIGTERM end it in seconds, with the same account.
+    With --acks all each line is written once, even if its acknowledgement is lost; with --acks 1 it may then be written
+    twice, and with --acks 0 it may be lost. The exit code is 0 if all lines are written; otherwise the last line on
+    standard error has the lines that are not. Ctrl-C and SIGTERM end the command within seconds, with the same summary.
     """
-    line_format = LineFormat(
-        key=None if key is None else key.encode(),
-        key_separator=key_separator.encode() if key_separator else None,
-        headers=tuple((name, value.encode()) for name, value in parse_assignments(headers, "--header").items()),
-        empty_is_null=empty_as_null,
-    )
-
+    options = _Options(**given)
+    line_format = options.line_format()
     if sys.stdin is None:
         raise click.UsageError("standard input is closed: its lines are what is to be written")
 
     async def work(cluster: Cluster, watch: Watch) -> tuple[LineProducer, Heeded]:
-        producer = Producer(_config(session, acks, compression), rng=Random(), wall_clock=wall_clock)
+        producer = Producer(options.config(session), rng=Random(), wall_clock=wall_clock)
         watch.add(producer)
         lines = LineProducer(
             producer=producer,
-            topic=topic,
-            partition=partition,
+            topic=options.topic,
+            partition=options.partition,
             format=line_format,
             now_ms=wall_clock,
             on_first_failure=partial(_tell_first_failure, watch),
         )
-        await producer.start()
-        tasks = BackgroundTasks("oncelog produce")
-        tasks.spawn(lines.look_for_failures(), "look for lines that are lost")
-        try:
-            with stopped_by_signals(lines.stop) as heeded:
-                await lines.run(_produce_input(lines))
-        finally:
-            await tasks.stop()
-            await producer.close(_CLOSE_SECONDS if lines.is_stopped else None)
-        return lines, heeded
+        return lines, await _produce_until_stopped(lines)
 
     lines, heeded = session.run_watched(work)
-    _show(session, topic, lines)
+    _show(session, options.topic, lines)
     if heeded.exit_code is not None:
         raise click.exceptions.Exit(heeded.exit_code)
     if lines.lost.count:
         raise click.exceptions.Exit(NO_BROKER if lines.got_no_answer else REFUSED)
+
+
+async def _produce_until_stopped(lines: LineProducer) -> Heeded:
+    """Produce the lines of standard input, until they end or a signal stops it."""
+    await lines.producer.start()
+    tasks = BackgroundTasks("oncelog produce")
+    tasks.spawn(lines.look_for_failures(), "look for lines that are lost")
+    try:
+        with stopped_by_signals(lines.stop) as heeded:
+            await lines.run(_produce_input(lines))
+    finally:
+        await tasks.stop()
+        await lines.producer.close(_CLOSE_SECONDS if lines.is_stopped else None)
+    return heeded
 
 
 def _show(session: Session, topic: str, lines: LineProducer) -> None:

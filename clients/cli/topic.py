@@ -1,7 +1,7 @@
 """``oncelog topic``: topics and their partitions."""
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -17,13 +17,16 @@ from oncelog.clients.admin.topics import (
     describe_topics,
     list_topics,
 )
-from oncelog.clients.cli.arguments import config_change_options, parse_assignments, parse_config_changes
+from oncelog.clients.cli.arguments import config_change_options, parse_assignments
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.session import Session, example, with_session
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.clients.admin.configs import ConfigChange
 
 _CREATE: Final = "`oncelog topic create NAME` creates one."
 
@@ -166,19 +169,11 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
 @config_change_options
 @with_session()
-def alter_config(
-    session: Session,
-    names: tuple[str, ...],
-    set_: tuple[str, ...],
-    delete: tuple[str, ...],
-    append: tuple[str, ...],
-    subtract: tuple[str, ...],
-) -> None:
+def alter_config(session: Session, names: tuple[str, ...], changes: "Sequence[ConfigChange]") -> None:
     """Change settings of topics."""
     from oncelog.clients.admin.configs import Resource, ResourceType, alter_configs
 
-    entries = parse_config_changes(set_, delete, append, subtract)
-    resources = {Resource(type=ResourceType.TOPIC, name=name): entries for name in names}
+    resources = {Resource(type=ResourceType.TOPIC, name=name): changes for name in names}
     outcomes = session.change(lambda cluster: alter_configs(cluster, resources))
     session.show_outcomes("topic", "ok", {resource.name: outcome for resource, outcome in outcomes.items()})
 

@@ -1,4 +1,4 @@
-"""``oncelog txn abort``: end a transaction that a partition has open, and see that all agree that it is over."""
+"""``oncelog txn abort``: end a transaction that a partition has open, and verify that it is over everywhere."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,37 +26,35 @@ from oncelog.protocol.topic_partition import TopicPartition
         "oncelog txn abort --topic orders --partition 0 --producer-id 4000",
     )
 )
-@click.option("--topic", "-t", required=True, metavar="TOPIC", help="Where the transaction is open.")
-@click.option("--partition", "-p", required=True, type=click.IntRange(min=0), help="In which partition.")
-@click.option("--start-offset", type=click.IntRange(min=0), help="Where it began: `oncelog txn find-hanging` says so.")
-@click.option("--producer-id", type=click.IntRange(min=0), help="Or whose it is.")
-@click.option("--producer-epoch", type=click.IntRange(min=0), help="Only if the producer has this epoch.")
-@click.option("--coordinator-epoch", type=click.IntRange(min=-1), help="Only if its last marker was of this epoch.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--topic", "-t", required=True, metavar="TOPIC", help="Topic in which the transaction is open.")
+@click.option("--partition", "-p", required=True, type=click.IntRange(min=0), help="Partition in which it is open.")
+@click.option(
+    "--start-offset",
+    type=click.IntRange(min=0),
+    help="First offset of the transaction, as `oncelog txn find-hanging` prints it.",
+)
+@click.option(
+    "--producer-id",
+    type=click.IntRange(min=0),
+    help="Its producer id, instead of --start-offset.",
+)
+@click.option("--producer-epoch", type=click.IntRange(min=0), help="Abort only if the producer has this epoch.")
+@click.option(
+    "--coordinator-epoch",
+    type=click.IntRange(min=-1),
+    help="Abort only if its last marker has this epoch.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, without doing it.")
 @with_session()
-def abort(
-    session: Session,
-    topic: str,
-    partition: int,
-    start_offset: int | None,
-    producer_id: int | None,
-    producer_epoch: int | None,
-    coordinator_epoch: int | None,
-    dry_run: bool,
-) -> None:
+def abort(session: Session, /, topic: str, partition: int, dry_run: bool, **given: int | None) -> None:
     """Abort a transaction: through its coordinator if that has it, else by a marker in the partition.
 
-    If its coordinator has the transaction, its producer is fenced, and all partitions and groups of the transaction are
-    aborted with it. If no coordinator has it, it hangs, and the partition alone is told.
+    If its coordinator has the transaction, the producer is fenced, and the transaction is aborted on all partitions and
+    in all groups. If no coordinator has it, the transaction hangs, and an abort marker is written to this partition.
     """
-    if start_offset is None and producer_id is None:
-        raise click.UsageError("say which transaction: --start-offset or --producer-id")
-    which = WhichTransaction(
-        start_offset=start_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        coordinator_epoch=coordinator_epoch,
-    )
+    which = WhichTransaction(**given)
+    if which.start_offset is None and which.producer_id is None:
+        raise click.UsageError("name the transaction: --start-offset or --producer-id")
 
     async def prepare(cluster: Cluster) -> AbortPlan:
         return await prepare_abort(
@@ -77,7 +75,7 @@ def abort(
 
 
 def _show_checks(session: Session, plan: AbortPlan, checks: Sequence[Check] | None) -> None:
-    """What came of it; None if nothing was done."""
+    """Print the outcome; ``checks`` is None if nothing was done."""
     rows = [{"subject": check.subject, "agrees": check.agrees, "says": check.says} for check in checks or ()]
     agreed = all(row["agrees"] for row in rows)
     if session.output == "json":
