@@ -69,8 +69,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 def create(broker: Watched, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": broker.address})
-    for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+    (created,) = admin.create_topics([NewTopic(topic, partitions, 1)]).values()
+    try:
         created.result(SECONDS)
+    finally:  # A future that failed and this frame refer to each other, which would keep the client connected.
+        del created, admin
 
 
 def transactional(broker: Watched, transactional_id: str, **settings: object) -> Producer:
