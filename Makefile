@@ -17,13 +17,17 @@ SPARK_KILLS := sink_processes replaced_targets sink_kills sink_speculation check
   transaction_timeouts changing_topics coordinator_failover
 KILLS ?= 200
 SEED ?= 1
+# Tests of processes wait half of their time, so there is one process more than processors.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# A file is run by one process, in the order of its tests. The levels that wait come first, so that none is left to the end.
+PARALLEL_PYTEST = $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 INSTALLING = echo "Installing $(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What an extra needs, without Oncelog itself: to install that anew takes it from programs that run from $(VENV).
 INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
   > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
 
-.PHONY: help run cluster cluster-test compose-test demo test check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
+.PHONY: help run cluster cluster-test compose-test demo test test-deep check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
 
 help:  ## These texts
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-24s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,8 +47,12 @@ compose-test: $(DEV)  ## The image and docker-compose.yml, for real (needs a Doc
 demo: $(DEV)  ## Purchases to invoices and shipments, exactly once, through kill -9
 	$(BIN)/python -m tests.demo
 
-test: $(DEV)  ## Unit, scenario, conformance, simulation, chaos and integration tests
-	$(BIN)/python -m pytest -q tests/unit tests/scenarios tests/conformance tests/simulation tests/chaos tests/integration
+test: $(DEV)  ## Unit, scenario, conformance, simulation, chaos and integration tests, side by side: make test [WORKERS=3]
+	$(PARALLEL_PYTEST) tests/integration tests/simulation tests/scenarios tests/chaos tests/unit tests/conformance
+
+test-deep: $(DEV)  ## Ten times as many seeds of the simulations, and each property ten times, drawn anew
+	ONCELOG_SEEDS=3000 ONCELOG_CLUSTER_SEEDS=60 ONCELOG_REPLICATION_SEEDS=400 $(PARALLEL_PYTEST) tests/simulation
+	for run in 1 2 3 4 5 6 7 8 9 10; do $(PARALLEL_PYTEST) -m hypothesis tests/unit tests/simulation || exit 1; done
 
 check: $(DEV)  ## Format, lint, types, import contracts, tidiness
 	$(BIN)/ruff format --check .

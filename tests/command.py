@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-SECONDS = 30.0
+from tests.processes import LIMIT_SECONDS
+
+SECONDS = LIMIT_SECONDS
 
 
 class Oncelog:

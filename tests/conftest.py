@@ -1,4 +1,5 @@
-"""What all tests share: property tests are not timed, since a busy machine says nothing about the code.
+"""Settings of all tests: a property has no deadline, since a busy machine says nothing about the code; one that fails
+prints what repeats it.
 
 And there is one import name. The repository is on the path, so an import by the name of a folder would make second
 copies of its modules, whose classes are not those of ``oncelog.broker``. It is refused.
@@ -24,5 +25,5 @@ class BareNames(MetaPathFinder):
 
 
 sys.meta_path.insert(0, BareNames())
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("untimed")

@@ -22,6 +22,8 @@ from oncelog.broker.local_cluster.layout import free_ports
 REPOSITORY = Path(__file__).resolve().parent.parent
 PEERS = REPOSITORY / ".peers"
 READY_LINE = re.compile(r"\[KafkaServer id=\d+\] started|Kafka Server started")
+LIMIT_SECONDS = 300.0
+"""How long a test waits for a process that has work to do. It ends a test that hangs, and measures nothing."""
 _STOP_SECONDS = 20.0
 _NOT_INHERITED = {"PYTHONDONTWRITEBYTECODE", "JDK_JAVA_OPTIONS"}
 

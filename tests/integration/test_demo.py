@@ -4,17 +4,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.processes import REPOSITORY
+from tests.processes import LIMIT_SECONDS, REPOSITORY
 
 
 def test_demo_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.demo"],
         cwd=REPOSITORY,
-        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), "DEMO_SECONDS": str(LIMIT_SECONDS)},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=2 * LIMIT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,7 +11,7 @@ from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from oncelog.protocol.messages.produce import ProduceResponse
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.processes import OncelogProcess
+from tests.processes import LIMIT_SECONDS, OncelogProcess
 from tests.simulation.requests import PRODUCE_VERSION, batch, produce
 
 LIMIT = 200
@@ -28,7 +28,7 @@ class FewDescriptors(OncelogProcess):
 
 class Client:
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_SECONDS)
         self._stream = self._socket.makefile("rb")
 
     def ask(self, request: Message, response_type: type[Message], version: int) -> Any:
@@ -52,7 +52,7 @@ def test_idle_connections_that_take_all_descriptors_keep_no_segment_from_being_r
             created = client.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, CREATE_VERSION)
             assert created.topics[0].error_code == ErrorCode.NONE
             for _ in range(LIMIT):  # More than there can be.
-                opened.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=30))
+                opened.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=LIMIT_SECONDS))
             for _ in range(SEGMENTS):
                 request = produce(TopicPartition("t", 0), batch([bytes(900)]))
                 answer = client.ask(request, ProduceResponse, PRODUCE_VERSION)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.command import Oncelog
-from tests.processes import REPOSITORY, BrokerProcess, OncelogProcess
+from tests.processes import LIMIT_SECONDS, REPOSITORY, BrokerProcess, OncelogProcess
 
-SECONDS = 60.0
+SECONDS = LIMIT_SECONDS
 
 
 @pytest.fixture

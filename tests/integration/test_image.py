@@ -20,9 +20,9 @@ from oncelog.broker.config.listeners import Listeners, parse_listeners
 from oncelog.broker.config.sources import load_config
 from oncelog.broker.container import image_settings
 from tests.command import Oncelog
-from tests.processes import REPOSITORY, BrokerProcess, free_port
+from tests.processes import LIMIT_SECONDS, REPOSITORY, BrokerProcess, free_port
 
-SECONDS = 30.0
+SECONDS = LIMIT_SECONDS
 BROKERS = ("broker1", "broker2", "broker3")
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
 

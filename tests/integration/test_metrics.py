@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.processes import REPOSITORY, OncelogProcess, free_port
+from tests.processes import LIMIT_SECONDS, REPOSITORY, OncelogProcess, free_port
 
-SECONDS = 10.0
+SECONDS = LIMIT_SECONDS
 
 
 class Watched(OncelogProcess):
@@ -239,7 +239,11 @@ def test_http_listener_on_a_taken_port_is_refused(tmp_path: Path) -> None:
 def refusal(directory: Path, address: str) -> str:
     command = [sys.executable, "-m", "oncelog", "serve", "--port", "0", "--data-dir", str(directory / "data")]
     done = subprocess.run(
-        [*command, "--set", f"oncelog.http.listener={address}"], capture_output=True, text=True, timeout=30, check=False
+        [*command, "--set", f"oncelog.http.listener={address}"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

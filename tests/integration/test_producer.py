@@ -22,12 +22,12 @@ from oncelog.clients.consumer import Consumer, ConsumerConfig, ConsumerGroupMeta
 from oncelog.clients.errors import ClientError, IllegalState, ProducerFenced, TransactionAborted
 from oncelog.clients.producer import FutureRecordMetadata, Producer, ProducerConfig
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.processes import KAFKA_3_9, KAFKA_4, BrokerProcess, KafkaProcess, OncelogProcess
+from tests.processes import KAFKA_3_9, KAFKA_4, LIMIT_SECONDS, BrokerProcess, KafkaProcess, OncelogProcess
 
 PARTITIONS = 3
 LIBRARIES = {"kafka": KAFKA_4, "kafka-3.9": KAFKA_3_9}
 BROKER = os.environ.get("INTEROP_BROKER", "oncelog")
-SECONDS = 60.0
+SECONDS = LIMIT_SECONDS
 ours_only = pytest.mark.skipif(BROKER != "oncelog", reason="starts and changes the broker as only ours can be")
 PROTOCOLS = ["1"] if BROKER == "kafka-3.9" else ["1", "2"]
 

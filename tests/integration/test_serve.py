@@ -16,6 +16,7 @@ import pytest
 from oncelog.protocol.framing import encode_request, parse_response
 from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.command import Oncelog
+from tests.processes import LIMIT_SECONDS
 
 READY = re.compile(r"\[KafkaServer id=(\d+)\] started \(oncelog\) at PLAINTEXT://localhost:(\d+)")
 
@@ -39,12 +40,12 @@ class Running:
     def end(self, number: signal.Signals) -> tuple[int, str]:
         """Exit code, and the rest of standard output and error."""
         self.process.send_signal(number)
-        rest, log = self.process.communicate(timeout=20)
+        rest, log = self.process.communicate(timeout=LIMIT_SECONDS)
         return self.process.returncode, rest + log
 
     def metadata(self, topic: str) -> MetadataResponse:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_SECONDS) as client:
             client.sendall(b"".join(encode_request(1, "test", request, 12)))
             stream = client.makefile("rb")
             answer = stream.read(int.from_bytes(stream.read(4), "big"))
@@ -70,7 +71,12 @@ def serving(options: Sequence[object], **variables: str) -> Iterator[Running]:
 
 def refused(*options: object, **variables: str) -> tuple[int, str]:
     done = subprocess.run(
-        command(*options), capture_output=True, text=True, timeout=20, env=environment(**variables), check=False
+        command(*options),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        env=environment(**variables),
+        check=False,
     )
     assert done.stdout == ""
     return done.returncode, done.stderr
@@ -98,7 +104,7 @@ def test_start_that_waits_for_zookeeper_ends_at_a_signal(tmp_path: Path) -> None
             accepted, _ = zookeeper.accept()
             with accepted:
                 process.send_signal(signal.SIGTERM)
-                _, log = process.communicate(timeout=20)
+                _, log = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 0
     assert "stopped before the start was complete" in log
     assert "Traceback" not in log
@@ -255,7 +261,7 @@ def test_serve_with_debug_level_logs_requests_with_their_clients_names_escaped(t
     logs = {}
     for level in ("info", "debug"):
         with serving(["--port", 0, "--data-dir", tmp_path / level, "--log-level", level]) as broker:
-            with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client:
+            with socket.create_connection(("127.0.0.1", broker.port), timeout=LIMIT_SECONDS) as client:
                 client.sendall(b"".join(encode_request(1, forged, MetadataRequest(), 12)))
                 assert client.recv(4)
             logs[level] = broker.end(signal.SIGTERM)[1]
@@ -270,7 +276,7 @@ def test_serve_with_debug_level_logs_requests_with_their_clients_names_escaped(t
 def test_serve_limits_the_lines_of_a_client_that_sends_no_kafka(tmp_path: Path) -> None:
     with serving(["--port", 0, "--data-dir", tmp_path]) as broker:
         for _ in range(200):
-            with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client:
+            with socket.create_connection(("127.0.0.1", broker.port), timeout=LIMIT_SECONDS) as client:
                 client.sendall(b"GET / HTTP/1.1\r\n\r\n")
                 assert client.recv(1) == b""
         _, log = broker.end(signal.SIGTERM)
@@ -286,7 +292,7 @@ def test_serve_whose_ready_file_cannot_be_written_names_that_file(tmp_path: Path
         command("--port", 0, "--data-dir", tmp_path / "data", "--ready-file", ready_file),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=LIMIT_SECONDS,
         env=environment(),
         check=False,
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import REPOSITORY, BrokerProcess
+from tests.processes import LIMIT_SECONDS, REPOSITORY, BrokerProcess
 from tests.wheel import FOLDERS, build_wheel, copy_sources, install_wheel, make_users_project, run_pip
 
-SECONDS = 60.0
+SECONDS = LIMIT_SECONDS
 MODULES = {path.relative_to(REPOSITORY).as_posix() for name in FOLDERS for path in (REPOSITORY / name).rglob("*.py")}
 
 

