@@ -65,7 +65,7 @@ class _Description(Description):
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # The one error that Java's admin client repeats everywhere.
             return PartitionResponse(partition_index=index, error_code=error, error_message=_NO_ROOM)
         response = PartitionResponse(partition_index=index)
-        producers = log.active_producers()
+        producers = list(log.producer_state.producers.values())
         for first in range(0, len(producers), _PRODUCERS_AT_ONCE):
             some = producers[first : first + _PRODUCERS_AT_ONCE]
             response.active_producers += map(_state, some)

@@ -43,10 +43,10 @@ from oncelog.broker.replication.stray_replicas import is_of_another_topic, why_s
 from oncelog.broker.replication.unopened_logs import KeptOrder, UnopenedLogs
 from oncelog.broker.storage.checkpoints import OffsetCheckpoint
 from oncelog.broker.storage.disk_errors import is_out_of_space, is_passing
+from oncelog.broker.storage.local_log import LocalLog
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
-from oncelog.broker.storage.readable_log import ReadableLog
 from oncelog.coordinator.controller.cluster_image import NO_LEADER, MetadataCache, MetadataChange
 from oncelog.coordinator.controller.controller_fence import NO_SEQUENCE
 from oncelog.coordinator.ports import LeaderAndEpoch
@@ -453,7 +453,7 @@ class ReplicaManager:
         if partition.topic_partition.topic in INTERNAL_TOPICS:
             self._on_resigned(partition.topic_partition)
 
-    def _log_failed(self, log: ReadableLog) -> None:
+    def _log_failed(self, log: LocalLog) -> None:
         """Take a partition out of service, from within the operation that met the error."""
         topic_partition = log.topic_partition
         if self._log_manager.get(topic_partition) is not log:

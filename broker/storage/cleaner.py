@@ -130,7 +130,7 @@ class _Pass:
         compaction = Compaction(
             offsets=self._offsets,
             transactions=TransactionTracker(aborted),
-            last_offsets=last_offsets(log.active_producers()),
+            last_offsets=last_offsets(log.producer_state.producers.values()),
             now_ms=self._now_ms,
             delete_retention_ms=log.config.delete_retention_ms,
         )

@@ -73,10 +73,11 @@ class FlushState:
         """A file of the log's directory was created, renamed or removed."""
         self._unsynced_names = True
 
-    def written(self, path: str) -> None:
-        """A small file was replaced without being synced."""
-        self._unsynced_files.add(path)
-        self._unsynced_names = True
+    def written(self, path: str | None) -> None:
+        """Note that a small file was replaced and not synced; None: no file was."""
+        if path is not None:
+            self._unsynced_files.add(path)
+            self._unsynced_names = True
 
     def truncated(self, base_offset: int) -> None:
         """The log lost its end, from somewhere in the segment with this base offset on.

@@ -30,6 +30,7 @@ from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.disk_errors import is_passing
 from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.garbage import AT_ONCE, Garbage
+from oncelog.broker.storage.local_log import LocalLog
 from oncelog.broker.storage.log_checkpoints import LogCheckpoints
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_files import (
@@ -48,7 +49,6 @@ from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
 from oncelog.broker.storage.partition_metadata import encode_topic_id
 from oncelog.broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
-from oncelog.broker.storage.readable_log import ReadableLog
 from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -91,7 +91,7 @@ class LogManager:
         self.log_dir = log_dir
         self.wall_clock = wall_clock
         self.config = config or LogManagerConfig()
-        self.on_log_failure: Callable[[ReadableLog], None] = lambda log: None
+        self.on_log_failure: Callable[[LocalLog], None] = lambda log: None
         self.on_directory_failure: Callable[[OSError], None] = lambda error: None
         self._log_config = log_config
         self._rng = rng
@@ -294,7 +294,7 @@ class LogManager:
 
     # Failures
 
-    def _log_failed(self, log: ReadableLog) -> None:
+    def _log_failed(self, log: LocalLog) -> None:
         self._failed = True
         self.on_log_failure(log)
 

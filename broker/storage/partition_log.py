@@ -11,12 +11,6 @@ An append is: check the producer, stamp offset and epoch, one write to the activ
 state, in memory. Nothing after the write can fail, so log and state cannot part. What the disk did not take because it
 is full, or because no file can be opened, is undone and answered with KAFKA_STORAGE_ERROR: the log is as it was. Any
 other ``OSError`` makes the log *failed*: everything answers KAFKA_STORAGE_ERROR from then on.
-
-Two offsets say what would survive a power loss:
-
-* ``flushed_offset``: the batches below are on the medium. With flush.messages=1 it bounds the high watermark.
-* ``recovery_point``: so is everything that belongs to them (indexes, snapshots, epochs, names). It moves when closed
-  segments have been flushed and when the log is closed. Recovery begins there.
 """
 
 from bisect import bisect_right
@@ -25,21 +19,21 @@ from collections.abc import Callable
 from oncelog.broker.storage.append_info import AppendInfo as AppendInfo
 from oncelog.broker.storage.append_info import new_append_info
 from oncelog.broker.storage.batch_scan import ScannedBatch
-from oncelog.broker.storage.flush_state import FlushPlan, FlushState
-from oncelog.broker.storage.leader_epoch_cache import LeaderEpochFileCache
+from oncelog.broker.storage.leader_epoch_cache import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET, LeaderEpochFileCache
+from oncelog.broker.storage.local_log import ColdRead as ColdRead
+from oncelog.broker.storage.local_log import FetchedRecords as FetchedRecords
+from oncelog.broker.storage.local_log import LocalLog
 from oncelog.broker.storage.log_config import NO_LIMIT, LogConfig
-from oncelog.broker.storage.log_files import DELETED_SUFFIX, SWAP_SUFFIX
+from oncelog.broker.storage.log_files import SWAP_SUFFIX
 from oncelog.broker.storage.log_host import LogHost
 from oncelog.broker.storage.log_segment import LogSegment, remove_segments
-from oncelog.broker.storage.partition_metadata import write_topic_id
+from oncelog.broker.storage.partition_metadata import read_topic_id, write_topic_id
 from oncelog.broker.storage.producer_snapshots import ProducerSnapshots
 from oncelog.broker.storage.producer_state import AppendOrigin as AppendOrigin
 from oncelog.broker.storage.producer_state import Duplicate, ProducerStateManager
-from oncelog.broker.storage.readable_log import ColdRead as ColdRead
-from oncelog.broker.storage.readable_log import FetchedRecords as FetchedRecords
-from oncelog.broker.storage.readable_log import ReadableLog
 from oncelog.broker.storage.recovery import LoadedLog, LogLoader, NotedLog, advance_producer_state
-from oncelog.broker.storage.retention import ExpiryReason, expired, log_expiry, segment_ages
+from oncelog.broker.storage.replicated_batches import check_replicated
+from oncelog.broker.storage.retention import expired, log_expiry, segment_ages
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.control_records import EndTxnMarker
 from oncelog.protocol.records.record_batch import (
@@ -49,26 +43,28 @@ from oncelog.protocol.records.record_batch import (
     NO_TIMESTAMP,
     BatchHeader,
     CorruptRecord,
-    crc_is_valid,
-    iter_batches,
     patch_offset_and_epoch,
 )
 from oncelog.protocol.schema import Buffer
 from oncelog.protocol.topic_partition import TopicPartition
 
 
-class PartitionLog(ReadableLog):
+class PartitionLog(LocalLog):
     """One partition's log."""
 
     def __init__(
         self, host: LogHost, directory: str, topic_partition: TopicPartition, config: LogConfig, loaded: LoadedLog
     ) -> None:
         super().__init__(host, directory, topic_partition, config, loaded)
-        self._wall_clock = host.wall_clock
-        self._rng = host.rng
-        self.flush_state = FlushState(host.disk, directory, loaded.recovery_point)
-        self.garbage: list[str] = []
-        """Paths of files that are no longer part of the log. ``LogMaintenance`` takes them from here."""
+        self.topic_id = read_topic_id(host.disk, directory)
+        self.producer_state = loaded.producer_state
+        self.snapshots = loaded.snapshots
+        self._transactions = loaded.producer_state.transactions
+        self.high_watermark = loaded.log_start_offset
+        self.cleaned_offset = loaded.cleaned_offset
+        """The closed segments below have been cleaned; never beyond the base of the active one."""
+        self.uncleanable = False
+        """Whether the cleaner has set the log aside."""
         self.on_checkpoints_lowered: Callable[[PartitionLog], None] = lambda _: None
         """Called before a truncation below what is checkpointed: the new offsets must be on disk when this returns."""
 
@@ -95,7 +91,20 @@ class PartitionLog(ReadableLog):
             log.flush()  # Nothing else would flush it before the next append.
         return log
 
-    # Told by replication
+    # Offsets and epochs
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the offset below which every transaction is decided and replicated."""
+        unstable = self._transactions.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch not above ``epoch`` and its end offset here; (-1, -1) if none is known."""
+        end = self.epochs.end_offset_for(epoch, self.log_end_offset)
+        return (UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET) if end is None else (end.epoch, end.start_offset)
 
     def update_high_watermark(self, offset: int) -> None:
         """Below, everything is replicated. Replication decides; it may have to go back."""
@@ -153,7 +162,8 @@ class PartitionLog(ReadableLog):
         if error:
             return error
         if header.producer_id >= 0:
-            self._apply(header, marker, base_offset, transaction_version)
+            index = self.segments.active.transaction_index
+            self.producer_state.apply(header, marker, base_offset, index, transaction_version)
         max_timestamp = header.max_timestamp
         log_append_time = max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else NO_TIMESTAMP
         return new_append_info(
@@ -183,14 +193,6 @@ class PartitionLog(ReadableLog):
         self.log_end_offset = last_offset + 1
         return ErrorCode.NONE
 
-    def _apply(self, header: BatchHeader, marker: EndTxnMarker | None, offset: int, transaction_version: int) -> None:
-        """Account for a batch of a producer that was written at ``offset``."""
-        if marker is None:
-            self.producer_state.update(header, offset)
-        else:
-            index = self.segments.active.transaction_index
-            self.producer_state.end_transaction(header, marker, offset, index, transaction_version)
-
     def append_as_follower(self, batches: Buffer, leader_epoch: int | None = None) -> AppendInfo | ErrorCode:
         """Append what the leader sent: whole batches, of which the last may be cut off and is then left out.
 
@@ -199,9 +201,15 @@ class PartitionLog(ReadableLog):
         if self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
         try:
-            accepted = self._check_replicated(batches, leader_epoch)
-            if isinstance(accepted, ErrorCode):
-                return accepted
+            is_empty = self.log_start_offset == self.log_end_offset
+            checked = check_replicated(batches, self.log_end_offset, is_empty=is_empty, leader_epoch=leader_epoch)
+            if isinstance(checked, ErrorCode):
+                return checked
+            accepted, start_offset = checked
+            if start_offset is not None:
+                self.truncate_fully_and_start_at(start_offset, self.log_start_offset)
+                if self.log_end_offset != start_offset:
+                    return ErrorCode.KAFKA_STORAGE_ERROR
             base_offset = accepted[0].header.base_offset if accepted else self.log_end_offset
             remaining = accepted
             while remaining:
@@ -221,25 +229,6 @@ class PartitionLog(ReadableLog):
             log_start_offset=self.log_start_offset,
             duplicate=False,
         )
-
-    def _check_replicated(self, batches: Buffer, leader_epoch: int | None) -> list[ScannedBatch] | ErrorCode:
-        accepted: list[ScannedBatch] = []
-        expected = self.log_end_offset
-        for position, header in iter_batches(batches):
-            if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
-                break
-            if not crc_is_valid(batches, position, header) or header.last_offset_delta < 0:
-                return ErrorCode.CORRUPT_MESSAGE
-            if header.base_offset < expected:
-                if accepted or not self.is_empty or header.last_offset < expected:
-                    return ErrorCode.OFFSET_OUT_OF_RANGE
-                # The leader's log begins inside this batch: some of its records were deleted.
-                self.truncate_fully_and_start_at(header.base_offset, self.log_start_offset)
-                if self.log_end_offset != header.base_offset:
-                    return ErrorCode.KAFKA_STORAGE_ERROR
-            accepted.append(ScannedBatch(position, header, batches, position))
-            expected = header.next_offset
-        return accepted
 
     def _append_replicated(self, batches: memoryview, accepted: list[ScannedBatch]) -> int:
         """Write as many batches as one segment takes; returns how many that were."""
@@ -270,43 +259,20 @@ class PartitionLog(ReadableLog):
         """The segment that a batch belongs to; a new one if it must not go to the active one."""
         if self.segments.active.should_roll(size, last_offset, max_timestamp, self._wall_clock()):
             # Offsets go on where they are, unless the batch would be too far from there.
-            self._roll(max(self.log_end_offset, base_offset if last_offset > self.segments.active.max_offset else 0))
+            self.roll(max(self.log_end_offset, base_offset if last_offset > self.segments.active.max_offset else 0))
         return self.segments.active
 
-    def roll(self) -> None:
-        """Begin a new segment."""
-        try:
-            self._roll(self.log_end_offset)
-        except OSError as error:
-            self.note_error(error)
-
-    def _roll(self, base_offset: int) -> None:
+    def roll(self, base_offset: int | None = None) -> None:
+        """Begin a new segment, at the log end offset or beyond. Raise ``OSError``."""
+        if base_offset is None:
+            base_offset = self.log_end_offset
         if self.segments.active.size == 0 and self.segments.active.base_offset == base_offset:
             return
         self.segments.active.note_largest_timestamp()
         self.producer_state.map_end_offset = base_offset
-        self._take_snapshot()
-        self._add_segment(base_offset)
+        self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))
+        self.begin_segment(base_offset)
         self.log_end_offset = base_offset
-
-    def _add_segment(self, base_offset: int) -> None:
-        jitter_ms = self.config.segment_jitter_ms
-        segment = LogSegment(
-            self._disk,
-            self.directory,
-            base_offset,
-            self.config,
-            now_ms=self._wall_clock(),
-            jitter_ms=self._rng.randrange(jitter_ms) if self._rng is not None and jitter_ms > 0 else 0,
-        )
-        segment.create()
-        self.segments.add(segment)
-        self.flush_state.names_changed()
-
-    def _take_snapshot(self) -> None:
-        path = self.snapshots.take(self.producer_state, sync=False)
-        if path is not None:
-            self.flush_state.written(path)
 
     # Truncation and retention
 
@@ -369,7 +335,7 @@ class PartitionLog(ReadableLog):
         self._lower_checkpoints(offset, log_start_offset)
         removed = self.segments.remove(0, len(self.segments))
         remove_segments(self._disk, self.directory, removed)
-        self._add_segment(offset)
+        self.begin_segment(offset)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
         self.epochs.clear()
@@ -407,6 +373,8 @@ class PartitionLog(ReadableLog):
         return ErrorCode.NONE
 
     def _advance_log_start(self, offset: int) -> None:
+        if offset == self.log_start_offset:
+            return
         self.log_start_offset = offset
         self.producer_state.on_log_start(offset)
         self.epochs.truncate_from_start(offset)
@@ -420,48 +388,28 @@ class PartitionLog(ReadableLog):
         if self.failed:
             return 0
         try:
-            reasons = self._expired(now_ms)
+            reasons = expired(
+                segment_ages(self.segments, self.log_end_offset),
+                self.config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+                now_ms=now_ms,
+            )
             count = len(reasons)
             if count == len(self.segments):
-                self._roll(self.log_end_offset)
+                self.roll()
             while count and self.segments[count].base_offset > self.recovery_point:
                 count -= 1
-            log_expiry(self.directory, self.segments, reasons[:count], self.config)
-            return self._delete_oldest(count)
+            if count:
+                log_expiry(self.directory, self.segments, reasons[:count], self.config)
+                self._advance_log_start(max(self.log_start_offset, self.segments[count].base_offset))
+                removed = self.segments.remove(0, count)
+                self.snapshots.remove(segment.base_offset for segment in removed)
+                self.discard(removed)
+            return count
         except OSError as error:
             self.note_error(error)
             return 0
-
-    def _expired(self, now_ms: int) -> list[ExpiryReason]:
-        return expired(
-            segment_ages(self.segments, self.log_end_offset),
-            self.config,
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-            now_ms=now_ms,
-        )
-
-    def _delete_oldest(self, count: int) -> int:
-        if count == 0:
-            return 0
-        start = self.segments[count].base_offset
-        if start > self.log_start_offset:
-            self._advance_log_start(start)
-        removed = self.segments.remove(0, count)
-        self.snapshots.remove(segment.base_offset for segment in removed)
-        self.discard(removed)
-        return count
-
-    def discard(self, segments: list[LogSegment]) -> None:
-        """Give files that are no longer part of the log names that say so; reads that go on have them open."""
-        self.generation += 1
-        for segment in segments:
-            segment.close()
-            for path in segment.paths():
-                if self._disk.exists(path):
-                    self._disk.rename(path, path + DELETED_SUFFIX)
-                    self.garbage.append(path + DELETED_SUFFIX)
-        self.flush_state.names_changed()
 
     def replace_segments(self, old: list[LogSegment], new: LogSegment, suffixes: list[str]) -> None:
         """Let a cleaned segment, whose files of these suffixes are complete ``.swap`` files, take the place of others.
@@ -474,57 +422,6 @@ class PartitionLog(ReadableLog):
         for suffix in suffixes:
             self._disk.rename(new.path(suffix) + SWAP_SUFFIX, new.path(suffix))
         new.open(frozenset(self._disk.list_dir(self.directory)))
-
-    # Flushing
-
-    @property
-    def flushed_offset(self) -> int:
-        return self.flush_state.flushed_offset
-
-    @property
-    def recovery_point(self) -> int:
-        return self.flush_state.recovery_point
-
-    async def flush_off_loop(self) -> None:
-        """Sync the batches that the log has now."""
-        if self.failed:
-            return
-        try:
-            files = [segment.file for segment in self.segments.from_offset(self.flushed_offset)]
-            plan = self.flush_state.plan(self.log_end_offset)
-            plan.files += files
-            await self.flush_state.carry_out_off_loop(plan)
-        except OSError as error:
-            self.note_error(error)
-            await self.flush_state.rest()
-
-    @property
-    def has_unflushed_segments(self) -> bool:
-        """Whether ``flush_closed_segments_off_loop`` has something to do."""
-        return self.recovery_point < self.segments.active.base_offset
-
-    async def flush_closed_segments_off_loop(self) -> None:
-        """Sync the closed segments and all that belongs to them, so that recovery need not look at them."""
-        if self.failed or not self.has_unflushed_segments:
-            return
-        try:
-            await self.flush_state.carry_out_off_loop(self.plan_full_flush(self.segments.active.base_offset))
-        except OSError as error:
-            self.note_error(error)
-
-    def flush(self) -> None:
-        """Sync everything, here and now."""
-        if self.failed:
-            return
-        try:
-            self.segments.active.note_largest_timestamp()  # It may be rolled without another append.
-            self.flush_state.carry_out(self.plan_full_flush(self.log_end_offset))
-        except OSError as error:
-            self.mark_failed(error)
-
-    def plan_full_flush(self, end_offset: int) -> FlushPlan:
-        """The segments below an offset, which ends one; with their indexes, and what else is needed to trust them."""
-        return self.flush_state.plan_full(end_offset, self.epochs, self.segments)
 
     # The end
 
@@ -539,7 +436,7 @@ class PartitionLog(ReadableLog):
         if not self.failed and self.log_end_offset > 0:
             try:
                 self.producer_state.map_end_offset = self.log_end_offset
-                self._take_snapshot()
+                self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))
                 self.epochs.truncate_from_end(self.log_end_offset)
                 self.epochs.save_if_changed()
                 self.segments.active.note_largest_timestamp()
@@ -548,20 +445,3 @@ class PartitionLog(ReadableLog):
             except OSError as error:
                 self.mark_failed(error)
         return False
-
-    def release(self) -> None:
-        """Close the files."""
-        self.generation += 1
-        for segment in self.segments:
-            segment.close()
-
-    def release_idle(self) -> None:
-        """Give back what closed segments hold that were not read since the last call."""
-        for segment in self.segments.closed:
-            if segment.base_offset < self.recovery_point:
-                segment.release_if_idle()
-
-    def update_config(self, config: LogConfig) -> None:
-        self.config = config
-        for segment in self.segments:
-            segment.update_config(config)

@@ -330,6 +330,20 @@ class ProducerStateManager:
         """Note that a batch was not appended, although it was in sequence or has not been checked."""
         self._refused.refuse(header, self.producer_id_expiration_ms)
 
+    def apply(
+        self,
+        header: BatchHeader,
+        marker: EndTxnMarker | None,
+        offset: int,
+        transaction_index: TransactionIndex,
+        transaction_version: int,
+    ) -> None:
+        """Account for a batch with a producer id that was appended at ``offset``; ``marker``: what it says, if any."""
+        if marker is None:
+            self.update(header, offset)
+        else:
+            self.end_transaction(header, marker, offset, transaction_index, transaction_version)
+
     def update(self, header: BatchHeader, first_offset: int) -> None:
         """Account for a data batch with a producer id that was appended at ``first_offset``."""
         producer_id = header.producer_id

@@ -108,7 +108,7 @@ class Bench:
         log = self.partition.log
         view, header = memoryview(batch()), read_header(batch())
         await report(
-            "log: append", lambda: log.append_as_leader(view, header, log.latest_epoch or 0, AppendOrigin.CLIENT)
+            "log: append", lambda: log.append_as_leader(view, header, log.epochs.latest_epoch or 0, AppendOrigin.CLIENT)
         )
         await report(
             "partition: append",

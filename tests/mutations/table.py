@@ -593,8 +593,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B36", _LOG,
-        "        if path is not None:\n            self.flush_state.written(path)\n",
-        "",
+        "        self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))\n        self.begin",
+        "        self.snapshots.take(self.producer_state, sync=False)\n        self.begin",
         f"{_TEST_FAILURES}::test_a_snapshot_is_on_the_medium_before_the_recovery_point_passes_it",
     ),
     Mutation(
@@ -610,7 +610,7 @@ MUTATIONS: Final = (
         f"{_TEST_FETCH}::test_committed_records_and_no_others_are_read_while_others_are_written",
     ),
     Mutation(
-        "B38", "broker/storage/readable_log.py",
+        "B38", "broker/storage/local_log.py",
         "        upper_offset = min(cold.upper_offset, end_offset)\n",
         "        upper_offset = end_offset\n",
         f"{_TEST_FETCH}::test_a_cold_read_ends_where_its_isolation_says",
@@ -622,7 +622,7 @@ MUTATIONS: Final = (
         f"{_TEST_FETCH}::test_a_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_offset",
     ),
     Mutation(
-        "B40", _LOG,
+        "B40", "broker/storage/local_log.py",
         "(self.plan_full_flush(self.segments.active.base_offset))\n"
         "        except OSError as error:\n            self.note_error(error)\n",
         "(self.plan_full_flush(self.segments.active.base_offset))\n        except OSError:\n            pass\n",

@@ -111,7 +111,7 @@ def test_records_and_offsets_are_taken_over() -> None:
     reply = PartitionData(high_watermark=2, log_start_offset=1, records=records(leader))
     assert followed.take(reply) is ErrorCode.NONE
     log = followed.log
-    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.latest_epoch) == (1, 2, 3, 2)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.epochs.latest_epoch) == (1, 2, 3, 2)
 
 
 def test_the_high_watermark_is_not_beyond_what_is_here_and_does_not_go_back() -> None:

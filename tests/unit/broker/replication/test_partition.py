@@ -155,7 +155,7 @@ def test_the_leader_epoch_is_stamped_and_remembered() -> None:
     """B53: the new epoch is known before anything is written under it."""
     fixture = Fixture()
     fixture.lead(3)
-    assert fixture.log.latest_epoch == 3
+    assert fixture.log.epochs.latest_epoch == 3
     fixture.append()
     fixture.lead(5)
     fixture.append()

@@ -93,7 +93,7 @@ def producers(log: PartitionLog) -> dict[int, tuple[int, int, int, int, int | No
             entry.coordinator_epoch,
             entry.txn_first_offset,
         )
-        for entry in log.active_producers()
+        for entry in log.producer_state.producers.values()
     }
 
 

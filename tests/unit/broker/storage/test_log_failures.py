@@ -1,6 +1,7 @@
 """Disks that fail: what a log acknowledges, and what it is afterwards."""
 
 import errno
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -132,7 +133,7 @@ def test_a_roll_that_fails(operation: str, ending: str) -> None:
         must_append(log, idempotent(sequence))
     before = producers(log)
     disk.fail(operation, ending)
-    log.roll()
+    log.update_config(replace(SMALL, segment_bytes=1))  # The next append begins a segment.
     assert append(log, idempotent(4), epoch=5) is STORAGE_ERROR
     assert log.failed
     disk.crash("process", Random(0))

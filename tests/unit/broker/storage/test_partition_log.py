@@ -56,7 +56,7 @@ def test_offsets_and_epoch_are_stamped_outside_the_crc(log: PartitionLog) -> Non
     ]
     assert crc_is_valid(fetched.records, 0, headers(fetched.records)[0])
     assert fetched.next_offset == 3
-    assert log.latest_epoch == 3
+    assert log.epochs.latest_epoch == 3
 
 
 def test_a_retry_gets_its_original_offset(log: PartitionLog) -> None:
@@ -382,7 +382,7 @@ def test_a_follower_takes_no_batch_of_a_later_epoch_than_it_asked_in() -> None:
     follower = open_log(new_disk())
     follower.append_as_follower(batches_of(leader), leader_epoch=3)
     assert follower.log_end_offset == leader.epochs.entries[1].start_offset
-    assert follower.latest_epoch == 1
+    assert follower.epochs.latest_epoch == 1
 
 
 def test_a_follower_takes_no_offsets_again() -> None:

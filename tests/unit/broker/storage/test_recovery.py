@@ -170,7 +170,7 @@ def must_equal(log: PartitionLog, expected: PartitionLog) -> None:
     assert log.log_end_offset == expected.log_end_offset
     assert content(log) == content(expected)
     assert producers(log) == producers(expected)
-    for entry in log.active_producers():
+    for entry in log.producer_state.producers.values():
         kept = expected.producer_state.producers[entry.producer_id].batches
         assert entry.batches == kept[len(kept) - len(entry.batches) :]
     assert (

@@ -39,7 +39,7 @@ def test_the_epochs_of_the_lost_end_are_forgotten(end: int, config: LogConfig) -
     log.truncate_to(end)
     kept = [(epoch, 2 * epoch) for epoch in range((end + 1) // 2)]
     assert log.epochs.entries == kept
-    assert log.latest_epoch == (kept[-1][0] if kept else None)
+    assert log.epochs.latest_epoch == (kept[-1][0] if kept else None)
     must_append(log, batch(), 7)
     assert log.epochs.entries == [*kept, (7, end)]
 

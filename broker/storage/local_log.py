@@ -1,8 +1,16 @@
-"""``ReadableLog``: what can be asked of a log. Its other half, ``PartitionLog``, is what changes it.
+"""``LocalLog``: the segments of one partition on disk, between the log start offset and the log end offset.
+
+It knows batches and files, not producers, watermarks or leadership: those are ``PartitionLog``'s.
 
 What ``read`` finds in memory it returns; else it returns a ``ColdRead``, to be awaited with ``read_cold``. Reads take
 whole batches from the one that contains the offset on (the last one may be cut off), so a fetch that begins inside a
 batch skips nothing.
+
+Two offsets say what would survive a power loss:
+
+* ``flushed_offset``: the batches below are on the medium. With flush.messages=1 it bounds the high watermark.
+* ``recovery_point``: so is everything that belongs to them (indexes, snapshots, epochs, names). It moves when closed
+  segments have been flushed and when the log is closed. Recovery begins there.
 """
 
 from collections.abc import Callable
@@ -10,13 +18,12 @@ from logging import getLogger
 from typing import NamedTuple
 
 from oncelog.broker.storage.disk_errors import is_passing
-from oncelog.broker.storage.leader_epoch_cache import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+from oncelog.broker.storage.flush_state import FlushPlan, FlushState
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_files import DELETED_SUFFIX
 from oncelog.broker.storage.log_host import LogHost
-from oncelog.broker.storage.log_segment import ShortRead
+from oncelog.broker.storage.log_segment import LogSegment, ShortRead
 from oncelog.broker.storage.log_segments import LogSegments
-from oncelog.broker.storage.partition_metadata import read_topic_id
-from oncelog.broker.storage.producer_state import ProducerStateEntry
 from oncelog.broker.storage.recovery import LoadedLog
 from oncelog.broker.storage.timestamp_search import FoundOffset, Search, find_by_timestamp, find_max_timestamp
 from oncelog.protocol.errors import ErrorCode
@@ -46,7 +53,7 @@ class ColdRead(NamedTuple):
     min_one_batch: bool
 
 
-class ReadableLog:
+class LocalLog:
     """The offsets and contents of one log. Attributes are for reading; only methods change them."""
 
     def __init__(
@@ -54,64 +61,24 @@ class ReadableLog:
     ) -> None:
         self._disk = host.disk
         self._space = host.space
+        self._wall_clock = host.wall_clock
+        self._rng = host.rng
         self.directory = directory
         self.topic_partition = topic_partition
-        self.topic_id = read_topic_id(host.disk, directory)
         self.config = config
         self.segments = LogSegments(loaded.segments)
-        self.producer_state = loaded.producer_state
-        self.snapshots = loaded.snapshots
-        self._transactions = loaded.producer_state.transactions
         self.epochs = loaded.epochs
         self.log_start_offset = loaded.log_start_offset
-        self.high_watermark = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self.cleaned_offset = loaded.cleaned_offset
-        """The closed segments below have been cleaned; never beyond the base of the active one."""
-        self.uncleanable = False
-        """Whether the cleaner has set the log aside."""
+        self.flush_state = FlushState(host.disk, directory, loaded.recovery_point)
+        self.garbage: list[str] = []
+        """Paths of files that are no longer part of the log. ``LogMaintenance`` takes them from here."""
         self.failed = False
         self.failure: OSError | None = None
-        self.on_failure: Callable[[ReadableLog], None] = _nothing
+        self.on_failure: Callable[[LocalLog], None] = _nothing
         """Called once, when the log fails."""
         self.generation = 0
         """How often segments went, or offsets changed their meaning."""
-
-    # Offsets
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Below, every transaction is decided and replicated."""
-        unstable = self._transactions.first_unstable_offset
-        if unstable is None or unstable >= self.high_watermark:
-            return self.high_watermark
-        return max(unstable, self.log_start_offset)
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        unstable = self._transactions.first_unstable_offset
-        return None if unstable is None else max(unstable, self.log_start_offset)
-
-    @property
-    def latest_epoch(self) -> int | None:
-        return self.epochs.latest_epoch
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return self.segments.size
-
-    @property
-    def is_empty(self) -> bool:
-        return self.log_start_offset == self.log_end_offset
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch not above ``epoch`` and where it ends here; (-1, -1) if nothing is known."""
-        end = self.epochs.end_offset_for(epoch, self.log_end_offset)
-        return (UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET) if end is None else (end.epoch, end.start_offset)
-
-    def active_producers(self) -> list[ProducerStateEntry]:
-        return list(self.producer_state.producers.values())
 
     # Reading
 
@@ -229,6 +196,112 @@ class ReadableLog:
                     return None
         return None
 
+    # Segments
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all segments."""
+        return self.segments.size
+
+    def begin_segment(self, base_offset: int) -> None:
+        """Add a new active segment. Raise ``OSError``."""
+        jitter_ms = self.config.segment_jitter_ms
+        segment = LogSegment(
+            self._disk,
+            self.directory,
+            base_offset,
+            self.config,
+            now_ms=self._wall_clock(),
+            jitter_ms=self._rng.randrange(jitter_ms) if self._rng is not None and jitter_ms > 0 else 0,
+        )
+        segment.create()
+        self.segments.add(segment)
+        self.flush_state.names_changed()
+
+    def discard(self, segments: list[LogSegment]) -> None:
+        """Rename the files of segments that are no longer part of the log. Reads under way have them open."""
+        self.generation += 1
+        for segment in segments:
+            segment.close()
+            for path in segment.paths():
+                if self._disk.exists(path):
+                    self._disk.rename(path, path + DELETED_SUFFIX)
+                    self.garbage.append(path + DELETED_SUFFIX)
+        self.flush_state.names_changed()
+
+    def release(self) -> None:
+        """Close the files."""
+        self.generation += 1
+        for segment in self.segments:
+            segment.close()
+
+    def release_idle(self) -> None:
+        """Release memory and files of the closed segments that were not read since the last call."""
+        for segment in self.segments.closed:
+            if segment.base_offset < self.recovery_point:
+                segment.release_if_idle()
+
+    def update_config(self, config: LogConfig) -> None:
+        """Apply other settings of the topic."""
+        self.config = config
+        for segment in self.segments:
+            segment.update_config(config)
+
+    # Flushing
+
+    @property
+    def flushed_offset(self) -> int:
+        """Return the offset below which the batches are on the medium."""
+        return self.flush_state.flushed_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Return the offset below which the batches and all that belongs to them are on the medium."""
+        return self.flush_state.recovery_point
+
+    async def flush_off_loop(self) -> None:
+        """Sync the batches that the log has now."""
+        if self.failed:
+            return
+        try:
+            files = [segment.file for segment in self.segments.from_offset(self.flushed_offset)]
+            plan = self.flush_state.plan(self.log_end_offset)
+            plan.files += files
+            await self.flush_state.carry_out_off_loop(plan)
+        except OSError as error:
+            self.note_error(error)
+            await self.flush_state.rest()
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether ``flush_closed_segments_off_loop`` has something to do."""
+        return self.recovery_point < self.segments.active.base_offset
+
+    async def flush_closed_segments_off_loop(self) -> None:
+        """Sync the closed segments and all that belongs to them, so that recovery need not read them."""
+        if self.failed or not self.has_unflushed_segments:
+            return
+        try:
+            await self.flush_state.carry_out_off_loop(self.plan_full_flush(self.segments.active.base_offset))
+        except OSError as error:
+            self.note_error(error)
+
+    def flush(self) -> None:
+        """Sync everything, here and now."""
+        if self.failed:
+            return
+        try:
+            self.segments.active.note_largest_timestamp()  # It may be rolled without another append.
+            self.flush_state.carry_out(self.plan_full_flush(self.log_end_offset))
+        except OSError as error:
+            self.mark_failed(error)
+
+    def plan_full_flush(self, end_offset: int) -> FlushPlan:
+        """Return a flush of the segments below an offset that ends one, and of what is needed to trust them."""
+        return self.flush_state.plan_full(end_offset, self.epochs, self.segments)
+
+    # Failing
+
     def note_error(self, error: OSError) -> None:
         """Note that an operation failed and left the log as it was: the log has failed, unless the error passes."""
         if is_passing(error):
@@ -246,5 +319,5 @@ class ReadableLog:
         self.on_failure(self)
 
 
-def _nothing(log: ReadableLog) -> None:
+def _nothing(log: LocalLog) -> None:
     """Nobody has asked to be told."""
