@@ -19,25 +19,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from oncelog.coordinator.metadata_store.store import (
-    ANY_VERSION,
     Check,
     ConnectionLost,
     Create,
     Delete,
-    Done,
     MultiFailed,
     MultiResult,
     Operation,
+    Session,
     SessionEvent,
     SessionExpired,
     SessionListener,
     SetData,
-    StoreError,
     StoreFull,
     StoreUnavailable,
     Watch,
     Znode,
 )
+from oncelog.coordinator.metadata_store.watches import WatchTable
 from oncelog.coordinator.metadata_store.znode_tree import (
     Changes,
     CloseSession,
@@ -98,7 +97,8 @@ class LocalEnsemble:
         snapshot, records = journal.load()
         self.tree = ZnodeTree() if snapshot is None else ZnodeTree.restore(snapshot)
         self._journal = journal
-        self._watches = _Watches()
+        self._data_watches = WatchTable()
+        self._child_watches = WatchTable()
         self._appended = self._synced = 0
         self._sync_lock = asyncio.Lock()
         self._compact_at_bytes = compact_at_bytes
@@ -137,7 +137,8 @@ class LocalEnsemble:
             return result
         if isinstance(transaction, Multi):  # Sessions need not be durable: none survives a restart.
             self._appended += 1
-        self._watches.fire(changes)
+        self._fire(self._data_watches, changes.data)
+        self._fire(self._child_watches, changes.children)
         return result
 
     async def settle(self) -> None:
@@ -192,38 +193,29 @@ class LocalEnsemble:
         self._clients.clear()
 
     def watch_data(self, path: str, watch: Watch) -> None:
-        self._watches.data.setdefault(path, {})[watch] = None
+        """Call ``watch`` once when the znode is created, set or deleted."""
+        self._data_watches.add(path, watch)
 
     def watch_children(self, path: str, watch: Watch) -> None:
-        self._watches.children.setdefault(path, {})[watch] = None
-
-
-class _Watches:
-    """Who wants to hear of which path, once."""
-
-    __slots__ = ("children", "data")
-
-    def __init__(self) -> None:
-        self.data: dict[str, dict[Watch, None]] = {}
-        self.children: dict[str, dict[Watch, None]] = {}
-
-    def fire(self, changes: Changes) -> None:
-        self._fire(self.data, changes.data)
-        self._fire(self.children, changes.children)
+        """Call ``watch`` once when the znode's children change or it is deleted."""
+        self._child_watches.add(path, watch)
 
     @staticmethod
-    def _fire(table: dict[str, dict[Watch, None]], paths: Iterable[str]) -> None:
-        if not table:
+    def _fire(watches: WatchTable, paths: Iterable[str]) -> None:
+        if not watches:
             return
         for path in paths:
-            for watch in table.pop(path, ()):
+            for watch in watches.pop(path):
                 asyncio.get_running_loop().call_soon(watch)
 
 
-class LocalSession:
+class LocalSession(Session):
     """A session of a ``LocalStore``."""
 
     __slots__ = ("_ended", "_ensemble", "generation", "session_id")
+
+    generation: int
+    session_id: int
 
     def __init__(self, ensemble: LocalEnsemble, session_id: int, generation: int) -> None:
         self._ensemble = ensemble
@@ -269,21 +261,6 @@ class LocalSession:
         if watch is not None and names is not None:
             self._ensemble.watch_children(path, watch)
         return await self._settled(names)
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> Done | StoreError:
-        return await self._one(Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential))
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Done | StoreError:
-        return await self._one(SetData(path=path, data=data, version=version))
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> Done | StoreError:
-        return await self._one(Delete(path=path, version=version))
-
-    async def _one(self, operation: Operation) -> Done | StoreError:
-        result = await self.multi([operation])
-        return result.error if isinstance(result, MultiFailed) else result[0]
 
     async def multi(self, operations: Sequence[Operation]) -> MultiResult:
         return (await self.multi_many([operations]))[0]

@@ -171,17 +171,28 @@ class Session(Protocol):
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> Done | StoreError: ...
+    ) -> Done | StoreError:
+        """Create a znode; the result has the complete path of a sequential one."""
+        return await self._alone(Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential))
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Done | StoreError: ...
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Done | StoreError:
+        """Replace a znode's data."""
+        return await self._alone(SetData(path=path, data=data, version=version))
 
-    async def delete(self, path: str, version: int = ANY_VERSION) -> Done | StoreError: ...
+    async def delete(self, path: str, version: int = ANY_VERSION) -> Done | StoreError:
+        """Remove a znode that has no children."""
+        return await self._alone(Delete(path=path, version=version))
+
+    async def _alone(self, operation: Operation) -> Done | StoreError:
+        """Do a multi of one operation."""
+        result = await self.multi([operation])
+        return result.error if isinstance(result, MultiFailed) else result[0]
 
     async def multi(self, operations: Sequence[Operation]) -> MultiResult:
-        """All of the operations, or none."""
+        """Do all operations or none."""
 
     async def multi_many(self, batches: Sequence[Sequence[Operation]]) -> list[MultiResult]:
-        """Several multis in order, each atomic in itself; a failed one does not keep the next from happening."""
+        """Do several multis in order, each atomic in itself; a failed one does not prevent the next."""
 
 
 class SessionEvent(Enum):

@@ -10,6 +10,7 @@ of that moment, whatever happens to the tree later, and a snapshot of it can be 
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -101,11 +102,6 @@ def _commit_nothing(zxid: int) -> None:
     """The commit of a tree that is kept in memory only."""
 
 
-def _undo(undos: list[_Undo]) -> None:
-    for undo in reversed(undos):
-        undo()
-
-
 class ZnodeTree:
     """The znodes, the open sessions, and the id of the last transaction."""
 
@@ -160,19 +156,15 @@ class ZnodeTree:
         self, session_id: int, operations: Sequence[Operation], zxid: int, changes: Changes, commit: Commit
     ) -> MultiResult:
         results: list[Done] = []
-        undos: list[_Undo] = []
-        for index, operation in enumerate(operations):
-            step = self._step(session_id, operation, zxid)
-            if isinstance(step, StoreError):
-                _undo(undos)
-                return MultiFailed(index=index, error=step)
-            results.append(step[0])
-            undos.append(step[1])
-        try:
+        with ExitStack() as undo:
+            for index, operation in enumerate(operations):
+                step = self._step(session_id, operation, zxid)
+                if isinstance(step, StoreError):
+                    return MultiFailed(index=index, error=step)
+                results.append(step[0])
+                undo.callback(step[1])
             commit(zxid)
-        except BaseException:
-            _undo(undos)
-            raise
+            undo.pop_all()  # Nothing is undone from here on.
         for operation, done in zip(operations, results, strict=True):
             _note(operation, done, changes)
         return results

@@ -23,19 +23,14 @@ from enum import Flag, auto
 from typing import Any, Final, TypeVar
 
 from oncelog.coordinator.metadata_store.store import (
-    ANY_VERSION,
     ConnectionLost,
-    Create,
-    Delete,
-    Done,
     MultiFailed,
     MultiResult,
     Operation,
+    Session,
     SessionEvent,
     SessionExpired,
     SessionListener,
-    SetData,
-    StoreError,
     Watch,
     Znode,
 )
@@ -265,8 +260,12 @@ class _Connection:
             watch()
 
 
-class SimSession:
-    """One session; see ``store.Session``."""
+class SimSession(Session):
+    """One session with the simulated ensemble."""
+
+    session_id = 0
+    generation = 0
+    last_contact = 0.0
 
     def __init__(self, store: "SimStore", session_id: int, generation: int) -> None:
         self.store = store
@@ -359,21 +358,6 @@ class SimSession:
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
         return await self._ask(lambda connection: self.ensemble.children(connection, path, watch), watch)
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> Done | StoreError:
-        return await self._one(Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential))
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Done | StoreError:
-        return await self._one(SetData(path=path, data=data, version=version))
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> Done | StoreError:
-        return await self._one(Delete(path=path, version=version))
-
-    async def _one(self, operation: Operation) -> Done | StoreError:
-        result = await self.multi([operation])
-        return result.error if isinstance(result, MultiFailed) else result[0]
 
     async def multi(self, operations: Sequence[Operation]) -> MultiResult:
         return await self._ask(lambda _: self.ensemble.apply(self, operations))
