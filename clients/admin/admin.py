@@ -1,24 +1,24 @@
-"""``Admin``: everything that operators ask of a cluster, in one place.
+"""``Admin``: the requests of an administrator to a cluster, in one place.
 
     async with Admin("localhost:9092") as admin:
         outcomes = await admin.create_topics([NewTopic(name="orders", partitions=3)])
 
-Each method is a function of a module of this package, where the types of its arguments and results are, with units and
-sources. How failure is told is the same everywhere: a request about several things has a value or a ``Refusal`` (or an
-``ErrorCode``) for each of them; a request about one thing raises ``BrokerRefused``; when no answer comes at all, that
-is another exception of ``oncelog.clients.errors``. Errors that pass are retried before. A call takes
-``operation_seconds`` at most, however many requests it consists of.
+Each method is a function of a module of this package with the ``cluster`` of the administrator as its first argument;
+that function documents the arguments and the result. Errors are the same everywhere: a request about several things has
+a value or a ``Refusal`` (or an ``ErrorCode``) for each of them; a request about one thing raises ``BrokerRefused``; if
+there is no response at all, that is another exception of ``oncelog.clients.errors``. Transient errors are retried
+before. A call takes ``operation_seconds`` at most, however many requests it consists of; only ``transaction_history``,
+which reads a whole partition, has that time for each request.
 """
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from oncelog.clients.admin import (
-    abort_verification,
     cluster_description,
     configs,
     features,
@@ -31,30 +31,21 @@ from oncelog.clients.admin import (
     producers,
     topic_pages,
     topics,
-    transaction_abort,
     transactions,
     txn_markers,
 )
-from oncelog.clients.admin.abort_verification import Check
-from oncelog.clients.admin.cluster_description import ClusterDescription
-from oncelog.clients.admin.configs import ConfigChange, ConfigEntry, Resource
-from oncelog.clients.admin.features import FeatureMetadata, FeatureUpdate
-from oncelog.clients.admin.fencing import Fencing
-from oncelog.clients.admin.group_offsets import CommittedOffset, GroupOffsets, PartitionOutcomes
-from oncelog.clients.admin.groups import GroupDescription, GroupListing, MemberToRemove
-from oncelog.clients.admin.hanging_transactions import DEFAULT_MAX_TRANSACTION_TIMEOUT_MS, Findings
-from oncelog.clients.admin.log_dirs import LogDirDescription
-from oncelog.clients.admin.offsets import FoundOffset
-from oncelog.clients.admin.producers import ProducersOfPartitions
-from oncelog.clients.admin.topics import NewTopic, Outcomes, TopicDescription
-from oncelog.clients.admin.transaction_abort import AbortPlan, WhichTransaction
-from oncelog.clients.admin.transactions import TransactionDescription, TransactionListing
-from oncelog.clients.admin.txn_markers import AbortMarker
+from oncelog.clients.admin.abort_verification import Check, verify_abort
+from oncelog.clients.admin.transaction_abort import (
+    AbortPlan,
+    WhichTransaction,
+    carry_out_abort,
+    find_open_transaction,
+    prepare_abort,
+)
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.errors import OperationTimedOut, Refusal
+from oncelog.clients.errors import OperationTimedOut
 from oncelog.clients.obstacles import no_answer
-from oncelog.clients.partition_results import PartitionResults
 from oncelog.clients.retry import one_deadline
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -62,9 +53,33 @@ if TYPE_CHECKING:
     from oncelog.clients.admin.transaction_history import TransactionHistory
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _ERROR_SECONDS: Final = 0.1
-"""For an operation that ends by itself at its deadline to say why, before it is ended without a reason."""
+"""Seconds after its deadline in which an operation can still end with a reason, before it is cancelled without one."""
+
+
+def _operation(
+    function: Callable[Concatenate[Cluster, P], Awaitable[T]],
+) -> "Callable[Concatenate[Admin, P], Coroutine[Any, Any, T]]":
+    """Return the method of ``Admin`` that calls a function with its cluster, and bounds the time of the call."""
+
+    @wraps(function)
+    async def method(admin: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await admin._in_time(function(admin.cluster, *args, **kwargs))
+
+    return method
+
+
+async def _prepare_abort(cluster: Cluster, topic_partition: TopicPartition, which: WhichTransaction) -> AbortPlan:
+    """Return what ``carry_out_abort`` would do about an open transaction. Raises as ``find_open_transaction``."""
+    return await prepare_abort(cluster, await find_open_transaction(cluster, topic_partition, which))
+
+
+async def _carry_out_abort(cluster: Cluster, plan: AbortPlan) -> tuple[Check, ...]:
+    """Abort a transaction by its plan; return whether partitions, coordinator and group offsets agree then."""
+    await carry_out_abort(cluster, plan)
+    return await verify_abort(cluster, plan)
 
 
 class Admin:
@@ -114,7 +129,10 @@ class Admin:
             await self._owned.close()
 
     async def _in_time(self, work: Awaitable[T]) -> T:
-        """Wait for a method's work, all of it together for at most ``operation_seconds``."""
+        """Return the result of some work, all of it together within ``operation_seconds``.
+
+        Raises ``OperationTimedOut`` with the obstacles that were in the way.
+        """
         seconds = self.cluster.operation_seconds
         try:
             with one_deadline(seconds) as deadline:
@@ -126,193 +144,55 @@ class Admin:
 
     # The cluster
 
-    async def describe_cluster(self, *, include_fenced_brokers: bool = False) -> ClusterDescription:
-        return await self._in_time(
-            cluster_description.describe_cluster(self.cluster, include_fenced_brokers=include_fenced_brokers)
-        )
-
-    async def describe_log_dirs(
-        self, broker_ids: Collection[int] | None = None, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[int, tuple[LogDirDescription, ...] | Refusal]:
-        return await self._in_time(log_dirs.describe_log_dirs(self.cluster, broker_ids, partitions))
-
-    async def describe_features(self) -> FeatureMetadata:
-        return await self._in_time(features.describe_features(self.cluster))
-
-    async def update_features(
-        self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
-    ) -> dict[str, Refusal | None]:
-        return await self._in_time(features.update_features(self.cluster, updates, validate_only=validate_only))
+    describe_cluster = _operation(cluster_description.describe_cluster)
+    describe_log_dirs = _operation(log_dirs.describe_log_dirs)
+    describe_features = _operation(features.describe_features)
+    update_features = _operation(features.update_features)
 
     # Topics
 
-    async def list_topics(self) -> list[TopicDescription]:
-        return await self._in_time(topics.list_topics(self.cluster))
-
-    async def describe_topics(self, names: Sequence[str]) -> dict[str, TopicDescription | Refusal]:
-        return await self._in_time(topics.describe_topics(self.cluster, names))
-
-    async def describe_topic_pages(
-        self, names: Sequence[str] = (), *, page_size: int = topic_pages.PAGE_SIZE
-    ) -> dict[str, TopicDescription | Refusal]:
-        return await self._in_time(topic_pages.describe_topic_pages(self.cluster, names, page_size=page_size))
-
-    async def create_topics(self, new_topics: Sequence[NewTopic], *, validate_only: bool = False) -> Outcomes:
-        return await self._in_time(topics.create_topics(self.cluster, new_topics, validate_only=validate_only))
-
-    async def delete_topics(self, names: Sequence[str]) -> Outcomes:
-        return await self._in_time(topics.delete_topics(self.cluster, names))
-
-    async def delete_topics_by_id(self, topic_ids: Sequence[UUID]) -> dict[UUID, Refusal | None]:
-        return await self._in_time(topics.delete_topics_by_id(self.cluster, topic_ids))
-
-    async def create_partitions(self, totals: Mapping[str, int]) -> Outcomes:
-        return await self._in_time(topics.add_partitions(self.cluster, totals))
-
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> PartitionResults[int]:
-        return await self._in_time(topics.delete_records(self.cluster, before))
-
-    async def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> PartitionResults[FoundOffset]:
-        return await self._in_time(offsets.list_offsets(self.cluster, timestamps, read_committed=read_committed))
+    list_topics = _operation(topics.list_topics)
+    describe_topics = _operation(topics.describe_topics)
+    describe_topic_pages = _operation(topic_pages.describe_topic_pages)
+    create_topics = _operation(topics.create_topics)
+    delete_topics = _operation(topics.delete_topics)
+    delete_topics_by_id = _operation(topics.delete_topics_by_id)
+    create_partitions = _operation(topics.add_partitions)
+    delete_records = _operation(topics.delete_records)
+    list_offsets = _operation(offsets.list_offsets)
 
     # Configurations
 
-    async def describe_configs(
-        self, wanted: Mapping[Resource, Sequence[str] | None], *, documentation: bool = False
-    ) -> dict[Resource, list[ConfigEntry] | Refusal]:
-        return await self._in_time(configs.describe_configs(self.cluster, wanted, documentation=documentation))
-
-    async def alter_configs(
-        self, changes: Mapping[Resource, Sequence[ConfigChange]], *, validate_only: bool = False
-    ) -> dict[Resource, Refusal | None]:
-        return await self._in_time(configs.alter_configs(self.cluster, changes, validate_only=validate_only))
-
-    async def replace_configs(
-        self, entries: Mapping[Resource, Mapping[str, str]], *, validate_only: bool = False
-    ) -> dict[Resource, Refusal | None]:
-        return await self._in_time(configs.replace_configs(self.cluster, entries, validate_only=validate_only))
+    describe_configs = _operation(configs.describe_configs)
+    alter_configs = _operation(configs.alter_configs)
+    replace_configs = _operation(configs.replace_configs)
 
     # Consumer groups
 
-    async def list_groups(self, states: Sequence[str] = ()) -> list[GroupListing]:
-        return await self._in_time(groups.list_groups(self.cluster, states))
-
-    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | Refusal]:
-        return await self._in_time(groups.describe_groups(self.cluster, group_ids))
-
-    async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Refusal | None]:
-        return await self._in_time(groups.delete_groups(self.cluster, group_ids))
-
-    async def remove_members(
-        self, group_id: str, members: Sequence[MemberToRemove], *, reason: str | None = None
-    ) -> dict[MemberToRemove, Refusal | None]:
-        return await self._in_time(groups.remove_members(self.cluster, group_id, members, reason=reason))
-
-    async def remove_all_members(
-        self, group_id: str, *, reason: str | None = None
-    ) -> dict[MemberToRemove, Refusal | None]:
-        return await self._in_time(groups.remove_all_members(self.cluster, group_id, reason=reason))
-
-    async def committed_offsets(
-        self, group_id: str, *, require_stable: bool = False
-    ) -> dict[TopicPartition, CommittedOffset]:
-        return await self._in_time(
-            group_offsets.committed_offsets(self.cluster, group_id, require_stable=require_stable)
-        )
-
-    async def committed_offsets_of_groups(
-        self, wanted: Mapping[str, Collection[TopicPartition] | None], *, require_stable: bool = False
-    ) -> dict[str, GroupOffsets | Refusal]:
-        return await self._in_time(
-            group_offsets.committed_offsets_of_groups(self.cluster, wanted, require_stable=require_stable)
-        )
-
-    async def alter_group_offsets(self, group_id: str, committed: Mapping[TopicPartition, int]) -> PartitionOutcomes:
-        return await self._in_time(group_offsets.commit_offsets(self.cluster, group_id, committed))
-
-    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> PartitionOutcomes:
-        return await self._in_time(group_offsets.delete_offsets(self.cluster, group_id, partitions))
+    list_groups = _operation(groups.list_groups)
+    describe_groups = _operation(groups.describe_groups)
+    delete_groups = _operation(groups.delete_groups)
+    remove_members = _operation(groups.remove_members)
+    remove_all_members = _operation(groups.remove_all_members)
+    committed_offsets = _operation(group_offsets.committed_offsets)
+    committed_offsets_of_groups = _operation(group_offsets.committed_offsets_of_groups)
+    alter_group_offsets = _operation(group_offsets.commit_offsets)
+    delete_group_offsets = _operation(group_offsets.delete_offsets)
 
     # Transactions
 
-    async def describe_producers(
-        self, partitions: Collection[TopicPartition], *, broker_id: int | None = None
-    ) -> ProducersOfPartitions:
-        return await self._in_time(producers.describe_producers(self.cluster, partitions, broker_id=broker_id))
-
-    async def list_transactions(
-        self,
-        *,
-        states: Sequence[str] = (),
-        producer_ids: Sequence[int] = (),
-        running_longer_than_ms: int | None = None,
-        transactional_id_pattern: str | None = None,
-    ) -> list[TransactionListing]:
-        return await self._in_time(
-            transactions.list_transactions(
-                self.cluster,
-                states=states,
-                producer_ids=producer_ids,
-                running_longer_than_ms=running_longer_than_ms,
-                transactional_id_pattern=transactional_id_pattern,
-            )
-        )
-
-    async def describe_transactions(
-        self, transactional_ids: Iterable[str]
-    ) -> dict[str, TransactionDescription | Refusal]:
-        return await self._in_time(transactions.describe_transactions(self.cluster, transactional_ids))
-
-    async def fence_producers(self, transactional_ids: Sequence[str]) -> dict[str, Fencing | Refusal]:
-        return await self._in_time(fencing.fence_producers(self.cluster, transactional_ids))
-
-    async def force_terminate_transaction(self, transactional_id: str) -> Fencing:
-        return await self._in_time(fencing.force_terminate_transaction(self.cluster, transactional_id))
-
-    async def find_hanging_transactions(
-        self,
-        partitions: Sequence[TopicPartition],
-        *,
-        now_ms: int,
-        max_transaction_timeout_ms: int = DEFAULT_MAX_TRANSACTION_TIMEOUT_MS,
-        broker_id: int | None = None,
-    ) -> Findings:
-        return await self._in_time(
-            hanging_transactions.find_hanging_transactions(
-                self.cluster,
-                partitions,
-                now_ms=now_ms,
-                max_transaction_timeout_ms=max_transaction_timeout_ms,
-                broker_id=broker_id,
-            )
-        )
-
-    async def prepare_abort(self, topic_partition: TopicPartition, which: WhichTransaction) -> AbortPlan:
-        """What ``carry_out_abort`` would do about an open transaction."""
-
-        async def prepare() -> AbortPlan:
-            opened = await transaction_abort.find_open_transaction(self.cluster, topic_partition, which)
-            return await transaction_abort.prepare_abort(self.cluster, opened)
-
-        return await self._in_time(prepare())
-
-    async def carry_out_abort(self, plan: AbortPlan) -> tuple[Check, ...]:
-        """Abort a transaction by its plan; returns whether partitions, coordinator and group offsets agree then."""
-
-        async def carry_out() -> tuple[Check, ...]:
-            await transaction_abort.carry_out_abort(self.cluster, plan)
-            return await abort_verification.verify_abort(self.cluster, plan)
-
-        return await self._in_time(carry_out())
-
-    async def abort_transaction(self, marker: AbortMarker) -> Refusal | None:
-        """Only write the marker, as Java's ``Admin.abortTransaction`` does; ``prepare_abort`` is the safe way."""
-        return await self._in_time(txn_markers.write_abort_marker(self.cluster, marker))
+    describe_producers = _operation(producers.describe_producers)
+    list_transactions = _operation(transactions.list_transactions)
+    describe_transactions = _operation(transactions.describe_transactions)
+    fence_producers = _operation(fencing.fence_producers)
+    force_terminate_transaction = _operation(fencing.force_terminate_transaction)
+    find_hanging_transactions = _operation(hanging_transactions.find_hanging_transactions)
+    prepare_abort = _operation(_prepare_abort)
+    carry_out_abort = _operation(_carry_out_abort)
+    abort_transaction = _operation(txn_markers.write_abort_marker)
 
     async def transaction_history(self, transactional_id: str) -> "TransactionHistory":
-        """Read what became of an id from a whole partition: each request has ``operation_seconds`` to itself."""
+        """Return what the transaction log holds of a transactional id, from the whole of its partition."""
         from oncelog.clients.admin.transaction_history import read_transaction_history
 
         return await read_transaction_history(self.cluster, transactional_id)

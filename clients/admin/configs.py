@@ -6,7 +6,7 @@ from enum import IntEnum
 from functools import partial
 from typing import TypeAlias
 
-from oncelog.clients.admin.item_requests import settle
+from oncelog.clients.admin.item_requests import send_items
 from oncelog.clients.admin.named_brokers import require_broker
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
@@ -138,7 +138,7 @@ async def alter_configs(
     for route, resources in (await _by_route(cluster, changes, Controller())).items():
         asked = {resource: changes[resource] for resource in resources}
         build = partial(_incremental_request, validate_only)
-        outcomes |= (await settle(cluster, route, asked, build, IncrementalAlterConfigsResponse, _altered)).outcomes
+        outcomes |= (await send_items(cluster, route, asked, build, IncrementalAlterConfigsResponse, _altered)).outcomes
     return outcomes
 
 
@@ -172,7 +172,7 @@ async def replace_configs(
     for route, resources in (await _by_route(cluster, configs, Controller())).items():
         asked = {resource: configs[resource] for resource in resources}
         build = partial(_replacing_request, validate_only)
-        outcomes |= (await settle(cluster, route, asked, build, AlterConfigsResponse, _altered)).outcomes
+        outcomes |= (await send_items(cluster, route, asked, build, AlterConfigsResponse, _altered)).outcomes
     return outcomes
 
 

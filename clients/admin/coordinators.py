@@ -1,24 +1,25 @@
-"""Asking the coordinators of several groups, or of several transactional ids: one request to each broker concerned.
+"""Requests to the coordinators of several groups, or of several transactional ids: one to each broker concerned.
 
-The answer has every key that was asked about, with what its coordinator said or with a ``Refusal``. Refusals that pass
-(a coordinator that moved, or that is loading) are asked again until the operation's time is up.
+The outcomes have every key of the call, with the result of its coordinator or with a ``Refusal``. Transient refusals (a
+coordinator that moved, or that is loading) are retried until the operation's time is up.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
+from oncelog.clients.admin.item_requests import ANY_VERSION, ItemOutcomes
 from oncelog.clients.cluster import NOT_FINAL, Cluster
 from oncelog.clients.errors import Refusal
 from oncelog.clients.fan_out import send_to_each
 from oncelog.clients.routes import Coordinator
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.schema import Message
+from oncelog.protocol.schema import Message, Versions
 
 R = TypeVar("R", bound=Message)
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
-Split: TypeAlias = Callable[[R], Iterable[tuple[str, Refusal | Answer]]]
-"""Yields (key, answer or refusal) for each key in a response."""
+Split: TypeAlias = Callable[[R], Iterable[tuple[str, Refusal | Result]]]
+"""Yields (key, result or refusal) for each key in a response."""
 
 _LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the coordinator did not say")
 
@@ -28,47 +29,41 @@ async def call_coordinators(
     keys: Iterable[Coordinator],
     build: Callable[[Sequence[str]], Message],
     response_type: type[R],
-    split: Split[R, Answer],
+    split: Split[R, Result],
     *,
-    at_least: int = 0,
-    at_most: int | None = None,
-    maybe_done: set[str] | None = None,
-) -> dict[str, Answer | Refusal]:
-    """Ask each key's coordinator. ``build`` makes the request for some of the keys.
-
-    ``at_least`` and ``at_most`` bound its version. Keys whose request may have been carried out although no response
-    came are added to ``maybe_done``.
-    """
+    versions: Versions = ANY_VERSION,
+) -> ItemOutcomes[str, Result]:
+    """Send a request to the coordinator of each key. ``build`` makes the request for some of the keys."""
     retry = cluster.attempts()
     pending = {coordinator.key: coordinator for coordinator in keys}
-    answers: dict[str, Answer | Refusal] = {}
+    outcomes: dict[str, Result | Refusal] = {}
+    maybe_done: set[str] = set()
     while pending:
         by_broker, refused = await _sort_by_broker(cluster, pending.values())
-        answers.update(refused)
-        requests = {node_id: build(asked) for node_id, asked in by_broker.items()}
+        outcomes.update(refused)
+        requests = {node_id: build(group) for node_id, group in by_broker.items()}
         responses = await send_to_each(
-            cluster, requests, response_type, retry.attempt_seconds, at_least=at_least, at_most=at_most
+            cluster, requests, response_type, retry.attempt_seconds, at_least=versions.first, at_most=versions.last
         )
         for node_id, response in responses.items():
             if isinstance(response, Refusal):
-                answers.update(dict.fromkeys(by_broker[node_id], response))
+                outcomes.update(dict.fromkeys(by_broker[node_id], response))
             else:
-                answers.update(dict.fromkeys(by_broker[node_id], _LEFT_OUT))
-                answers.update(split(response))
-        if maybe_done is not None:
-            maybe_done |= {key for key in pending if _is_in_doubt(answers[key])}
-        pending = {key: coordinator for key, coordinator in pending.items() if _passes(answers[key])}
+                outcomes.update(dict.fromkeys(by_broker[node_id], _LEFT_OUT))
+                outcomes.update(split(response))
+        maybe_done |= {key for key in pending if _is_in_doubt(outcomes[key])}
+        pending = {key: coordinator for key, coordinator in pending.items() if _is_transient(outcomes[key])}
         for coordinator in pending.values():
             cluster.forget_coordinator(coordinator)
         if pending and not await retry.pause():
             break
-    return answers
+    return ItemOutcomes(outcomes, frozenset(maybe_done))
 
 
 async def _sort_by_broker(
     cluster: Cluster, keys: Iterable[Coordinator]
 ) -> tuple[dict[int, list[str]], dict[str, Refusal]]:
-    """The keys that each broker coordinates, and a refusal for those that nobody does."""
+    """Return the keys that each broker coordinates, and a refusal for each key without a coordinator."""
     by_broker: dict[int, list[str]] = {}
     refused: dict[str, Refusal] = {}
     for coordinator, found in (await cluster.coordinators(list(keys))).items():
@@ -79,10 +74,10 @@ async def _sort_by_broker(
     return by_broker, refused
 
 
-def _is_in_doubt(answer: object) -> bool:
-    """Whether a request may have been carried out although there is no response that says so."""
-    return isinstance(answer, Refusal) and answer.error in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
+def _is_in_doubt(outcome: object) -> bool:
+    """Return whether a request may have been carried out although no response says so."""
+    return isinstance(outcome, Refusal) and outcome.error in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
 
 
-def _passes(answer: object) -> bool:
-    return isinstance(answer, Refusal) and answer.error in NOT_FINAL
+def _is_transient(outcome: object) -> bool:
+    return isinstance(outcome, Refusal) and outcome.error in NOT_FINAL

@@ -6,11 +6,12 @@ from enum import IntEnum
 from typing import Final
 
 from oncelog.clients import VERSION
-from oncelog.clients.admin.item_requests import settle
+from oncelog.clients.admin.item_requests import ANY_VERSION, send_items
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import SOFTWARE_NAME
 from oncelog.clients.errors import Refusal, refusal, require_success
 from oncelog.clients.routes import Controller
+from oncelog.protocol.schema import Versions
 
 _FIRST_WITH_VALIDATE_ONLY: Final = 1
 """Of UpdateFeatures; an older broker would do what it was only to check."""
@@ -114,17 +115,17 @@ async def update_features(
         results = {result.feature: refusal(result.error_code, result.error_message) for result in response.results}
         return ((name, whole or results.get(name)) for name in updates)
 
-    settled = await settle(
+    updated = await send_items(
         cluster,
         Controller(),
         updates,
         build,
         UpdateFeaturesResponse,
         split,
-        at_least=_FIRST_WITH_VALIDATE_ONLY if validate_only else 0,
+        versions=Versions(_FIRST_WITH_VALIDATE_ONLY, ANY_VERSION.last) if validate_only else ANY_VERSION,
     )
-    in_doubt = {name for name in settled.maybe_done if settled.outcomes[name] is not None}
+    in_doubt = {name for name in updated.maybe_done if updated.outcomes[name] is not None}
     if not in_doubt or validate_only:
-        return settled.outcomes
+        return updated.outcomes
     levels = {feature.feature: feature.finalized for feature in (await describe_features(cluster)).features}
-    return settled.with_done(name for name in in_doubt if levels.get(name, 0) == updates[name].level)
+    return updated.with_done(name for name in in_doubt if levels.get(name, 0) == updates[name].level)

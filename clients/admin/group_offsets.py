@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from oncelog.clients.admin.coordinators import call_coordinators
-from oncelog.clients.admin.item_requests import settle
+from oncelog.clients.admin.item_requests import send_items
 from oncelog.clients.by_topic import by_topic, indexes_by_topic
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, error_code, refusal, require_success
@@ -34,6 +34,7 @@ from oncelog.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from oncelog.protocol.schema import Versions
 from oncelog.protocol.topic_partition import TopicPartition
 
 _NO_OFFSET: Final = -1
@@ -107,15 +108,9 @@ async def committed_offsets_of_groups(
         return ((group.group_id, refusal(group.error_code) or _group_offsets(group)) for group in response.groups)
 
     coordinators = map(Coordinator.of_group, wanted)
-    return await call_coordinators(
-        cluster,
-        coordinators,
-        build,
-        OffsetFetchResponse,
-        split,
-        at_least=_FIRST_WITH_SEVERAL_GROUPS,
-        at_most=_NEWEST_WITH_TOPIC_NAMES,
-    )
+    versions = Versions(_FIRST_WITH_SEVERAL_GROUPS, _NEWEST_WITH_TOPIC_NAMES)
+    fetched = await call_coordinators(cluster, coordinators, build, OffsetFetchResponse, split, versions=versions)
+    return fetched.outcomes
 
 
 def _topics(partitions: Collection[TopicPartition] | None) -> list[OffsetFetchRequestTopics] | None:
@@ -151,16 +146,16 @@ async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Topic
         topics = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in committed.items()]
         return OffsetCommitRequest(group_id=group_id, topics=topics)
 
-    settled = await settle(
+    committed = await send_items(
         cluster,
         Coordinator.of_group(group_id),
         offsets,
         build,
         OffsetCommitResponse,
         lambda response: _outcomes(response).items(),
-        at_most=_NEWEST_WITH_TOPIC_NAMES,
+        versions=Versions(0, _NEWEST_WITH_TOPIC_NAMES),
     )
-    return settled.outcomes
+    return committed.outcomes
 
 
 async def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]) -> PartitionOutcomes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.clients.admin.coordinators import call_coordinators
-from oncelog.clients.admin.item_requests import settle
+from oncelog.clients.admin.item_requests import ItemOutcomes, send_items
 from oncelog.clients.admin.listings import list_of_all_brokers
 from oncelog.clients.cluster import NOT_FINAL, Cluster
 from oncelog.clients.errors import Refusal, error_code, refusal, require_success
@@ -106,13 +106,14 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
 
 async def describe_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, GroupDescription | Refusal]:
     """Groups with their members; one that does not exist is refused with GROUP_ID_NOT_FOUND."""
-    return await call_coordinators(
+    described = await call_coordinators(
         cluster,
         map(Coordinator.of_group, group_ids),
-        lambda asked: DescribeGroupsRequest(groups=list(asked)),
+        lambda some: DescribeGroupsRequest(groups=list(some)),
         DescribeGroupsResponse,
         lambda response: ((group.group_id, _description(group)) for group in response.groups),
     )
+    return described.outcomes
 
 
 def _description(group: DescribedGroup) -> GroupDescription | Refusal:
@@ -163,17 +164,14 @@ async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str,
 
     A group that is not there is deleted if an earlier attempt of the same call got no response.
     """
-    maybe_done: set[str] = set()
-    outcomes: dict[str, Refusal | None] = await call_coordinators(
+    deleted: ItemOutcomes[str, None] = await call_coordinators(
         cluster,
         map(Coordinator.of_group, group_ids),
-        lambda asked: DeleteGroupsRequest(groups_names=list(asked)),
+        lambda some: DeleteGroupsRequest(groups_names=list(some)),
         DeleteGroupsResponse,
         lambda response: ((group.group_id, refusal(group.error_code)) for group in response.results),
-        maybe_done=maybe_done,
     )
-    not_there = Refusal(error=ErrorCode.GROUP_ID_NOT_FOUND)
-    return outcomes | dict.fromkeys(key for key in maybe_done if outcomes[key] == not_there)
+    return deleted.with_done(deleted.refused_in_doubt(ErrorCode.GROUP_ID_NOT_FOUND))
 
 
 async def remove_members(
@@ -200,10 +198,10 @@ async def remove_members(
             error = answered.get((member.group_instance_id, member.member_id), ErrorCode.UNKNOWN_SERVER_ERROR)
             yield member, refusal(response.error_code if passing else error)
 
-    settled = await settle(
+    removed = await send_items(
         cluster, Coordinator.of_group(group_id), dict.fromkeys(members), build, LeaveGroupResponse, split
     )
-    return settled.with_done(settled.refused_in_doubt(ErrorCode.UNKNOWN_MEMBER_ID))
+    return removed.with_done(removed.refused_in_doubt(ErrorCode.UNKNOWN_MEMBER_ID))
 
 
 async def remove_all_members(

@@ -1,9 +1,9 @@
-"""Requests that change several things, each of which a broker accepts or refuses by itself.
+"""Requests that change several items, each of which a broker accepts or refuses by itself.
 
-Such a request is repeated only for the items whose refusal passes: repeating an item that was accepted would report its
-success as a failure (a topic that was created is then TOPIC_ALREADY_EXISTS). Of an item whose response was lost or came
-too late it is not known whether it was carried out. What a repetition is answered then may speak of the item's own
-first attempt: such items are in ``maybe_done``, and the caller looks at the cluster before it judges them.
+Such a request is retried only for the items whose refusal is transient: retrying an item that was accepted would report
+its success as a failure (a topic that was created is then TOPIC_ALREADY_EXISTS). If the response for an item was lost
+or came too late, it is not known whether the item was changed, and the error of a retry may be a result of its own
+first attempt. Such items are in ``maybe_done``, and the caller inspects the cluster before it judges them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,45 +14,47 @@ from oncelog.clients.cluster import NOT_FINAL, Cluster
 from oncelog.clients.errors import ClientError, ConnectionLost, NoBrokerReachable, Refusal, RequestTimedOut, Unreachable
 from oncelog.clients.routes import Route
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.schema import Message
+from oncelog.protocol.schema import Message, Versions, parse_versions
 
 R = TypeVar("R", bound=Message)
 Key = TypeVar("Key")
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
+ANY_VERSION: Final = parse_versions("0+")
 _LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the broker did not say")
 _LONGEST_TIMEOUT_MS: Final = 30_000
 _SHARE_OF_BROKER: Final = 0.9
-"""Of an attempt's time, so that a broker's own time-out is answered before the client's ends the connection."""
+"""Share of an attempt's time, so that the broker reports its time-out before the client's ends the connection."""
 
 Build: TypeAlias = Callable[[Mapping[Key, Item], int], Message]
-"""Makes the request for some items, with the time-out for the broker (ms)."""
+"""Makes the request for some items, with the time-out for the broker in milliseconds."""
 Split: TypeAlias = Callable[[R], Iterable[tuple[Key, Refusal | None]]]
 """Yields (key, None or refusal) for each item in a response."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement(Generic[Key]):
-    """What became of each item."""
+class ItemOutcomes(Generic[Key, Result]):
+    """The outcome of each item: its result, None where there is none to return, or a ``Refusal``."""
 
-    outcomes: dict[Key, Refusal | None]
+    outcomes: dict[Key, Result | Refusal]
     maybe_done: frozenset[Key]
-    """Items that an attempt without a response may have carried out."""
+    """Items that an attempt without a response may have changed."""
 
     def refused_in_doubt(self, error: ErrorCode) -> list[Key]:
         """Return the items that may be done, and whose last attempt was refused with ``error``."""
         return [
             key
             for key, outcome in self.outcomes.items()
-            if key in self.maybe_done and outcome is not None and outcome.error is error
+            if key in self.maybe_done and isinstance(outcome, Refusal) and outcome.error is error
         ]
 
-    def with_done(self, done: Iterable[Key]) -> dict[Key, Refusal | None]:
-        """Return the outcomes, with success for those that are found to be done."""
+    def with_done(self: "ItemOutcomes[Key, None]", done: Iterable[Key]) -> dict[Key, Refusal | None]:
+        """Return the outcomes, with success for the items that the cluster shows to be done."""
         return self.outcomes | dict.fromkeys(done)
 
 
-async def settle(
+async def send_items(
     cluster: Cluster,
     route: Route,
     items: Mapping[Key, Item],
@@ -60,12 +62,11 @@ async def settle(
     response_type: type[R],
     split: Split[R, Key],
     *,
-    at_least: int = 0,
-    at_most: int | None = None,
-) -> Settlement[Key]:
+    versions: Versions = ANY_VERSION,
+) -> ItemOutcomes[Key, None]:
     """Send a request about items until each is accepted, finally refused, or the operation's time is up.
 
-    Raises ``ClientError`` if no item has an outcome; those that have none beside others are NETWORK_EXCEPTION.
+    Raises ``ClientError`` if no item has an outcome; an item that has none beside others is NETWORK_EXCEPTION.
     """
     retry = cluster.attempts()
     outcomes: dict[Key, Refusal | None] = {}
@@ -76,7 +77,9 @@ async def settle(
         try:
             timeout_ms = min(int(retry.attempt_seconds * 1000 * _SHARE_OF_BROKER), _LONGEST_TIMEOUT_MS)
             request = build(pending, timeout_ms)
-            response = await cluster.attempt(route, request, response_type, retry, at_least=at_least, at_most=at_most)
+            response = await cluster.attempt(
+                route, request, response_type, retry, at_least=versions.first, at_most=versions.last
+            )
         except (Unreachable, ConnectionLost, RequestTimedOut) as error:
             failure = error
             if not isinstance(error, Unreachable):
@@ -95,7 +98,7 @@ async def settle(
                 if failure is not None and len(pending) == len(items):
                     raise failure
                 break
-    return Settlement(outcomes, frozenset(maybe_done))
+    return ItemOutcomes(outcomes, frozenset(maybe_done))
 
 
 def _error(outcome: Refusal | None) -> ErrorCode | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from oncelog.clients.admin.item_requests import Settlement, settle
+from oncelog.clients.admin.item_requests import ANY_VERSION, send_items
 from oncelog.clients.by_topic import by_topic
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
@@ -24,7 +24,7 @@ from oncelog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.schema import ZERO_UUID, Versions
 from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -140,12 +140,12 @@ async def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validat
     def split(response: CreateTopicsResponse) -> Iterable[tuple[str, Refusal | None]]:
         return ((topic.name, refusal(topic.error_code, topic.error_message)) for topic in response.topics)
 
-    settled = await settle(cluster, Controller(), wanted, build, CreateTopicsResponse, split)
+    outcomes = await send_items(cluster, Controller(), wanted, build, CreateTopicsResponse, split)
     if validate_only:
-        return settled.outcomes
-    in_doubt = [name for name in settled.refused_in_doubt(ErrorCode.TOPIC_ALREADY_EXISTS) if name not in before]
+        return outcomes.outcomes
+    in_doubt = [name for name in outcomes.refused_in_doubt(ErrorCode.TOPIC_ALREADY_EXISTS) if name not in before]
     now = await _look(cluster, in_doubt)
-    return settled.with_done(name for name in now if _is_as_wanted(wanted[name], now[name]))
+    return outcomes.with_done(name for name in now if _is_as_wanted(wanted[name], now[name]))
 
 
 def _is_as_wanted(wanted: NewTopic, found: TopicDescription) -> bool:
@@ -196,9 +196,9 @@ async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
     def split(response: DeleteTopicsResponse) -> Iterable[tuple[str, Refusal | None]]:
         return ((topic.name or "", _outcome(topic)) for topic in response.responses)
 
-    settled = await settle(cluster, Controller(), dict.fromkeys(names), build, DeleteTopicsResponse, split)
-    gone = settled.refused_in_doubt(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return settled.with_done(name for name in gone if name in before)
+    outcomes = await send_items(cluster, Controller(), dict.fromkeys(names), build, DeleteTopicsResponse, split)
+    gone = outcomes.refused_in_doubt(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return outcomes.with_done(name for name in gone if name in before)
 
 
 async def delete_topics_by_id(cluster: Cluster, topic_ids: Sequence[UUID]) -> dict[UUID, Refusal | None]:
@@ -212,16 +212,16 @@ async def delete_topics_by_id(cluster: Cluster, topic_ids: Sequence[UUID]) -> di
     def split(response: DeleteTopicsResponse) -> Iterable[tuple[UUID, Refusal | None]]:
         return ((UUID(bytes=topic.topic_id), _outcome(topic)) for topic in response.responses)
 
-    settled: Settlement[UUID] = await settle(
+    deleted = await send_items(
         cluster,
         Controller(),
         dict.fromkeys(topic_ids),
         build,
         DeleteTopicsResponse,
         split,
-        at_least=_FIRST_WITH_TOPIC_IDS,
+        versions=Versions(_FIRST_WITH_TOPIC_IDS, ANY_VERSION.last),
     )
-    return settled.with_done(settled.refused_in_doubt(ErrorCode.UNKNOWN_TOPIC_ID))  # No id is given twice.
+    return deleted.with_done(deleted.refused_in_doubt(ErrorCode.UNKNOWN_TOPIC_ID))  # No id is given twice.
 
 
 def _outcome(topic: "DeletableTopicResult") -> Refusal | None:
@@ -245,14 +245,14 @@ async def add_partitions(cluster: Cluster, totals: Mapping[str, int]) -> Outcome
     def split(response: CreatePartitionsResponse) -> Iterable[tuple[str, Refusal | None]]:
         return ((topic.name, refusal(topic.error_code, topic.error_message)) for topic in response.results)
 
-    settled = await settle(cluster, Controller(), totals, build, CreatePartitionsResponse, split)
+    outcomes = await send_items(cluster, Controller(), totals, build, CreatePartitionsResponse, split)
     in_doubt = [
         name
-        for name in settled.refused_in_doubt(ErrorCode.INVALID_PARTITIONS)
+        for name in outcomes.refused_in_doubt(ErrorCode.INVALID_PARTITIONS)
         if name in before and len(before[name].partitions) < totals[name]
     ]
     now = await _look(cluster, in_doubt)
-    return settled.with_done(name for name in now if len(now[name].partitions) == totals[name])
+    return outcomes.with_done(name for name in now if len(now[name].partitions) == totals[name])
 
 
 async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> PartitionResults[int]:

@@ -122,13 +122,14 @@ async def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str]
 ) -> dict[str, TransactionDescription | Refusal]:
     """Transactional ids; one that is not known is refused with TRANSACTIONAL_ID_NOT_FOUND."""
-    return await call_coordinators(
+    described = await call_coordinators(
         cluster,
         map(Coordinator.of_transactional_id, transactional_ids),
-        lambda asked: DescribeTransactionsRequest(transactional_ids=list(asked)),
+        lambda some: DescribeTransactionsRequest(transactional_ids=list(some)),
         DescribeTransactionsResponse,
         lambda response: ((state.transactional_id, _description(state)) for state in response.transaction_states),
     )
+    return described.outcomes
 
 
 def _description(state: TransactionState) -> TransactionDescription | Refusal:
