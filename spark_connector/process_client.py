@@ -107,7 +107,7 @@ class ProcessClient:
     def companion(self, make: "Callable[[ProcessClient], C]") -> C:
         """Return the one object that ``make`` made for this client; make it on the first call.
 
-        So what a process remembers of a cluster lives as long as its client does, and needs no other module state.
+        So state of a process for one cluster is kept with its client, and needs no other module-level state.
         """
         if make not in self._companions:
             self._companions[make] = make(self)

@@ -14,7 +14,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.offset_ranges import NO_TOPIC_ID, listed
 
 _ADVICE: Final = (
-    "To go on with what is there, set failOnDataLoss=false; the records in question are then not read by this query"
+    "To go on with the records that are left, set failOnDataLoss=false; this query then does not read the lost ones"
 )
 
 

@@ -1,6 +1,6 @@
-"""A task's rows on their way: collected until they are worth encoding together, encoded, and sent.
+"""A task's rows: collected until they are worth encoding together, encoded, and sent.
 
-Spark hands over up to 10,000 rows at a time; spread over many partitions these would make small batches. Rows that were
+Spark passes up to 10,000 rows at a time; spread over many partitions these would make small batches. Rows that were
 sent and are not acknowledged take at most the producer's buffer: above that the task waits, and with it Spark.
 """
 
@@ -39,7 +39,7 @@ class ArrowRowWriter:
         return TaskTransaction(self._transactional_id, producer.producer_id, producer.epoch, producer.version)
 
     async def write(self, rows: "pa.RecordBatch") -> None:
-        """Take over a batch with the columns of the sink, and others."""
+        """Send a batch from Spark; columns that are not the sink's are left out."""
         rows = rows.select([name for name in rows.schema.names if name in _COLUMNS])
         self._collected.append(rows)
         self._collected_rows += rows.num_rows
@@ -72,7 +72,7 @@ class ArrowRowWriter:
             for encoded in self._encoder.encode(rows, counts):
                 await self._producer.append(encoded.topic_partition, encoded.records, encoded.record_count)
                 self._size += len(encoded.records)
-            await self._producer.let_go()
+            await self._producer.yield_to_sender()
         except BrokerRefused as error:
             raise _explained(error) from error
         self._rows += len(rows)

@@ -1,8 +1,8 @@
-"""Sends batches that are encoded already, in one transaction or in none: the producer of ``clients``, by its parts.
+"""Sends encoded batches, in one transaction or in none: the producer of ``clients``, by its parts.
 
 Order, numbering, retries, versions of the transaction protocol and splitting are what ``oncelog.clients.producer`` does
-for every producer. Three things differ: batches come whole, connections are the process's, and what was begun stays
-open when the producer is done with: its transaction is for somebody else to end.
+for every producer. Three things differ: batches are complete, connections are the process's, and the transaction stays
+open when the producer stops: the driver ends it.
 
 It works whenever the process's loop runs, which it also does while a task waits for rows from Spark (``pulled_rows``).
 """
@@ -29,7 +29,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.retry import retry_operation
 from oncelog.spark_connector.sink.commit.on_error import OnError
 from oncelog.spark_connector.sink.commit.sink_broker import TopicIds
-from oncelog.spark_connector.sink.commit.sink_errors import AnswerLost, TopicReplaced
+from oncelog.spark_connector.sink.commit.sink_errors import ResponseLost, TopicReplaced
 from oncelog.spark_connector.sink.commit.written_topics import replaced_topics, replacement
 
 _ABORT_SECONDS: Final = 10.0
@@ -65,7 +65,7 @@ class BatchProducer:
         self._patience_seconds = config.delivery_timeout_ms / 1000
         self._failure: ClientError | None = None
         self._topic_ids: dict[str, bytes] = {}
-        """As they were before the first row was sent."""
+        """The topics' ids before the first row was sent."""
         self._task: asyncio.Task[None] | None = None
 
     def _wake(self) -> None:
@@ -87,7 +87,7 @@ class BatchProducer:
     async def start(self) -> None:
         """Get a producer id; with a transactional id, also begin.
 
-        Raises ``AnswerLost``, ``TimeoutError`` and whatever else is in the way, and is stopped then.
+        Raises ``ResponseLost``, ``TimeoutError`` and ``ClientError``, and is stopped then.
         """
         await retry_operation(self._cluster, self._patience_seconds, self._cluster.connection_to_any)
         self._task = self._loop.create_task(self._sender.run(), name="sink: sender")
@@ -97,32 +97,32 @@ class BatchProducer:
                     initialized = self._manager.initialize()
                     await self._wait_for(initialized)
                 if initialized.response_lost:
-                    raise AnswerLost(f"{self._manager.transactional_id} may have been taken twice")
+                    raise ResponseLost(f"{self._manager.transactional_id} may have been taken twice")
                 self._manager.begin()
 
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
-        """How many partitions each topic has; brokers may create it now. Raises ``BrokerRefused``.
+        """Return the number of partitions of each topic; brokers may create it now. Raises ``BrokerRefused``.
 
-        The first time, what the process knows of a topic is not enough: it may be of one that is gone.
+        The first call for a topic refreshes its metadata: what the process has cached may be of a deleted topic.
         """
         new = [each for each in topics if each not in self._topic_ids]
 
-        async def ask() -> dict[str, MetadataResponseTopic]:
+        async def look_up() -> dict[str, MetadataResponseTopic]:
             if new:
                 await self._cluster.refresh(new, create=True)
             return await self._cluster.topics(topics, create=True)
 
-        answers = await retry_operation(self._cluster, self._patience_seconds, ask)
-        for topic, answer in answers.items():
-            if answer.error_code:
-                raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(answer.error_code)))
-            self._topic_ids.setdefault(topic, answer.topic_id)
-        return {topic: len(answer.partitions) for topic, answer in answers.items()}
+        found = await retry_operation(self._cluster, self._patience_seconds, look_up)
+        for name, topic in found.items():
+            if topic.error_code:
+                raise BrokerRefused(f"topic {name}", Refusal(error=error_code(topic.error_code)))
+            self._topic_ids.setdefault(name, topic.topic_id)
+        return {name: len(topic.partitions) for name, topic in found.items()}
 
     def written_topics(self) -> TopicIds:
-        """The topics that were asked for, with the ids that they had then. Raises ``TopicReplaced``.
+        """Return the topics of ``partition_counts``, with the ids that they had then. Raises ``TopicReplaced``.
 
-        Where batches are sent by id, all that are acknowledged went to these.
+        If batches are sent by topic id, all acknowledged batches are in these topics.
         """
         known = {name: topic_id for name, topic_id in self._topic_ids.items() if topic_id != ZERO_UUID}
         now = {name: self._cluster.metadata.topic_id(name) for name in known}
@@ -132,7 +132,7 @@ class BatchProducer:
         return tuple(known.items())
 
     async def append(self, topic_partition: TopicPartition, records: Buffer, record_count: int) -> None:
-        """Send a batch, once there is space. Raises what has become of earlier ones."""
+        """Send a batch, once there is space in the buffer. Raises the error of an earlier batch."""
         while self._accumulator.is_full and self._failure is None:
             self._progress.clear()
             await self._progress.wait()
@@ -151,14 +151,14 @@ class BatchProducer:
         if error is not None:
             raise error
 
-    async def let_go(self) -> None:
-        """Give the sender its turn: what was appended leaves, as far as it may."""
+    async def yield_to_sender(self) -> None:
+        """Let the sender run, so that it sends the appended batches that it may send."""
         if self._sender.is_behind:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     async def flush(self) -> None:
-        """Return when everything is acknowledged. Raises what was not."""
+        """Return when every batch is acknowledged. Raises the error of the first that was refused."""
         self._accumulator.flushes += 1
         self._sender.wake()
         while self._accumulator.incomplete and self._failure is None:
@@ -167,7 +167,7 @@ class BatchProducer:
         self._raise_failure()
 
     async def abort(self) -> None:
-        """End the transaction, if that can be. Whatever is in the way, a coordinator will do it in time."""
+        """Abort the transaction; if that fails, its coordinator aborts it after the transaction's time-out."""
         try:
             async with asyncio.timeout(_ABORT_SECONDS):
                 await self._wait_for(self._manager.abort())
@@ -175,7 +175,7 @@ class BatchProducer:
             pass
 
     async def stop(self) -> None:
-        """Send nothing more. An open transaction stays open."""
+        """Stop sending. An open transaction stays open."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

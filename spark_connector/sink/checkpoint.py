@@ -1,4 +1,4 @@
-"""A query's checkpoint, as the driver's Python can read it: the query's id, and what a batch was planned from.
+"""Reads a query's checkpoint in the driver's Python: the query's id, and what a batch was planned from.
 
 Spark writes ``metadata``, with the id, when the query is started first. It writes ``offsets/<batch>`` before a batch
 runs: a line with the format's version, one of metadata (times, settings), and then one line for each source, where the
@@ -16,22 +16,22 @@ from oncelog.spark_connector.stream_offset import REVISION
 
 _LINES_BEFORE_SOURCES: Final = 2
 _NO_OFFSET: Final = "-"
-"""The line of a source that has had nothing yet."""
+"""The line of a source without an offset yet."""
 _LONGEST_TEXT: Final = 2000
-"""Characters of offsets that are kept as they are; they go into every record of a batch."""
+"""Characters of offsets that are kept as text; they go into every record of the state topic."""
 
 
 class BatchPlan(NamedTuple):
     """An entry of the offset log."""
 
     offsets: str = ""
-    """Where the batch's sources end, or a digest of that where it is long; empty if the entry cannot be read."""
+    """The offsets at which the batch's sources end, or a digest of long ones; empty if the entry cannot be read."""
     time: str = ""
-    """Milliseconds since the epoch when Spark planned it; empty if it is not there."""
+    """When Spark planned it, in milliseconds since the epoch; empty if the entry does not have it."""
     names_rows: bool = False
-    """Whether these offsets name the rows: those of topics do, while a count of lists of files does not."""
+    """Whether these offsets determine the rows: those of topics do, while the number of a file list does not."""
     topics: frozenset[str] = frozenset()
-    """The topics that are read, as far as sources are topics; without ``former_topics``."""
+    """The topics that the batch reads, without ``former_topics``."""
     former_topics: frozenset[str] = frozenset()
     """The topics in offsets of a former release, whose patterns matched more: the next batch may not read them."""
     entry: Path | None = None
@@ -39,7 +39,7 @@ class BatchPlan(NamedTuple):
 
 
 def local_path(location: str) -> Path | None:
-    """The directory of a ``checkpointLocation``; None if it is on another file system than this machine's."""
+    """Return the directory of a ``checkpointLocation``; None if it is not on a local file system."""
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:
         return Path(location)
@@ -49,7 +49,7 @@ def local_path(location: str) -> Path | None:
 
 
 def read_query_id(location: str) -> str | None:
-    """The id of the query whose checkpoint it is; None if there is none, or it cannot be read."""
+    """Return the id of the checkpoint's query; None if there is none, or it cannot be read."""
     path = local_path(location)
     if path is None:
         return None
@@ -61,7 +61,7 @@ def read_query_id(location: str) -> str | None:
 
 
 def read_plan(location: str, batch: int | None = None) -> BatchPlan:
-    """What a batch was planned from, as Spark has written it; without ``batch``, the one that was planned last."""
+    """Return what a batch was planned from, as Spark has stored it; without ``batch``, the last planned batch."""
     path = local_path(location) if location else None
     if path is None:
         return BatchPlan()
@@ -75,7 +75,7 @@ def read_plan(location: str, batch: int | None = None) -> BatchPlan:
 
 
 def plan_of(entry: str) -> BatchPlan:
-    """An entry of the offset log. Pure."""
+    """Parse an entry of the offset log. Pure."""
     lines = entry.splitlines()
     before, sources = lines[:_LINES_BEFORE_SOURCES], lines[_LINES_BEFORE_SOURCES:]
     time = _json(before[-1]).get("batchTimestampMs") if before else None
@@ -91,12 +91,12 @@ def plan_of(entry: str) -> BatchPlan:
 
 
 def _is_former(end: dict[str, Any]) -> bool:
-    """Whether a former release of this source wrote it."""
+    """Return whether a former release of this source wrote an offset."""
     return "v" in end and REVISION not in end
 
 
 def _without_revision(source: str) -> str:
-    """The text as a former release wrote it: a batch planned anew after an upgrade has the same offsets."""
+    """Return an offset as a former release wrote it: so a batch planned again after an upgrade has equal offsets."""
     end = _json(source)
     if "v" not in end or REVISION not in end:
         return source
@@ -104,7 +104,7 @@ def _without_revision(source: str) -> str:
 
 
 def _json(text: str) -> dict[str, Any]:
-    """The object that a line is; empty if it is something else."""
+    """Parse a JSON object; return an empty one for other text."""
     with suppress(ValueError):
         found = json.loads(text)
         if isinstance(found, dict):
@@ -113,7 +113,7 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def _names_rows(end: dict[str, Any]) -> bool:
-    """Whether it is the end of a stream of topics: of this source (``stream_offset``), or of Spark's Kafka source."""
+    """Return whether it is an offset of topics: of this source (``stream_offset``), or of Spark's Kafka source."""
     if "v" in end:
         return isinstance(end.get("start"), dict) and isinstance(end.get("end"), dict)
     return bool(end) and all(

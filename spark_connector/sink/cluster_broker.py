@@ -1,8 +1,8 @@
-"""The sink's broker for real: each step as requests to a cluster, over the connections of this process.
+"""``SinkBroker`` for a real cluster: each step as requests, over the connections of this process.
 
-Requests are repeated by ``oncelog.clients.cluster`` while the answer only says that it was the wrong broker or too
-early. What still passes after that, a lost connection for example, comes out as an error code of ``PASSING``, and the
-protocol asks again: every step can be repeated.
+``oncelog.clients.cluster`` retries requests to the wrong broker, or to a coordinator that is loading. Errors that are
+still retriable after that, a lost connection for example, are returned as an error code of ``TRANSIENT``, and the
+protocol retries the step: every step can be repeated.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.retry import retry_operation
-from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.former_names import FormerNames
 from oncelog.spark_connector.sink.commit.sink_broker import Ended, OpenTransaction, RowWriter
 from oncelog.spark_connector.sink.commit.sink_errors import BatchNotDecided, SinkUnavailable, UnsupportedBroker
 from oncelog.spark_connector.sink.commit.sink_transactions import (
@@ -68,13 +68,13 @@ _LAST_PRODUCE_WITH_NAMES: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
-    """What the steps need to know besides the cluster."""
+    """The settings of the steps, besides the cluster."""
 
     state_topic: str
     transaction_timeout_ms: int
-    """For the driver's transactions too, so that a broker that allows less refuses it before any task runs."""
+    """Also for the driver's transactions, so that a broker that allows less refuses it before any task runs."""
     patience_seconds: float
-    """How long a step is repeated before the batch is decided. After that, until its transactions have timed out."""
+    """The time of a step's retries before the batch is decided. After that, until its transactions have timed out."""
 
 
 class RetryPatience:
@@ -87,14 +87,14 @@ class RetryPatience:
     async def wait(self, reason: ErrorCode) -> None:
         if not await self._retry.pause():
             raise SinkUnavailable(
-                f"the brokers did not carry out what was asked within {self._seconds:g} s: {reason.name}. "
-                "`oncelog doctor` and `oncelog health` say what is wrong with them; kafka.max.block.ms (and, for a "
-                "batch that is decided, transactionTimeoutMs) change the time"
+                f"the brokers did not succeed within {self._seconds:g} s: {reason.name}. "
+                "`oncelog doctor` and `oncelog health` report what is wrong with them; kafka.max.block.ms (and, for a "
+                "batch that is decided, transactionTimeoutMs) set the time"
             )
 
 
 class ClusterBroker:
-    """``SinkBroker``; ``make_writer`` begins the transaction of a task."""
+    """A ``SinkBroker``; ``make_writer`` begins the transaction of a task."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class ClusterBroker:
 
     async def require_support(self) -> None:
         """Raise ``UnsupportedBroker`` if the cluster cannot list and describe transactions (KIP-664)."""
-        connection = await self._patiently(self._cluster.connection_to_any)
+        connection = await self._with_retries(self._cluster.connection_to_any)
         lacks = [ApiKey(key).name for key in _NEEDED if connection.versions.range_of(key) is None]
         if lacks:
             raise UnsupportedBroker(
@@ -121,14 +121,14 @@ class ClusterBroker:
             )
 
     async def require_transaction_timeout(self) -> None:
-        """Raise ``BatchNotDecided`` if brokers do not allow the time-out of transactions, as far as they tell it.
+        """Raise ``BatchNotDecided`` if brokers do not allow the time-out of transactions, as far as they describe it.
 
-        Where no driver begins a transaction of its own, tasks would be the first to notice.
+        A driver that begins a transaction of its own gets that error itself; here there is none before the tasks.
         """
-        known = (await self._patiently(lambda: self._cluster.refresh(()))).brokers
+        known = (await self._with_retries(lambda: self._cluster.refresh(()))).brokers
         broker = Resource(type=ResourceType.BROKER, name=str(min(each.node_id for each in known)))
         try:
-            described = await self._patiently(lambda: describe_config(self._cluster, broker, [_LONGEST_TIMEOUT]))
+            described = await self._with_retries(lambda: describe_config(self._cluster, broker, [_LONGEST_TIMEOUT]))
         except BrokerRefused as error:
             _log.debug("%s is not known: %s", _LONGEST_TIMEOUT, error)
             return
@@ -141,7 +141,7 @@ class ClusterBroker:
             )
 
     async def transaction_version(self) -> int:
-        await self._patiently(self._cluster.connection_to_any)
+        await self._with_retries(self._cluster.connection_to_any)
         return max(1, min(self._cluster.features.transaction_version, 2))
 
     async def init_producer_id(self, transactional_id: str, expected: Driver | None = None) -> Driver | ErrorCode:
@@ -150,7 +150,7 @@ class ClusterBroker:
         )
         if expected is not None:
             request.producer_id, request.producer_epoch = expected.producer_id, expected.epoch
-        answer = await _answer(
+        response = await _response_or_error(
             self._cluster.call(
                 Coordinator.of_transactional_id(transactional_id),
                 request,
@@ -160,14 +160,14 @@ class ClusterBroker:
                 at_most=_LAST_INIT_WITHOUT_TWO_PHASE_COMMIT,
             )
         )
-        if isinstance(answer, ErrorCode):
-            return answer
-        error = error_code(answer.error_code)
-        return Driver(answer.producer_id, answer.producer_epoch) if error is ErrorCode.NONE else error
+        if isinstance(response, ErrorCode):
+            return response
+        error = error_code(response.error_code)
+        return Driver(response.producer_id, response.producer_epoch) if error is ErrorCode.NONE else error
 
     async def end(self, transactions: Sequence[TaskTransaction], *, commit: bool) -> list[Ended]:
-        if len(transactions) > 1:  # One question about all coordinators instead of one each.
-            await _answer(
+        if len(transactions) > 1:  # One FindCoordinator request for all of them instead of one each.
+            await _response_or_error(
                 self._cluster.coordinators([Coordinator.of_transactional_id(each[0]) for each in transactions])
             )
         async with asyncio.TaskGroup() as group:
@@ -181,7 +181,7 @@ class ClusterBroker:
             producer_epoch=transaction.epoch,
             committed=commit,
         )
-        answer = await _answer(
+        response = await _response_or_error(
             self._cluster.call(
                 Coordinator.of_transactional_id(transaction.transactional_id),
                 request,
@@ -191,16 +191,16 @@ class ClusterBroker:
                 at_most=_LAST_END_OF_PROTOCOL_1 if transaction.version < 2 else None,
             )
         )
-        if isinstance(answer, ErrorCode):
-            return Ended(answer)
-        return Ended(error_code(answer.error_code), answer.producer_id, answer.producer_epoch)
+        if isinstance(response, ErrorCode):
+            return Ended(response)
+        return Ended(error_code(response.error_code), response.producer_id, response.producer_epoch)
 
     async def describe(self, transactional_ids: Collection[str]) -> dict[str, Description | ErrorCode]:
-        answer = await _answer(describe_transactions(self._cluster, transactional_ids))
-        if isinstance(answer, ErrorCode):
-            return dict.fromkeys(transactional_ids, answer)
+        response = await _response_or_error(describe_transactions(self._cluster, transactional_ids))
+        if isinstance(response, ErrorCode):
+            return dict.fromkeys(transactional_ids, response)
         described: dict[str, Description | ErrorCode] = {}
-        for transactional_id, each in answer.items():
+        for transactional_id, each in response.items():
             if not isinstance(each, Refusal):
                 described[transactional_id] = Description(each.state, each.producer_id, each.producer_epoch)
             elif each.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
@@ -213,7 +213,7 @@ class ClusterBroker:
         if not names:
             return {}
         try:
-            response = await self._patiently(lambda: self._cluster.refresh(names))
+            response = await self._with_retries(lambda: self._cluster.refresh(names))
         except ClientError as error:
             raise SinkUnavailable(f"the ids of {', '.join(sorted(names))} are not known: {error}") from error
         known = [each for each in response.topics if not each.error_code and each.topic_id != ZERO_UUID]
@@ -221,7 +221,7 @@ class ClusterBroker:
 
     async def open_transactions(self, prefix: str) -> list[OpenTransaction]:
         try:
-            listed = await self._patiently(lambda: list_transactions(self._cluster, states=[ONGOING]))
+            listed = await self._with_retries(lambda: list_transactions(self._cluster, states=[ONGOING]))
         except ClientError as error:
             raise SinkUnavailable(f"open transactions cannot be listed: {error}") from error
         ids = [each.transactional_id for each in listed if each.transactional_id.startswith(prefix)]
@@ -241,9 +241,9 @@ class ClusterBroker:
             seconds = max(seconds, self._settings.transaction_timeout_ms / 1000)
         return RetryPatience(Retry(Backoff(rng=self._cluster.rng), seconds), seconds)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """As ``insist`` does for what has error codes: also while there is no broker at all."""
-        return await retry_operation(self._cluster, self._settings.patience_seconds, ask)
+    async def _with_retries(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Retry what raises ``ClientError``, as ``retry_transient`` does for error codes."""
+        return await retry_operation(self._cluster, self._settings.patience_seconds, operation)
 
     # The state topic
 
@@ -262,7 +262,7 @@ class ClusterBroker:
     def state_position(self, sink: str, home: TopicPartition) -> int:
         return self._log.position(sink, home)
 
-    async def find_sinks(self, former: Former) -> list[str]:
+    async def find_sinks(self, former: FormerNames) -> list[str]:
         return await self._log.find_sinks(former)
 
     async def append_state(self, driver: Driver, record: StateRecord, home: TopicPartition, version: int) -> ErrorCode:
@@ -289,12 +289,12 @@ class ClusterBroker:
             )
 
         at_most = _LAST_PRODUCE_OF_PROTOCOL_1 if version < 2 else _LAST_PRODUCE_WITH_NAMES
-        answer = await _answer(
+        response = await _response_or_error(
             call_leaders(self._cluster, {home: batch}, build, ProduceResponse, _produced, at_most=at_most)
         )
-        if isinstance(answer, ErrorCode):
-            return answer
-        error = answer.failed.get(home, ErrorCode.NONE)
+        if isinstance(response, ErrorCode):
+            return response
+        error = response.failed.get(home, ErrorCode.NONE)
         return ErrorCode.NONE if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER else error
 
     async def _add_partition(self, driver: Driver, sink: str, home: TopicPartition) -> ErrorCode:
@@ -305,7 +305,7 @@ class ClusterBroker:
             v3_and_below_producer_epoch=driver.epoch,
             v3_and_below_topics=[topic],
         )
-        answer = await _answer(
+        response = await _response_or_error(
             self._cluster.call(
                 Coordinator.of_transactional_id(driver_id(sink)),
                 request,
@@ -314,15 +314,15 @@ class ClusterBroker:
                 at_most=_LAST_ADD_FOR_CLIENTS,
             )
         )
-        if isinstance(answer, ErrorCode):
-            return answer
-        return error_code(next(iter(_added(answer)), ErrorCode.UNKNOWN_SERVER_ERROR))
+        if isinstance(response, ErrorCode):
+            return response
+        return error_code(next(iter(_added(response)), ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
-async def _answer(asked: Awaitable[T]) -> T | ErrorCode:
-    """An answer, or the code for why there is none."""
+async def _response_or_error(pending: Awaitable[T]) -> T | ErrorCode:
+    """Return a response, or the error code for its exception."""
     try:
-        return await asked
+        return await pending
     except BrokerRefused as error:
         return error.refusal.error
     except VersionNotSupported:

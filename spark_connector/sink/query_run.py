@@ -1,8 +1,8 @@
 """Which run of a streaming query a task belongs to: each start of a query is a new run.
 
 Spark gives each run a session of its own, whose id is in the tags of all of its jobs, those of ``foreachBatch`` too.
-The group of these jobs is the run's id only until a program sets its own: then it may be any text, also the same one
-in every run. So it counts only where there is no such tag.
+The group of these jobs is the run's id unless a program sets its own, which may be any text, also the same one in every
+run. So the group counts only if there is no such tag.
 """
 
 import re
@@ -26,7 +26,7 @@ def run_of(job_tags: str, job_group: str) -> str:
 
 
 class Task(Protocol):
-    """What Spark's ``TaskContext`` tells of the job that a task belongs to."""
+    """The part of Spark's ``TaskContext`` with properties of the task's job."""
 
     def getLocalProperty(self, key: str) -> str | None: ...
 

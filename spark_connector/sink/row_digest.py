@@ -27,7 +27,7 @@ _NULL: Final = np.uint64(0x8A5CD789635D2DFF)
 
 
 def digest_of(batch: "pa.RecordBatch", topic: str | None) -> Content:
-    """That of some rows. ``topic`` goes before the column. Raises ``RowsInvalid`` where headers cannot be written."""
+    """Return the content of some rows; ``topic`` overrides the column. Raises ``RowsInvalid`` for invalid headers."""
     rows = rows_of(batch)
     hashes = np.zeros(len(rows), np.uint64)
     for place, column in enumerate(_columns(rows, topic)):
@@ -37,14 +37,14 @@ def digest_of(batch: "pa.RecordBatch", topic: str | None) -> Content:
 
 
 def _columns(rows: Rows, topic: str | None) -> "tuple[pa.Array | None, ...]":
-    """Always in this order: records of the state topic depend on it."""
+    """Return the columns to hash, always in this order: records of the state topic depend on it."""
     headers = None if rows.headers is None else encode_headers(rows.headers)
     topics = None if rows.topic is None or topic is not None else rows.topic.cast(pa.binary())
     return rows.key, rows.value, headers, topics, rows.partition
 
 
 def _hashes(column: "pa.Array") -> Numbers:
-    """A number for each value (uint64), not yet mixed."""
+    """Return a number for each value (uint64), not yet mixed."""
     if pa.types.is_integer(column.type):
         hashes: Numbers = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64).copy()
     else:
@@ -89,12 +89,12 @@ def _hashes_of_chunk(ends: Numbers, data: Numbers) -> Numbers:
 
 
 def _weights(count: int) -> Numbers:
-    """An odd number for each place of a word."""
+    """Return an odd number for each place of a word."""
     return _mixed(np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)) | np.uint64(1)
 
 
 def _mixed(numbers: Numbers) -> Numbers:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): every bit depends on all."""
+    """Apply the finaliser of SplitMix64 (Steele, Lea and Flood, 2014): every bit then depends on all bits."""
     mixed = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     result: Numbers = mixed ^ mixed >> np.uint64(31)

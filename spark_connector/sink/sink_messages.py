@@ -1,4 +1,4 @@
-"""What travels between Spark's processes for a sink: the tasks' messages, and the columns of the rows."""
+"""Conversions between Spark's types and the sink's: the tasks' messages, and the columns of the rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
-    """What a task's attempt tells the driver; None where nothing has to be committed."""
+    """The message of a task's attempt to the driver; None if nothing has to be committed."""
 
     outcome: TaskOutcome | None
 
 
 def columns_of(schema: "StructType") -> list[tuple[str, str]]:
-    """(name, type) of each column."""
+    """Return (name, type) of each column."""
     return [(field.name, field.dataType.simpleString()) for field in schema.fields]
 
 
 def outcomes_of(messages: "Sequence[WriterCommitMessage | None]") -> list[TaskOutcome]:
-    """Of the tasks that have told; Spark has None for the others."""
+    """Return the outcomes of the tasks that sent one; Spark has None for the others."""
     return [each.outcome for each in messages if isinstance(each, TaskMessage) and each.outcome is not None]

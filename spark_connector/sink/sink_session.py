@@ -33,12 +33,12 @@ from oncelog.spark_connector.sink.write_options import WriteOptions, digest
 
 _LATE_LOOKS: Final = 12
 _LATE_PAUSE_SECONDS: Final = 0.5
-"""Spark looks every 2 s whether a task has to be killed, and kills its Python ``spark.python.task.killTimeout`` (2 s)
-later. So long a task of a job that has failed may still begin its transaction, which readers would wait for."""
+"""Spark checks every 2 s whether a task has to be killed, and kills its Python ``spark.python.task.killTimeout`` (2 s)
+later. Until then a task of a failed job may still begin a transaction, and readers would wait for its end."""
 
 
 def wall_clock() -> int:
-    """Milliseconds since the epoch."""
+    """Return milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
@@ -48,12 +48,12 @@ class ProcessMemory:
     def __init__(self, client: ProcessClient) -> None:
         self._client = client
         self.unnamed_slots = SlotPool(new_name(client.rng))
-        """Of batches that are tried once: the name of their sink is not used again, so nobody needs to remember."""
+        """The slots of batches without a name: the name of their sink is not used again, so no file keeps them."""
         self.states = StateMemory()
 
     @cached_property
     def slots(self) -> SlotPool:
-        """Made when wanted, by tasks: the driver's processes have no use for a file."""
+        """The slots of named sinks; made on first use, by tasks: the driver's processes need no file."""
         client = self._client
         file = claim_slot_file(digest(client.settings.bootstrap), client.rng)
         if file is None:
@@ -63,7 +63,7 @@ class ProcessMemory:
 
 
 class SinkSession:
-    """The steps of one writer, as plain calls. Made where they are needed, never pickled."""
+    """The steps of one writer, as blocking calls. Made in each process, never pickled."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -73,7 +73,7 @@ class SinkSession:
         self._broker = self.make_broker()
 
     def make_broker(self) -> SinkBroker:
-        """The cluster. Tests put one between that crashes."""
+        """Return the port to the cluster. Tests override it with one that crashes."""
         return self.make_cluster_broker()
 
     def make_cluster_broker(self) -> ClusterBroker:
@@ -96,7 +96,7 @@ class SinkSession:
         return ArrowRowWriter(producer, encoder, transactional_id or "")
 
     def begin(self, sink: str, *, plans_name_rows: bool = False) -> Permit:
-        """The prelude of a batch."""
+        """Run the prelude of a batch."""
 
         async def steps() -> Permit:
             options = self._options
@@ -112,7 +112,7 @@ class SinkSession:
         return self._client.run(steps())
 
     def begin_unnamed(self) -> Permit:
-        """The permit of a batch that is tried once: its sink has a name that nobody else will have."""
+        """Return the permit of a batch without a name: its sink gets a random name, which is used once."""
 
         async def steps() -> None:
             broker = self.make_cluster_broker()
@@ -123,7 +123,7 @@ class SinkSession:
         return Permit(sink=new_name(self._client.rng), generation=0, driver=NO_DRIVER)
 
     def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
-        """A task in a transaction of its own."""
+        """Run a task, in a transaction of its own."""
         from oncelog.spark_connector.sink.row_digest import digest_of
 
         async def steps() -> TaskOutcome:
@@ -135,7 +135,7 @@ class SinkSession:
         return self._client.run(steps())
 
     def write_plainly(self, rows: Iterable[Any]) -> Written:
-        """A task without a transaction: at least once."""
+        """Run a task without a transaction: at least once."""
 
         async def steps() -> Written:
             writer = await self._open_writer(None)
@@ -167,12 +167,12 @@ class SinkSession:
     def commit_unnamed(self, outcomes: Sequence[TaskOutcome]) -> None:
         self._client.run(commit_unnamed(self._broker, outcomes, fail_on_loss=self._options.fail_on_loss))
 
-    def abort_unnamed(self, outcomes: Sequence[TaskOutcome], sink: str, *, untold: int) -> None:
-        """``untold``: of how many tasks nothing is known. One of them has failed, others may be at work."""
+    def abort_unnamed(self, outcomes: Sequence[TaskOutcome], sink: str, *, unreported: int) -> None:
+        """Abort a batch without a name. ``unreported`` tasks sent no outcome: one has failed, others may still run."""
 
         async def steps() -> None:
             await abort_unnamed(self._broker, outcomes, sink)
-            if untold > 1:
+            if unreported > 1:
                 for _ in range(_LATE_LOOKS):
                     await asyncio.sleep(_LATE_PAUSE_SECONDS)
                     await abort_late_tasks(self._broker, sink)

@@ -1,9 +1,9 @@
-"""The file in which a process's slots outlive it: whoever locks it next goes on under the same name.
+"""The file that keeps a process's slots: the next process that locks it uses the same name.
 
-The files are in the directory of temporary files, one for each process that is at work at a time. The lock is the
-kernel's, and ends with the process. The name is in the file, so one that is deleted takes its name with it; one that
-cannot be read, or is of another machine or of the time before a restart, gets a new name. Where files cannot be used,
-names are never used again.
+The files are in the directory of temporary files, one for each process that runs at a time. The lock is the kernel's,
+and ends with the process. The name is in the file, so the name of a deleted file is not used again; a file that cannot
+be read, or was written on another machine or before the machine's last start, gets a new name. If files cannot be used,
+every process has a new name.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def new_name(rng: Random) -> str:
-    """The name of a process, which no other one ever has."""
+    """Return a random name for a process: no other one has it."""
     return f"{rng.getrandbits(_PROCESS_BITS):016x}"
 
 
@@ -51,7 +51,7 @@ class SlotFile:
             return None
 
     def keep(self, slots: str) -> None:
-        """Replace what a later process is to know. Where that fails, no later one gets this name."""
+        """Replace the state for a later process. If that fails, no later process gets this name."""
         fields = {"machine": self._machine, "process": self.process, "slots": slots}
         content = json.dumps(fields).encode()
         try:
@@ -66,12 +66,12 @@ class SlotFile:
                 self._path.unlink()
 
     def release(self) -> None:
-        """Let another process have it; the kernel does it at the end of this one."""
+        """Release the lock for another process; the kernel does it at the end of this one."""
         os.close(self._descriptor)
 
 
 def claim_slot_file(cluster: str, rng: Random, directory: Path | None = None) -> SlotFile | None:
-    """Lock the first file for a cluster that is free; None where there cannot be any."""
+    """Lock the first free file for a cluster; None if files cannot be used."""
     machine = _machine()
     if not machine:
         return None
@@ -89,7 +89,7 @@ def claim_slot_file(cluster: str, rng: Random, directory: Path | None = None) ->
 
 
 def _machine() -> str:
-    """Of this start of this machine: what another one has written says nothing about what lives here."""
+    """Return the host name and the id of its last start; empty if unknown. Files of others are not used."""
     try:
         return f"{_BOOT_ID.read_text().strip()} {socket.gethostname()}"
     except OSError:
@@ -97,7 +97,7 @@ def _machine() -> str:
 
 
 def _make_private(directory: Path) -> None:
-    """Raises ``OSError`` where others might have put something into it."""
+    """Make the directory. Raises ``OSError`` if other users can write into it."""
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:

@@ -1,6 +1,6 @@
-"""The state topic of a real cluster: its partitions, and what they have of each sink.
+"""The state topic of a real cluster: its partitions, and the record of each sink.
 
-It is created where it is missing. What this process has read is kept, by partition, so that it goes on where it was.
+It is created if it is missing. A process keeps its position in each partition, and reads on from there.
 """
 
 import logging
@@ -16,7 +16,7 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.retry import retry_operation
-from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.former_names import FormerNames
 from oncelog.spark_connector.sink.commit.sink_errors import SinkUnavailable, UnreadableState
 from oncelog.spark_connector.sink.commit.state_record import StateRecord, decode_state
 from oncelog.spark_connector.sink.state_topic import (
@@ -40,11 +40,11 @@ class StateMemory:
     """What one process remembers of the state topics of a cluster."""
 
     homes: dict[tuple[str, str], TopicPartition] = field(default_factory=dict)
-    """By state topic and sink: where its driver has found its record, or will write the first one."""
+    """By state topic and sink: the partition in which the driver has found its record, or will write the first one."""
     readers: dict[tuple[str, TopicPartition, bool], StateTopicReader] = field(default_factory=dict)
-    """By sink and partition, and whether they read for tasks, which need not know what was before their prelude."""
+    """By sink, partition, and whether they read for tasks: these do not need records before their prelude."""
     compacted: set[str] = field(default_factory=set)
-    """State topics that were found to be compacted."""
+    """State topics whose cleanup policy was checked."""
 
 
 class StateLog:
@@ -67,9 +67,9 @@ class StateLog:
         return 0 if reader is None else reader.position
 
     async def partitions(self) -> list[TopicPartition]:
-        """As they are now, not as they were when last asked for; the topic is created if it is not there."""
+        """Return the partitions by fresh metadata; create the topic if it is missing."""
         try:
-            partitions = await self._patiently(self._partitions)
+            partitions = await self._with_retries(self._partitions)
             if self._topic not in self._memory.compacted:
                 await self._require_compaction()
                 self._memory.compacted.add(self._topic)
@@ -89,7 +89,7 @@ class StateLog:
         return sorted(TopicPartition(name, each.partition_index) for each in topic.partitions)
 
     async def _create(self) -> None:
-        """As many replicas as the coordinators' own topic has: one is worth nothing without the other."""
+        """Create the topic with as many replicas as the transaction state topic, which it depends on."""
         model = (await self._cluster.topics([TRANSACTION_STATE_TOPIC_NAME]))[TRANSACTION_STATE_TOPIC_NAME]
         replicas = max((len(each.replica_nodes) for each in model.partitions), default=-1)
         topic = NewTopic(
@@ -108,19 +108,20 @@ class StateLog:
         except BrokerRefused as error:
             if error.refusal.error not in _FORBIDDEN:
                 raise
-            _log.warning("whether the state topic is compacted cannot be seen: %s", error)
+            _log.warning("the cleanup policy of the state topic cannot be read: %s", error)
 
     async def read(self, sink: str, home: TopicPartition, since: int | None) -> StateRecord | None:
-        """The newest committed record of a sink in one partition.
+        """Return the newest committed record of a sink in one partition; None if there is none.
 
-        It is read again while the sink's own record is open: EndTxn may be answered before its marker is written.
+        It is read again while the sink's own record is open: a broker may respond to EndTxn before it writes the
+        marker.
         """
         reader = self._reader(sink, home, since)
         retry = Retry(Backoff(rng=self._cluster.rng), self._patience_seconds)
         try:
             while True:
                 try:
-                    value = await self._patiently(reader.newest)
+                    value = await self._with_retries(reader.newest)
                     return None if value is None else decode_state(sink, value)
                 except RecordOpen:
                     if not await retry.pause():
@@ -137,10 +138,10 @@ class StateLog:
         reader.skip_to(since or 0)
         return reader
 
-    async def find_sinks(self, former: Former) -> list[str]:
-        """The sinks whose newest record, committed or not, may be ``former``'s."""
+    async def find_sinks(self, former: FormerNames) -> list[str]:
+        """Return the sinks whose newest record, committed or not, ``former`` includes."""
         try:
-            values = await self._patiently(self._newest_values)
+            values = await self._with_retries(self._newest_values)
         except ClientError as error:
             raise SinkUnavailable(f"the state topic {self._topic} cannot be read: {error}") from error
         found = []
@@ -149,18 +150,18 @@ class StateLog:
                 sink = key.decode()
                 state = decode_state(sink, value)
             except (UnicodeDecodeError, UnreadableState) as error:
-                _log.warning("a record of the state topic is left alone: %s", error)
+                _log.warning("skipped a record of the state topic: %s", error)
                 continue
-            if former.may_be(state):
+            if former.includes(state):
                 found.append(sink)
         return list(dict.fromkeys(found))
 
     async def _newest_values(self) -> list[tuple[bytes, bytes]]:
-        """The last value of each key in each partition."""
+        """Return the last value of each key in each partition."""
         values: list[tuple[bytes, bytes]] = []
         for home in await self._partitions():
             values += (await newest_values(StatePartition(self._cluster, home))).items()
         return values
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        return await retry_operation(self._cluster, self._patience_seconds, ask)
+    async def _with_retries(self, operation: Callable[[], Awaitable[T]]) -> T:
+        return await retry_operation(self._cluster, self._patience_seconds, operation)

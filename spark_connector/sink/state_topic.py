@@ -1,15 +1,14 @@
-"""Reading the state topic: what is committed of one sink, whatever other sinks of the same partition are doing.
+"""Reads the committed records of one sink from the state topic, also beside open transactions of other sinks.
 
 A ``read_committed`` fetch ends where the partition's oldest open transaction begins, and that may be another sink's,
-whose driver is stuck. So what lies beyond is read uncommitted, and judged by the markers (``judge_by_markers``).
-Brokers never compact beyond that point, so none of them is missing there.
+whose driver is stuck. So records after that point are read uncommitted, and their markers decide which of them count
+(``apply_markers``). Brokers never compact beyond that point, so no marker is missing there.
 
-A record of the sink itself may still lack its marker: Apache Kafka answers EndTxn once the outcome is in the
-coordinator's log, and writes the markers afterwards. Nothing is concluded from such a record (``RecordOpen``); it is to
-be read again.
+A record of the sink itself may still lack its marker: Apache Kafka responds to EndTxn once the outcome is in the
+coordinator's log, and writes the markers afterwards. Such a record raises ``RecordOpen``, and the caller reads again.
 
 The driver's processes read the partition from its beginning, once; compaction keeps it short (``STATE_TOPIC_CONFIGS``).
-Tasks only look whether their batch was decided since the driver's prelude, and begin where that has read to.
+Tasks only check whether their batch was decided since the driver's prelude, and begin at the position of that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +39,7 @@ _CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _WAIT_MS: Final = 100
-"""For what is in the leader's log and not yet in those of its followers."""
+"""The wait for followers to replicate the end of the leader's log."""
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 _POLICY: Final = "cleanup.policy"
@@ -49,45 +48,45 @@ STATE_TOPIC_CONFIGS: Final = {
     _POLICY: _COMPACT,
     "segment.bytes": "4194304",  # Brokers compact no segment that is still written.
     "min.cleanable.dirty.ratio": "0.1",
-    "delete.retention.ms": "600000",  # So long the markers of transactions stay.
+    "delete.retention.ms": "600000",  # Compaction keeps markers for this time.
 }
 
 
 class Committed(NamedTuple):
-    """The newest committed value of a key up to before ``position``; None if there is none."""
+    """The newest committed value of a key before ``position``; None if there is none."""
 
     position: int = 0
     value: bytes | None = None
 
 
 class OffsetGone(SinkUnavailable):
-    """The log does not have the offset that was asked for: records were deleted, or the topic."""
+    """The log does not have the fetch offset: records, or the topic, were deleted."""
 
 
 class RecordOpen(SinkUnavailable):
-    """A record of the sink is neither committed nor aborted yet: its marker is still to come."""
+    """A record of the sink is neither committed nor aborted yet: it has no marker."""
 
 
 class StatePartition:
-    """One partition of the state topic, on the wire."""
+    """One partition of the state topic, by requests to its leader."""
 
     def __init__(self, cluster: Cluster, home: TopicPartition) -> None:
         self._cluster = cluster
         self._home = home
 
     async def offset(self, which: int) -> int:
-        """Where the partition begins (``EARLIEST``) or ends (``LATEST``)."""
-        answers = await list_offsets(self._cluster, {self._home: which})
-        if self._home in answers.failed:
-            raise SinkUnavailable(f"the ends of {self._home} are not known: {answers.failed[self._home].name}")
-        return answers.found[self._home].offset or 0
+        """Return the offset at which the partition begins (``EARLIEST``) or ends (``LATEST``)."""
+        offsets = await list_offsets(self._cluster, {self._home: which})
+        if self._home in offsets.failed:
+            raise SinkUnavailable(f"the ends of {self._home} are not known: {offsets.failed[self._home].name}")
+        return offsets.found[self._home].offset or 0
 
     async def committed_from(self, read: Committed, key: bytes) -> Committed:
-        """``read``, and what one ``read_committed`` fetch has after it."""
+        """Return ``read`` after one more ``read_committed`` fetch from its position."""
         return read_committed(await self._fetch(read.position, isolation_level=_READ_COMMITTED), read, key)
 
     async def all_between(self, position: int, end: int) -> list[tuple[int, bytes]]:
-        """Everything, committed or not: (position, record batches)."""
+        """Return all records of a range, committed or not: (position, record batches)."""
         pieces: list[tuple[int, bytes]] = []
         while position < end:
             records = _records(await self._fetch(position, isolation_level=_READ_UNCOMMITTED))
@@ -110,19 +109,19 @@ class StatePartition:
                 topics=[FetchTopic(topic=self._home.topic, partitions=[wanted])],
             )
 
-        answers = await call_leaders(
+        fetched = await call_leaders(
             self._cluster, {self._home: position}, build, FetchResponse, _split, at_most=_NEWEST_WITH_TOPIC_NAMES
         )
-        error = answers.failed.get(self._home)
+        error = fetched.failed.get(self._home)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetGone(f"{self._home} does not have offset {position}: records are being deleted")
         if error is not None:
             raise SinkUnavailable(f"{self._home} cannot be read from offset {position}: {error.name}")
-        return answers.found[self._home]
+        return fetched.found[self._home]
 
 
 class StateTopicReader:
-    """Reads one key of one partition, each time from where it has come to; first from ``begin``, or the beginning."""
+    """Reads one key of one partition, each time from its last position; first from ``begin``, or the log's start."""
 
     def __init__(self, partition: StatePartition, key: bytes, begin: int | None = None) -> None:
         self._partition = partition
@@ -131,16 +130,16 @@ class StateTopicReader:
 
     @property
     def position(self) -> int:
-        """Up to where everything that was committed has been seen."""
+        """The offset up to which every committed record was read."""
         return 0 if self._read is None else self._read.position
 
     def skip_to(self, position: int) -> None:
-        """Leave out what lies before."""
+        """Skip records before a position."""
         if self._read is not None and self._read.position < position:
             self._read = self._read._replace(position=position)
 
     async def newest(self) -> bytes | None:
-        """The newest committed value, of all that was in the log when this was called.
+        """Return the newest committed value of all records that are in the log at the time of the call.
 
         Raises ``RecordOpen``, or another ``SinkUnavailable``.
         """
@@ -162,18 +161,18 @@ class StateTopicReader:
             if read.position == before:
                 break
         beyond = await self._partition.all_between(read.position, end)
-        return judge_by_markers(beyond, self._key, read.value)
+        return apply_markers(beyond, self._key, read.value)
 
     async def _begin_again(self) -> None:
-        """At the log's beginning, which is not 0 where records were deleted.
+        """Restart at the log's start, which is not 0 if records were deleted.
 
-        What was read before is forgotten: something newer may have been deleted with it, so it proves nothing.
+        The value is dropped, too: a newer record may have been deleted.
         """
         self._read = Committed(await self._partition.offset(EARLIEST))
 
 
 async def newest_values(partition: StatePartition) -> dict[bytes, bytes]:
-    """The last value of each key in a partition, committed or not."""
+    """Return the last value of each key in a partition, committed or not."""
     pieces = await partition.all_between(await partition.offset(EARLIEST), await partition.offset(LATEST))
     values: dict[bytes, bytes] = {}
     for _, records in pieces:
@@ -187,9 +186,9 @@ async def newest_values(partition: StatePartition) -> dict[bytes, bytes]:
 
 
 async def require_compaction(cluster: Cluster, topic: str) -> None:
-    """Raise ``UnsuitableStateTopic`` if brokers delete the topic's records by their age, and with them decisions.
+    """Raise ``UnsuitableStateTopic`` if brokers delete the topic's records by age, and with them decisions.
 
-    Raises ``BrokerRefused`` where the topic's settings may not be seen.
+    Raises ``BrokerRefused`` if the client may not describe the topic's settings.
     """
     (entry,) = await describe_config(cluster, Resource(type=ResourceType.TOPIC, name=topic), [_POLICY])
     policy = entry.value
@@ -213,7 +212,7 @@ def _records(data: PartitionData) -> bytes:
 
 
 def read_committed(data: PartitionData, read: Committed, key: bytes) -> Committed:
-    """Go on with what a ``read_committed`` fetch from ``read.position`` has brought. Pure."""
+    """Advance by the records of a ``read_committed`` fetch from ``read.position``. Pure."""
     records = _records(data)
     aborted = AbortedRanges(data.aborted_transactions or ())
     position, value = read
@@ -224,8 +223,8 @@ def read_committed(data: PartitionData, read: Committed, key: bytes) -> Committe
     return Committed(position, value)
 
 
-def judge_by_markers(pieces: list[tuple[int, bytes]], key: bytes, value: bytes | None) -> bytes | None:
-    """The newest committed value, given what follows it uncommitted: (position, record batches). Pure.
+def apply_markers(pieces: list[tuple[int, bytes]], key: bytes, value: bytes | None) -> bytes | None:
+    """Return the newest committed value: ``value``, or a later one of ``pieces`` (position, record batches). Pure.
 
     Raises ``RecordOpen`` if a record of this key has no marker.
     """

@@ -10,7 +10,7 @@ the writer is pickled          planner, driver    the prelude; its permit travel
 ``commit()`` or ``abort()``    sink runner        the permit comes back in the tasks' messages
 =============================  =================  ====================================================================
 
-So only pickling tells the writer that is about to be used by tasks from the one that commits.
+So only pickling distinguishes the writer that tasks will use from the one that commits.
 """
 
 import logging
@@ -45,14 +45,14 @@ QUERY_ID: Final = "sql.streaming.queryId"
 
 
 def make_stream_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "OncelogStreamWriter":
-    """The writer for one batch. Each trigger appends, also in complete mode, as with Spark's own sink."""
+    """Return the writer of one batch. Each trigger appends, also in complete mode, as with Spark's own sink."""
     return OncelogStreamWriter(with_sink_name(stream_write_options(options, columns_of(schema))))
 
 
 def _require_other_source(options: WriteOptions, plan: BatchPlan) -> None:
     """Raise ``UnsuitableStateTopic`` if the query reads its own decisions: each one would make another batch.
 
-    A batch that a former release planned is run as it was planned, once: what follows, this release plans.
+    A batch that a former release planned is run as it was planned; this release plans the next ones.
     """
     entry = plan.entry
     if entry is not None and options.state_topic in plan.topics:
@@ -82,7 +82,7 @@ class OncelogStreamWriter(DataSourceStreamArrowWriter):
         self._permit: Permit | None = None
 
     def session(self) -> SinkSession:
-        """This process's part."""
+        """Return this process's session; the first one connects."""
         return SinkSession(self._options)
 
     @property
@@ -105,7 +105,7 @@ class OncelogStreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty(QUERY_ID) if context is not None else None
         batch = context.getLocalProperty(BATCH_ID) if context is not None else None
         if query is None or batch is None or self._permit is None:
-            raise SinkError("Spark has not told the task which batch of which query it belongs to")
+            raise SinkError("Spark has set no query id or batch id for the task")
         return TaskMessage(self.session().write(self._permit, query, int(batch), iterator))
 
     def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:

@@ -1,8 +1,8 @@
-"""The options of writing, validated all at once together with the columns; the rest works with ``WriteOptions``. Pure.
+"""The options of writing, validated all at once together with the columns, into ``WriteOptions``. Pure.
 
-Names and defaults are those of Spark's Kafka sink, with what exactly-once needs besides. A stream's sink is named by
+Names and defaults are those of Spark's Kafka sink, with more options for exactly-once. A stream's sink is named by
 ``transactionalIdPrefix``, or after the query in its checkpoint (``sink_name``); a batch's by ``txnAppId`` and its
-topic, and without that it has no name: then nobody could go on with it after a crash.
+topic. Without these a batch has no name, and no later driver can complete it after a crash.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from oncelog.protocol.records.compression import Compression
 from oncelog.spark_connector.option_names import READING_ONLY
 from oncelog.spark_connector.options import MAX_INT32, OptionReader
 from oncelog.spark_connector.process_client import ClientSettings
-from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.former_names import FormerNames
 from oncelog.spark_connector.target_topics import STATE_TOPIC, target_problem, topic_problem
 
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
@@ -66,12 +66,12 @@ class WriteOptions:
     topic: str | None
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     sink: str | None
-    """What its transactional ids begin with; None for a batch that nobody can go on with.
+    """The prefix of its transactional ids; None for a batch without a name.
 
-    Also for a stream without ``transactionalIdPrefix``, until its checkpoint was looked at (``sink_name``).
+    Also None for a stream without ``transactionalIdPrefix``, until its checkpoint was read (``sink_name``).
     """
-    former: Former | None = None
-    """Where a sink of this name may have written before."""
+    former: FormerNames | None = None
+    """The names under which this sink may have written before."""
     checkpoint: str = ""
     """``checkpointLocation`` of a stream, if it is given."""
     application: str | None = None
@@ -81,7 +81,7 @@ class WriteOptions:
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
     fail_on_loss: bool = True
     fail_on_missing_decisions: bool = True
-    """``failOnMissingDecisions``: refuse a later batch of a stream whose earlier ones no record of the sink knows."""
+    """``failOnMissingDecisions``: refuse a later batch of a stream if the sink has no record of an earlier one."""
     fail_on_difference: bool = True
     """``failOnDifferentRows``: refuse a batch that is written already and comes again with other rows."""
     compression: Compression = Compression.NONE
@@ -91,7 +91,7 @@ class WriteOptions:
     delivery_timeout_ms: int = 120_000
 
     def producer_config(self, transactional_id: str | None) -> ProducerConfig:
-        """The settings of one task's producer."""
+        """Return the settings of one task's producer."""
         request_timeout_ms = int(self.client.request_seconds * 1000)
         return ProducerConfig(
             bootstrap=self.client.bootstrap,
@@ -109,7 +109,7 @@ class WriteOptions:
 
 
 def stream_write_options(options: Mapping[str, str], columns: Sequence[tuple[str, str]]) -> WriteOptions:
-    """Of ``writeStream``; ``columns`` are (name, type as Spark writes it). Raises ``OptionsInvalid``."""
+    """Return the options of ``writeStream``; ``columns`` are (name, Spark's type). Raises ``OptionsInvalid``."""
     reader = OptionReader(options)
     guarantee = _guarantee(reader)
     prefix = _name(reader, "transactionalIdPrefix")
@@ -128,7 +128,7 @@ def stream_write_options(options: Mapping[str, str], columns: Sequence[tuple[str
 def batch_write_options(
     options: Mapping[str, str], columns: Sequence[tuple[str, str]], *, overwrite: bool
 ) -> WriteOptions:
-    """Of ``write``. Raises ``OptionsInvalid``."""
+    """Return the options of ``write``. Raises ``OptionsInvalid``."""
     reader = OptionReader(options)
     reader.ignore(READING_ONLY)
     guarantee = _guarantee(reader)
@@ -152,7 +152,7 @@ def batch_write_options(
         sink = digest(f"{application}\0{reader.text('topic', '')}")
         if prefix is not None:
             sink = f"{prefix}.{sink}"
-            former = Former(query=application, names=(prefix,), was_named_by_location=False)
+            former = FormerNames(query=application, names=(prefix,), was_named_by_location=False)
     return replace(_finish(reader, columns, guarantee, sink, application, version or 0), former=former)
 
 
@@ -170,7 +170,7 @@ def _name(reader: OptionReader, name: str) -> str | None:
 
 
 def digest(text: str) -> str:
-    """Sixteen characters that stand for a text in a sink's name."""
+    """Return sixteen characters that represent a text in a sink's name."""
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
@@ -236,7 +236,7 @@ def _state_topic(text: str) -> str:
 
 
 def _check_columns(reader: OptionReader, columns: Sequence[tuple[str, str]], *, names_topic: bool) -> None:
-    """Other columns than these are left out, as by Spark's own sink."""
+    """Check the columns of the sink; others are left out, as by Spark's own sink."""
     found = dict(columns)
     if "value" not in found:
         reader.complain(f"column value: is missing; there are {', '.join(found) or 'none'}")

@@ -1,8 +1,8 @@
 """``write``: a batch that becomes visible as a whole or not at all.
 
 With ``txnAppId`` and ``txnVersion`` it is one batch of a sink, like those of a stream: written once, however often it
-is tried, and completed by the next try if the driver dies in the middle of its end. ``foreachBatch`` is where to use
-them. Without them a batch is tried once; its writer is pickled with a permit of its own.
+is retried, and completed by the next attempt if the driver dies in the middle of its commit. They are for
+``foreachBatch``. Without them a batch has no name and is tried once; its writer is pickled with a permit of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "OncelogWriter":
-    """The writer of one batch."""
+    """Return the writer of one batch. Raises ``OptionsInvalid``."""
     return OncelogWriter(batch_write_options(options, columns_of(schema), overwrite=overwrite))
 
 
@@ -37,7 +37,7 @@ class OncelogWriter(DataSourceArrowWriter):
         self._permit: Permit | None = None
 
     def session(self) -> SinkSession:
-        """This process's part."""
+        """Return this process's session; the first one connects."""
         return SinkSession(self._options)
 
     @property
@@ -79,5 +79,5 @@ class OncelogWriter(DataSourceArrowWriter):
             if self._is_named:
                 self.session().abort(outcomes, sink, self._options.version)
             else:
-                untold = sum(each is None for each in messages)
-                self.session().abort_unnamed(outcomes, sink, untold=untold)
+                unreported = sum(each is None for each in messages)
+                self.session().abort_unnamed(outcomes, sink, unreported=unreported)

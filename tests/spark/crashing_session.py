@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.former_names import FormerNames
 from oncelog.spark_connector.sink.commit.prelude import Permit
 from oncelog.spark_connector.sink.commit.sink_broker import (
     Ended,
@@ -105,7 +105,7 @@ class CrashingBroker:
     def state_position(self, sink: str, home: TopicPartition) -> int:
         return self._inner.state_position(sink, home)
 
-    async def find_sinks(self, former: Former) -> list[str]:
+    async def find_sinks(self, former: FormerNames) -> list[str]:
         return await self._inner.find_sinks(former)
 
     async def append_state(self, driver: Driver, record: StateRecord, home: TopicPartition, version: int) -> ErrorCode:

@@ -206,7 +206,7 @@ def test_a_batch_that_was_taken_back_stays_so_when_a_task_begins_late(
         os.kill(process_of(query.crashed), signal.SIGCONT)
         assert late.result().transaction is not None
 
-    LateTaskSession(query, begin).abort_unnamed([], permit.sink, untold=2)
+    LateTaskSession(query, begin).abort_unnamed([], permit.sink, unreported=2)
     close_process_clients()
     query.end.wait_until_ended(query.topic)
     assert not any(query.end.read(query.topic).values())

@@ -80,4 +80,4 @@ def test_an_abort_that_fails_does_not_hide_why_the_batch_failed(
     given = {"kafka.bootstrap.servers": nowhere["kafka.bootstrap.servers"], "kafka.max.block.ms": "50"}
     given |= {"topic": "t", "transactionalidprefix": "p"}
     OncelogStreamWriter(stream_write_options(given, [("value", "binary")])).abort([None], 7)
-    assert "batch 7 of sink p is not taken back now: NoBrokerReachable" in caplog.text
+    assert "batch 7 of sink p is not aborted now: NoBrokerReachable" in caplog.text

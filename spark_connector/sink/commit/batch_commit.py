@@ -1,10 +1,10 @@
-"""What the driver does after a batch's tasks: ``commit_batch`` if all have succeeded, ``abort_batch`` if not.
+"""The driver's steps after a batch's tasks: ``commit_batch`` if all have succeeded, ``abort_batch`` if not.
 
-``commit_batch`` validates, decides, and then carries out. Between the decision and the last commit a reader may see
-some transactions of the batch and not yet others; whoever comes after a crash in there goes on with the same list.
+``commit_batch`` validates, decides, and then commits the transactions. Between the decision and the last commit a
+reader may see some transactions of the batch and not yet others; after a crash the next prelude commits the others.
 
 ``abort_batch`` is called when a task has failed for good, and also when ``commit_batch`` has raised, even after the
-decision. So it asks first, as a prelude does: nobody can decide any more when it reads what was decided.
+decision. So it fences and reads first, as a prelude does: no other driver can decide after that read.
 """
 
 import logging
@@ -17,7 +17,7 @@ from oncelog.spark_connector.sink.commit.batch_outcome import BatchOutcome, tran
 from oncelog.spark_connector.sink.commit.decisions import take_over, write_state
 from oncelog.spark_connector.sink.commit.endings import abort_all, commit_decided, describe_all, find_strays
 from oncelog.spark_connector.sink.commit.prelude import Permit
-from oncelog.spark_connector.sink.commit.sink_broker import SinkBroker, insist
+from oncelog.spark_connector.sink.commit.sink_broker import SinkBroker, retry_transient
 from oncelog.spark_connector.sink.commit.sink_errors import (
     OTHER_ROWS,
     BatchNotDecided,
@@ -45,10 +45,10 @@ async def commit_batch(
     fail_on_loss: bool = True,
     fail_on_difference: bool = True,
 ) -> None:
-    """Make the batch visible, exactly once however often this is begun.
+    """Make the batch visible, exactly once however often it is called.
 
-    Without ``fail_on_difference`` a decided batch that comes with other rows is skipped, if its offsets are the same or
-    not known.
+    Without ``fail_on_difference`` a decided batch that comes again with other rows is skipped, if its offsets are the
+    same or not known.
 
     Raises ``BatchNotDecided``, ``SinkFenced``, ``CheckpointRewound`` and ``SaveRepeated`` (nothing is visible), and
     ``TransactionsLost``.
@@ -67,7 +67,7 @@ async def commit_batch(
     if state.is_beyond(query, batch):
         raise SinkFenced(f"another run of the query has gone on to batch {state.batch} of sink {permit.sink}")
     if state.decides(query, batch):
-        _note_repetition(state, outcome, planned, fail_on_difference=fail_on_difference)
+        _check_repetition(state, outcome, planned, fail_on_difference=fail_on_difference)
         if state.run != outcome.run:
             state, driver = await _note_run(broker, state, driver, permit.home, outcome.run)
     else:
@@ -86,12 +86,12 @@ async def commit_batch(
 async def abort_batch(
     broker: SinkBroker, outcomes: Sequence[TaskOutcome], sink: str, batch: int, *, fail_on_loss: bool = True
 ) -> None:
-    """Take the batch back, unless it is decided: then commit it. ``outcomes`` are those that are known, maybe none."""
+    """Abort the batch, unless it is decided: then commit it. ``outcomes`` are those that are known, maybe none."""
     permit = outcomes[0].permit if outcomes else None
-    if permit is None:  # Whose driver this was is not known; but nobody's may decide while strays are aborted.
+    if permit is None:  # The batch's driver is not known; no driver may decide while strays are aborted.
         found = (await find_state(broker, sink, await take_over(broker, sink))).state
-    else:  # If that is refused, somebody else has taken over.
-        await insist(broker, lambda: broker.init_producer_id(driver_id(sink), permit.driver))
+    else:  # A refusal means that another driver has taken over.
+        await retry_transient(broker, lambda: broker.init_producer_id(driver_id(sink), permit.driver))
         found = await broker.read_state(sink, permit.home)
     state = found or StateRecord(sink=sink)
     if outcomes and (state.decides(outcomes[0].query, batch) or state.is_beyond(outcomes[0].query, batch)):
@@ -102,9 +102,9 @@ async def abort_batch(
 
 
 async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *, fail_on_loss: bool = True) -> None:
-    """Commit a batch that nobody can go on with, so that a decision would be for nobody to read.
+    """Commit a batch without a decision: no later driver knows its sink's name, so none could read the decision.
 
-    A crash in here may leave some of its transactions committed and the others to time out.
+    A crash in here may leave some of its transactions committed, while the others time out.
     """
     outcome = BatchOutcome.of(outcomes)
     await _require_same_topics(broker, outcome, "the batch")
@@ -115,21 +115,21 @@ async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *,
 
 
 async def abort_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], sink: str) -> None:
-    """Take such a batch back, as far as it is not committed."""
+    """Abort such a batch, as far as it is not committed."""
     await abort_all(broker, transactions_of(outcomes))
     await abort_late_tasks(broker, sink)
 
 
 async def abort_late_tasks(broker: SinkBroker, sink: str) -> None:
-    """Abort what is open of such a batch: its tasks may have begun after it was taken back, and nobody comes later."""
+    """Abort the open transactions of such a batch: tasks may have begun them after it was aborted."""
     await _abort_leftovers(broker, StateRecord(sink=sink), 0)
 
 
-def _note_repetition(state: StateRecord, outcome: BatchOutcome, planned: Planned, *, fail_on_difference: bool) -> None:
-    """Say that the batch is skipped.
+def _check_repetition(state: StateRecord, outcome: BatchOutcome, planned: Planned, *, fail_on_difference: bool) -> None:
+    """Log that a decided batch is skipped.
 
-    Raises ``CheckpointRewound`` where these are not the rows that were decided, and ``SaveRepeated`` where the run has
-    done all of this before: it would have ended at a batch that failed, so these are other rows of the same batch.
+    Raises ``CheckpointRewound`` if these are not the rows that were decided, and ``SaveRepeated`` if the same run of
+    the query has saved the batch before: a run ends at a batch that fails, so these are other rows of the same batch.
     """
     if outcome.run and state.run == outcome.run and state.settled:
         raise SaveRepeated(state.query, state.batch)
@@ -145,9 +145,9 @@ def _note_repetition(state: StateRecord, outcome: BatchOutcome, planned: Planned
 
 
 def _difference_of_rows(state: StateRecord, planned: Planned, content: Content | None) -> str:
-    """In which way the rows are others than those that were decided, where the plan does not say; empty if in none.
+    """Describe how the rows differ from those that were decided, if their plans do not; empty if they do not differ.
 
-    Of a batch that a former release has decided without known offsets, that cannot be told.
+    The rows of a batch that a former release has decided without known offsets cannot be compared.
     """
     decided = state.planned
     if decided.is_same(planned):
@@ -162,7 +162,7 @@ def _difference_of_rows(state: StateRecord, planned: Planned, content: Content |
 async def _note_run(
     broker: SinkBroker, state: StateRecord, driver: Driver, home: TopicPartition, run: str
 ) -> tuple[StateRecord, Driver]:
-    """Record that another run has found the batch saved: a second time it must not."""
+    """Record that another run has found the batch saved; a second time in that run is ``SaveRepeated``."""
     state = replace(state, run=run)
     if state.settled:
         state = state.when_settled(driver, await broker.transaction_version())
@@ -170,11 +170,11 @@ async def _note_run(
 
 
 async def _require_same_topics(broker: SinkBroker, outcome: BatchOutcome, what: str) -> None:
-    """Take the batch back if a topic was deleted and created again since its first row: a part of it is gone.
+    """Abort the batch if a topic was deleted and created again since its first row: some of its rows are gone.
 
-    Ids never come back, so one that is the same before the first row and now is that of every row. A broker may be late
-    to hear of a new topic. Tasks that write by id (Produce from version 13) notice all the same, and there is no part
-    in a topic that is replaced after them; with older brokers, that moment is left.
+    Ids are never reused, so every row went to one topic if its id is the same now as before the first row. A broker may
+    have old metadata of a new topic. Tasks that write by id (Produce from version 13) detect that too, and no rows can
+    be in a topic that is replaced after them; with older brokers a replacement at that moment is not detected.
     """
     replaced = replaced_topics(outcome.written, await broker.topic_ids(names_of(outcome.written)))
     if replaced:
@@ -183,7 +183,7 @@ async def _require_same_topics(broker: SinkBroker, outcome: BatchOutcome, what: 
 
 
 async def _validate(broker: SinkBroker, transactions: Sequence[TaskTransaction], what: str) -> None:
-    """Whether each is as its task has left it: one that has timed out must not be decided to be committed."""
+    """Raise ``BatchNotDecided``, and abort the others, if a transaction has ended since its task, by a time-out say."""
     described = await describe_all(broker, [each.transactional_id for each in transactions])
     ended = [each for each in transactions if not is_open(each, described[each.transactional_id])]
     if not ended:
@@ -208,10 +208,11 @@ async def _carry_out(broker: SinkBroker, state: StateRecord, fail_on_loss: bool)
 
 
 async def _clean_up(broker: SinkBroker, state: StateRecord, permit: Permit, driver: Driver) -> None:
-    """Record that the batch is settled, and abort what attempts have left behind that are not part of it.
+    """Record that the batch is settled, and abort the transactions of attempts that are not part of it.
 
-    If this fails the batch is visible all the same. The next prelude aborts what is left; without the record, a batch
-    that is run again asks for its transactions' states, which coordinators keep for ``transactional.id.expiration.ms``.
+    If this fails the batch is visible all the same. The next prelude aborts the leftovers; without the record, a batch
+    that is run again depends on its transactions' states, which coordinators keep for
+    ``transactional.id.expiration.ms``.
     """
     try:
         opened = await broker.open_transactions(f"{state.sink}.")
@@ -229,6 +230,6 @@ async def _clean_up(broker: SinkBroker, state: StateRecord, permit: Permit, driv
 
 
 async def _abort_leftovers(broker: SinkBroker, state: StateRecord, generation: int) -> None:
-    """The same where the names will not be used again anyway."""
+    """Abort the open transactions that are not listed; ids that are fenced here are never used again."""
     opened = await broker.open_transactions(f"{state.sink}.")
     await abort_all(broker, await find_strays(broker, state, generation, opened))

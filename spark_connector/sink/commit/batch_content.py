@@ -1,7 +1,7 @@
-"""What the rows of a batch are, in two numbers that do not depend on their order or on which task had them. Pure.
+"""The rows of a batch in two numbers that do not depend on their order or on their distribution over tasks. Pure.
 
-Where nothing else names the rows of a batch (``Planned``), this tells a batch that is run again from another one under
-the same number. ``row_digest`` computes it from columns.
+If the offsets of a batch do not determine its rows (``Planned``), this distinguishes a batch that is run again from
+another one under the same number. ``row_digest`` computes it from columns.
 """
 
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ _DIGESTS: Final = 2**64
 
 
 class Content(NamedTuple):
-    """How many rows, and the sum of their hashes modulo 2**64."""
+    """The number of rows, and the sum of their hashes modulo 2**64."""
 
     rows: int
     digest: int
 
     def plus(self, other: "Content") -> "Content":
-        """That of the rows of both."""
+        """Return the content of the rows of both."""
         return Content(self.rows + other.rows, (self.digest + other.digest) % _DIGESTS)
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ NO_ROWS: Final = Content(0, 0)
 
 
 def content_of_all(parts: Iterable[Content | None]) -> Content | None:
-    """That of a batch; None if that of a part is not known."""
+    """Return the content of a batch; None if the content of a part is not known."""
     whole = NO_ROWS
     for part in parts:
         if part is None:

@@ -1,31 +1,34 @@
-"""Writing the sink's record: a transaction of the driver's own, begun and ended here. With its end the record counts.
+"""Writes the sink's record, in a transaction of the driver's own. The commit of it is the commit point of a batch.
 
-It is the commit point of a batch. Whoever has been fenced cannot pass it: the coordinator refuses the driver's epoch.
+A driver that was fenced cannot pass it: the coordinator refuses the driver's producer epoch.
 """
 
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.sink.commit.sink_broker import FENCING, SinkBroker, insist
+from oncelog.spark_connector.sink.commit.sink_broker import FENCING, SinkBroker, retry_transient
 from oncelog.spark_connector.sink.commit.sink_errors import BatchNotDecided, SinkFenced
 from oncelog.spark_connector.sink.commit.sink_transactions import Driver, TaskTransaction, driver_id
 from oncelog.spark_connector.sink.commit.state_record import StateRecord
 
 
 async def take_over(broker: SinkBroker, sink: str) -> Driver:
-    """Become the sink's driver: from here on no other can decide anything, and what it has decided is in the log."""
-    answer = await insist(broker, lambda: broker.init_producer_id(driver_id(sink)))
-    if isinstance(answer, ErrorCode):
-        raise _error(sink, answer)
-    return answer
+    """Become the sink's driver: older drivers can decide nothing after it, and their decisions are in the log.
+
+    Raises ``SinkFenced`` and ``BatchNotDecided``.
+    """
+    driver = await retry_transient(broker, lambda: broker.init_producer_id(driver_id(sink)))
+    if isinstance(driver, ErrorCode):
+        raise _error(sink, driver)
+    return driver
 
 
 async def write_state(broker: SinkBroker, driver: Driver, record: StateRecord, home: TopicPartition) -> Driver:
-    """Write and commit a record in its home partition; return the driver as it goes on.
+    """Write and commit a record in its home partition; return the driver with its next epoch or sequence.
 
-    After any exception it may still be committed: only a driver that has taken over since can tell.
+    After any exception the record may be committed all the same: only a later ``take_over`` settles that.
     """
     version = await broker.transaction_version()
-    error = await insist(broker, lambda: broker.append_state(driver, record, home, version))
+    error = await retry_transient(broker, lambda: broker.append_state(driver, record, home, version))
     if error is not ErrorCode.NONE:
         raise _error(record.sink, error)
     own = TaskTransaction(driver_id(record.sink), driver.producer_id, driver.epoch, version)
@@ -36,11 +39,11 @@ async def write_state(broker: SinkBroker, driver: Driver, record: StateRecord, h
 
 
 async def _end(broker: SinkBroker, own: TaskTransaction) -> Driver | ErrorCode:
-    async def ask() -> Driver | ErrorCode:
+    async def end() -> Driver | ErrorCode:
         (ended,) = await broker.end([own], commit=True)
         return Driver(ended.producer_id, ended.epoch) if ended.error is ErrorCode.NONE else ended.error
 
-    return await insist(broker, ask)
+    return await retry_transient(broker, end)
 
 
 def _error(sink: str, error: ErrorCode) -> SinkFenced | BatchNotDecided:
@@ -53,4 +56,4 @@ def _error(sink: str, error: ErrorCode) -> SinkFenced | BatchNotDecided:
         return BatchNotDecided(
             "transactionTimeoutMs: is longer than the brokers allow; it may be up to their transaction.max.timeout.ms"
         )
-    return BatchNotDecided(f"sink {sink} cannot decide, the brokers say {error.name}")
+    return BatchNotDecided(f"sink {sink} cannot write its decision: the brokers return {error.name}")

@@ -1,15 +1,15 @@
-"""Ending tasks' transactions: committing what was decided, strictly, and aborting what was not, as far as possible.
+"""Ends tasks' transactions: commits the decided ones, strictly, and aborts the others, as far as possible.
 
-To commit is a duty: what a coordinator refuses is looked at, and is either committed already or lost. To abort is
-tidying up: a transaction that somebody else has ended, or that will time out, is no concern. Each names one transaction
-by its epoch, never just an id: nothing can be hit that has begun since.
+A commit that a coordinator refuses is checked: the transaction is either committed already, or lost. An abort is
+clean-up: a transaction that has ended already, or will time out, is no error. Each request names one transaction by its
+producer epoch, not only by its id: no later transaction of the id can be ended by it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from oncelog.protocol.errors import ErrorCode
-from oncelog.spark_connector.sink.commit.sink_broker import PASSING, OpenTransaction, SinkBroker, insist
+from oncelog.spark_connector.sink.commit.sink_broker import TRANSIENT, OpenTransaction, SinkBroker, retry_transient
 from oncelog.spark_connector.sink.commit.sink_errors import SinkUnavailable, TransactionsLost
 from oncelog.spark_connector.sink.commit.sink_transactions import (
     Description,
@@ -36,48 +36,48 @@ async def commit_decided(broker: SinkBroker, state: StateRecord) -> None:
 async def end_all(
     broker: SinkBroker, transactions: Sequence[TaskTransaction], *, commit: bool
 ) -> list[TaskTransaction]:
-    """End transactions, and return those whose coordinators have refused it for good. Only what is decided commits."""
+    """End transactions; return those whose coordinators refuse it. Only decided transactions may be committed."""
     patience = broker.patience(is_decided=commit)
     pending = list(transactions)
     refused: list[TaskTransaction] = []
     while pending:
-        answers = await broker.end(pending, commit=commit)
-        by_fate = list(zip(pending, (answer.error for answer in answers), strict=True))
-        refused += [each for each, error in by_fate if error is not ErrorCode.NONE and error not in PASSING]
-        pending = [each for each, error in by_fate if error in PASSING]
+        ended = await broker.end(pending, commit=commit)
+        by_error = list(zip(pending, (each.error for each in ended), strict=True))
+        refused += [each for each, error in by_error if error is not ErrorCode.NONE and error not in TRANSIENT]
+        pending = [each for each, error in by_error if error in TRANSIENT]
         if pending:
-            await patience.wait(next(error for _, error in by_fate if error in PASSING))
+            await patience.wait(next(error for _, error in by_error if error in TRANSIENT))
     return refused
 
 
 async def describe_all(
     broker: SinkBroker, transactional_ids: Collection[str], *, is_decided: bool = False
 ) -> dict[str, Description]:
-    """What coordinators say of some ids. Raises ``SinkUnavailable``."""
+    """Return the coordinators' descriptions of some ids. Raises ``SinkUnavailable``."""
     patience = broker.patience(is_decided=is_decided)
     described: dict[str, Description] = {}
     while missing := [each for each in transactional_ids if each not in described]:
-        passing = ErrorCode.NONE
-        for transactional_id, answer in (await broker.describe(missing)).items():
-            if isinstance(answer, Description):
-                described[transactional_id] = answer
-            elif answer not in PASSING:
-                raise SinkUnavailable(f"transactional id {transactional_id} cannot be described: {answer.name}")
+        transient = ErrorCode.NONE
+        for transactional_id, found in (await broker.describe(missing)).items():
+            if isinstance(found, Description):
+                described[transactional_id] = found
+            elif found not in TRANSIENT:
+                raise SinkUnavailable(f"transactional id {transactional_id} cannot be described: {found.name}")
             else:
-                passing = answer
-        if passing is not ErrorCode.NONE:
-            await patience.wait(passing)
+                transient = found
+        if transient is not ErrorCode.NONE:
+            await patience.wait(transient)
     return described
 
 
 def decided_and_open(state: StateRecord, opened: Iterable[OpenTransaction]) -> list[TaskTransaction]:
-    """The open transactions that are to be committed: the very ones that are listed."""
+    """Return the listed transactions that are still open, in the same epoch: they are to be committed."""
     still_open = set(opened)
     return [each for each in state.transactions if OpenTransaction(*each[:3]) in still_open]
 
 
 def strays(state: StateRecord, generation: int, opened: Iterable[OpenTransaction]) -> list[OpenTransaction]:
-    """What is to be aborted: nobody has listed it, and no later driver's task can have opened it."""
+    """Return the open transactions to abort: not listed, and of ``generation`` or an older one."""
     listed = {OpenTransaction(*each[:3]) for each in state.transactions}
     found = []
     for each in opened:
@@ -88,23 +88,23 @@ def strays(state: StateRecord, generation: int, opened: Iterable[OpenTransaction
 
 
 async def abort_all(broker: SinkBroker, transactions: Sequence[TaskTransaction]) -> None:
-    """Abort these very transactions, and fence whoever writes in them.
+    """Abort exactly these transactions, and fence the tasks that write in them.
 
-    With version 2 the end does both. With version 1 an end would leave the epoch, and a task that is still at work
-    would go on in another transaction of the same epoch, without the rows before; nobody could tell it from a whole
-    one. So the epoch is taken instead, which ends it too. Coordinators look at the producer id alone before they do
-    that: a request that arrives late would hit the next transaction of that name. So with version 1 names that were
-    fenced are not used again: the generation has to go on.
+    With version 2 EndTxn does both. With version 1 it would leave the epoch, and a task that still runs would go on in
+    another transaction of the same epoch, without the rows before; it would look complete. So InitProducerId bumps the
+    epoch instead, which aborts the transaction too. A coordinator compares only the producer id before that: a request
+    that arrives late would abort the next transaction of the id. So with version 1 ids that were fenced are not used
+    again: the generation has to be incremented.
     """
     await end_all(broker, [each for each in transactions if each.version >= 2], commit=False)
     for each in transactions:
         if each.version < 2:
-            await insist(broker, partial(broker.init_producer_id, each.transactional_id, Driver(*each[1:3])))
+            await retry_transient(broker, partial(broker.init_producer_id, each.transactional_id, Driver(*each[1:3])))
 
 
 async def find_strays(
     broker: SinkBroker, state: StateRecord, generation: int, opened: Iterable[OpenTransaction]
 ) -> list[TaskTransaction]:
-    """Those of the open transactions that are to be aborted."""
+    """Return the open transactions to abort, with the version of the transaction protocol."""
     version = await broker.transaction_version()
     return [TaskTransaction(*each, version) for each in strays(state, generation, opened)]

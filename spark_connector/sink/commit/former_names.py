@@ -11,20 +11,20 @@ from typing import Final
 from oncelog.spark_connector.sink.commit.state_record import StateRecord
 
 _AFTER_CHECKPOINT: Final = re.compile(r"[0-9a-f]{16}")
-"""Names that former releases made of a checkpoint's location."""
+"""Names that former releases made from a checkpoint's location."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Former:
-    """Where a sink may have been before: ``query`` is that of its records."""
+class FormerNames:
+    """The names under which a sink may have written before; ``query`` is the query of its records."""
 
     query: str
     names: tuple[str, ...]
     was_named_by_location: bool
-    """Also under names made of a location that nobody knows any more."""
+    """Whether any other name that was made from a checkpoint's location is possible, too."""
 
-    def may_be(self, state: StateRecord) -> bool:
-        """Whether a record is of the same query under a former name; one without any batch has no query yet."""
+    def includes(self, state: StateRecord) -> bool:
+        """Return whether a record is of this query under a former name; one without a batch has no query yet."""
         if state.query == self.query:
             return state.sink in self.names or (
                 self.was_named_by_location and _AFTER_CHECKPOINT.fullmatch(state.sink) is not None

@@ -1,4 +1,4 @@
-"""What can go wrong with the sink, in words for whoever runs the query. ``docs/reference/spark.md`` says what to do."""
+"""The errors of the sink, in words for the user. ``docs/reference/spark.md`` has the remedies."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -13,18 +13,18 @@ _log = logging.getLogger(__name__)
 
 
 class SinkError(Exception):
-    """The base of everything below. It can be pickled, whatever the constructor of a subclass takes."""
+    """The base of the errors below. It can be pickled, whatever arguments the constructor of a subclass has."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restore, (type(self), self.args), self.__dict__
 
 
 class SinkFenced(SinkError):
-    """Another driver of the same sink has begun: this one may not decide anything any more."""
+    """Another driver of the same sink has taken over: this one may not decide any more."""
 
 
 class BatchNotDecided(SinkError):
-    """The batch was aborted as a whole, and nothing of it is visible; it can be run again."""
+    """The batch was aborted as a whole, none of its rows is visible; it can be run again."""
 
 
 class SupersededTask(SinkError):
@@ -32,7 +32,7 @@ class SupersededTask(SinkError):
 
 
 class TopicReplaced(SinkError):
-    """A topic was deleted and created again under an attempt of a task, which can be made again."""
+    """A topic was deleted and created again during an attempt of a task; the task can be retried."""
 
 
 class CheckpointRewound(SinkError):
@@ -58,7 +58,7 @@ OTHER_ROWS: Final = (
     "skipped then, and its rows stay as they were decided. Of two save()s with one txnVersion, also to topics that the "
     "column topic names, the second one needs a txnAppId of its own"
 )
-"""What a ``CheckpointRewound`` says besides, where rows were compared."""
+"""What the message of ``CheckpointRewound`` adds if rows were compared."""
 
 
 class SaveRepeated(SinkError):
@@ -77,8 +77,8 @@ class SaveRepeated(SinkError):
         return SaveRepeated, self._identity
 
 
-class AnswerLost(SinkError):
-    """Whether a transactional id was taken is not known: the request may arrive even later. Another id has to do."""
+class ResponseLost(SinkError):
+    """An InitProducerId had no response: it may take effect later, so another transactional id has to be used."""
 
 
 NO_STATE: Final = (
@@ -86,11 +86,11 @@ NO_STATE: Final = (
     "was killed in its very first batch. If the state topic was deleted, created again or emptied, what was written "
     "last may be written a second time: look at the target topic"
 )
-"""What is logged when a driver is not the first one and finds no record."""
+"""The log line of a driver that is not the first one and finds no record."""
 
 
 class DecisionsMissing(SinkError):
-    """A later batch of a stream, of whose earlier batches no decision is known: this one may be written already."""
+    """No decision is known of the earlier batches of a stream: so this later one may be written already."""
 
     def __init__(self, sink: str, query: str, batch: int, topic: str, other: str) -> None:
         self._identity = (sink, query, batch, topic, other)
@@ -110,15 +110,15 @@ class DecisionsMissing(SinkError):
 
 
 class UnreadableState(SinkError):
-    """The state topic holds something else than this connector's records."""
+    """The state topic has records that this connector cannot decode."""
 
 
 class UnsuitableStateTopic(SinkError):
-    """The state topic is set up so that decisions would be lost."""
+    """The state topic has settings with which decisions would be lost."""
 
 
 class SinkUnavailable(SinkError):
-    """Brokers did not carry out what was asked, although it was asked again for a long time."""
+    """A request still failed after all of its retries."""
 
 
 class UnsupportedBroker(SinkError):
@@ -126,41 +126,40 @@ class UnsupportedBroker(SinkError):
 
 
 class TransactionsLost(SinkError):
-    """Transactions of a decided batch were ended by somebody else before they were committed."""
+    """Transactions of a decided batch were aborted before they could be committed."""
 
     def __init__(self, query: str, batch: int, lost: Iterable[tuple[TaskTransaction, str]]) -> None:
         listed = ", ".join(f"{each.transactional_id} ({state})" for each, state in lost)
         super().__init__(
             f"batch {batch} of query {query} is decided, but transactions of it were lost before they were committed: "
-            f"{listed}. They were open for longer than transactionTimeoutMs, or somebody aborted them; the rows of the "
-            "other tasks are committed. Of an unknown one, unused for transactional.id.expiration.ms, the rows may be "
-            "there. After restoring the missing rows, set failOnDataLoss=false for one run to go on"
+            f"{listed}. They were open for longer than transactionTimeoutMs, or another client aborted them; the rows "
+            "of the other tasks are committed. The rows of an unknown one, unused for transactional.id.expiration.ms, "
+            "may be there. After restoring the missing rows, set failOnDataLoss=false for one run to go on"
         )
 
 
 class BatchNotBegun(SinkError, PickleError):
-    """A batch could not begin, which it does while Spark pickles its writer: the message names the error.
+    """A batch could not begin; it begins while Spark pickles its writer. The message names the error.
 
-    Spark hides all errors in there but those of pickling.
+    Spark hides all errors of that step but those of pickling.
     """
 
 
 @contextmanager
 def while_aborting(what: str) -> Iterator[None]:
-    """Log what prevents a batch from being taken back: Spark hides why it failed behind an error of its abort.
+    """Log an error that prevents the abort of a batch: raised, it would hide in Spark why the batch failed.
 
-    Nothing depends on it. What is decided stays decided, and the next prelude judges the rest; what nobody goes on with
-    times out.
+    The abort is not required: a decision stays, the next prelude aborts the rest, and without one it times out.
     """
     try:
         yield
     except (SinkError, ClientError) as error:
-        _log.warning("%s is not taken back now: %s: %s", what, type(error).__name__, error)
+        _log.warning("%s is not aborted now: %s: %s", what, type(error).__name__, error)
 
 
 @contextmanager
 def while_pickling() -> Iterator[None]:
-    """Have an error of the sink or its client come out of pickling as it is."""
+    """Raise errors of the sink or its client as ``BatchNotBegun``, which Spark shows."""
     try:
         yield
     except (SinkError, ClientError) as error:

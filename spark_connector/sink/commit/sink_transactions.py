@@ -1,15 +1,15 @@
-"""Who writes what: the names of the sink's transactional ids, and transactions by id, producer id and epoch. Pure.
+"""The names of the sink's transactional ids, and transactions by id, producer id and epoch. Pure.
 
 Ids begin with the sink's name, so that one listing finds all of them::
 
-    {sink}.driver                            decisions: whoever has the newest epoch of it is the sink's driver
+    {sink}.driver                            decisions: the holder of its newest epoch is the sink's driver
     {sink}.{generation}.{process}.{slot}     one of the transactions that a process's tasks have open at a time
 
-No id is of two sinks, whatever their names are: the last part tells drivers from tasks, and the three last ones of a
-task's id leave the name of its sink.
+No id belongs to two sinks, whatever their names are: the last part distinguishes drivers from tasks, and a task's id
+without its three last parts is the name of its sink.
 
-A process uses a slot once for each batch, and no other process uses its name; so nobody fences a task's transaction but
-those who mean to end it. The generation is the driver's (``state_record``).
+A process uses a slot once for each batch, and no other process uses its name; so a task's transaction is only fenced on
+purpose. The generation is the driver's (``state_record``).
 """
 
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ LAST_EPOCH_IN_USE: Final = 32_766
 
 
 class TaskTransaction(NamedTuple):
-    """One transaction, and no other one of the same id: every one begins with a new epoch (InitProducerId)."""
+    """Exactly one transaction of its id: each one begins with a new epoch (InitProducerId)."""
 
     transactional_id: str
     producer_id: int
@@ -29,7 +29,7 @@ class TaskTransaction(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """The right to decide, until somebody else takes it."""
+    """The producer id and epoch that may decide, until another driver takes over."""
 
     producer_id: int
     epoch: int
@@ -41,7 +41,7 @@ NO_DRIVER: Final = Driver(-1, -1)
 
 
 class Description(NamedTuple):
-    """What a coordinator says of a transactional id: the state's name is Kafka's."""
+    """A coordinator's description of a transactional id; the state has Kafka's name."""
 
     state: str
     producer_id: int
@@ -54,17 +54,17 @@ _COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 
 
 def driver_id(sink: str) -> str:
-    """The transactional id of the sink's decisions."""
+    """Return the transactional id of the sink's decisions."""
     return f"{sink}.driver"
 
 
 def task_id(sink: str, generation: int, process: str, slot: int) -> str:
-    """The transactional id of one of a process's slots."""
+    """Return the transactional id of one of a process's slots."""
     return f"{sink}.{generation}.{process}.{slot}"
 
 
 def generation_of(sink: str, transactional_id: str) -> int | None:
-    """The generation in the id of a task of this sink; None for any other id."""
+    """Return the generation in the id of a task of this sink; None for any other id."""
     parts = transactional_id.removeprefix(f"{sink}.").split(".")
     if not transactional_id.startswith(f"{sink}.") or len(parts) != 3:
         return None
@@ -77,12 +77,12 @@ def _is_number(text: str) -> bool:
 
 
 def is_open(transaction: TaskTransaction, described: Description) -> bool:
-    """Whether a transaction is still what it was when its task was done with it."""
+    """Return whether a transaction is still open, in the epoch of its task."""
     return described == Description(ONGOING, transaction.producer_id, transaction.epoch)
 
 
 def is_committed(transaction: TaskTransaction, described: Description) -> bool:
-    """Whether a coordinator has decided to commit this very transaction."""
+    """Return whether a coordinator has decided to commit exactly this transaction."""
     if described.state not in _COMMITTED:
         return False
     if transaction.version < 2:

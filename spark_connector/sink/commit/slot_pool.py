@@ -1,8 +1,8 @@
 """The slots of one process: which transactional ids its tasks have used, so that none is used twice at a time. Pure.
 
 Spark ends Python processes that have had nothing to do for a minute, so where batches come seldom each has new ones. A
-process may go on under the name of one that has ended, if it knows what that knew (``encode``, ``slot_file``):
-otherwise each batch would have other ids, and brokers keep every one for a week.
+process may use the name of one that has ended, if it has the state of that one (``encode``, ``slot_file``): otherwise
+each batch would have other ids, and brokers keep every id for a week.
 """
 
 import json
@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 from oncelog.spark_connector.sink.commit.sink_errors import SupersededTask
 
 _MOST_SINKS: Final = 1000
-"""That are kept for a later process; those that have written last."""
+"""The number of sinks kept for a later process: those that have written last."""
 
 
 class Use(NamedTuple):
-    """How many slots a batch of a sink has used."""
+    """The slots that a batch of a sink has used."""
 
     generation: int
     query: str
@@ -28,10 +28,10 @@ class Use(NamedTuple):
 
 
 class SlotPool:
-    """One process's slots, for each sink. ``process`` names this process alone, of all that live.
+    """One process's slots, for each sink. No other running process has the name ``process``.
 
-    ``keep`` is given what a later process of this name has to know, before a slot is used; ``kept`` is that of the
-    process before.
+    ``keep`` is called with the state for a later process of this name before a slot is used; ``kept`` is the state of
+    the previous process.
     """
 
     def __init__(self, process: str, kept: str = "", keep: Callable[[str], None] = lambda text: None) -> None:
@@ -40,14 +40,14 @@ class SlotPool:
         self._uses: dict[str, Use] = {}
         self._before: dict[str, Use] = {}
         self._unanswered: set[tuple[str, int, int]] = set()
-        """Slots with an InitProducerId under way: a late one would abort what is written there."""
+        """Slots whose InitProducerId has no response yet: a late one would abort what is written there."""
         if kept:
             fields = json.loads(kept)
             self._before = {sink: Use(*use) for sink, use in fields["uses"].items()}
             self._unanswered = {(sink, generation, slot) for sink, generation, slot in fields["unanswered"]}
 
     def take(self, sink: str, generation: int, query: str, batch: int) -> int:
-        """A slot that no transaction of this batch has. Raises ``SupersededTask`` for a batch before the last one."""
+        """Return a slot that no transaction of this batch has. Raises ``SupersededTask`` for a batch that is over."""
         now = Use(generation, query, batch, 0)
         last = self._uses.pop(sink, now)
         self._uses[sink] = last  # Those that have written last come last.
@@ -62,17 +62,17 @@ class SlotPool:
         return slot
 
     def begun(self, sink: str, generation: int, slot: int) -> None:
-        """Its InitProducerId was answered: it may be used again when this batch is over."""
+        """Note the response to the slot's InitProducerId: it may be used again after this batch."""
         self._unanswered.discard((sink, generation, slot))
         self._keep(self.encode())
 
     def _used_before(self, sink: str, now: Use) -> int:
-        """What the process before may have left open: it was at the same batch, or at a later one."""
+        """Return the slots that the previous process may have open: it was at the same batch, or at a later one."""
         before = self._before.get(sink, now)
         return before.slots if before.is_same_run(now) and now.batch <= before.batch else 0
 
     def encode(self) -> str:
-        """What a later process of this name has to know."""
+        """Return the state for a later process of this name."""
         uses = self._before | {sink: self._later(sink, use) for sink, use in self._uses.items()}
         uses = dict(list(uses.items())[-_MOST_SINKS:])
         unanswered = [each for each in self._unanswered if each[0] in uses and each[1] >= uses[each[0]].generation]

@@ -1,11 +1,11 @@
-"""Finding a sink's record: which partition of the state topic is its home. Decides by the log, not by the topic's size.
+"""Finds a sink's record: which partition of the state topic is its home. Decides by the log, not by the topic's size.
 
 A new sink's home is where its name hashes to among the partitions that there are then. Partitions may be added later,
 and the name hashes to another one then; so a record that is there stays the sink's home for ever. A driver that has
 taken over looks where the record is most likely to be, and goes on with it only if it is provably the newest, because
 the driver that wrote it was the last one before this (``StateRecord.is_followed_by``). Otherwise, as at the first start
 and after a crash, it looks in every partition. A former release always hashes among the partitions that it knows of, so
-there may be several records; ``newer`` says which one counts.
+there may be several records; ``newest`` chooses the one that counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,19 +21,19 @@ from oncelog.spark_connector.sink.commit.state_record import StateRecord
 
 
 class Found(NamedTuple):
-    """The newest record of a sink, None if there is none, and where the sink's records belong."""
+    """The newest record of a sink, None if there is none, and the partition of the sink's records."""
 
     state: StateRecord | None
     home: TopicPartition
 
 
 def first_home(sink: str, partitions: Sequence[TopicPartition]) -> TopicPartition:
-    """The home of a sink that has no record yet."""
+    """Return the home of a sink that has no record yet."""
     return sorted(partitions)[partition_for_key(sink.encode(), len(partitions))]
 
 
 async def find_state(broker: SinkBroker, sink: str, driver: Driver) -> Found:
-    """Look for the record of a sink that ``driver`` has taken over: nothing older can be written meanwhile."""
+    """Find the record of a sink that ``driver`` has taken over: older drivers cannot write any more."""
     partitions = await broker.state_partitions()
     likely = broker.known_home(sink)
     if likely not in partitions:
@@ -52,7 +52,7 @@ async def find_state(broker: SinkBroker, sink: str, driver: Driver) -> Found:
 
 
 def newest(records: Iterable[Found]) -> Found | None:
-    """The record that counts, in the latest generation of all of them, so that no transactional id is used again."""
+    """Return the record that counts, with the latest generation of all: so no transactional id is used again."""
     records = list(records)
     if not records:
         return None
@@ -63,7 +63,7 @@ def newest(records: Iterable[Found]) -> Found | None:
 
 
 def _is_newer(one: StateRecord | None, other: StateRecord | None) -> bool:
-    """Whether one of two records of a sink counts. Of one query that is the later batch: it is never written again."""
+    """Return whether ``one`` counts, not ``other``. Of one query, the later batch counts: it is never written again."""
     if one is None or other is None:
         return other is None
     if one.query == other.query and one.batch != other.batch:
@@ -75,5 +75,5 @@ def _is_newer(one: StateRecord | None, other: StateRecord | None) -> bool:
 
 
 def _writer(state: StateRecord) -> tuple[int, int]:
-    """(producer id, epoch) of the last driver that the record names."""
+    """Return (producer id, epoch) of the last driver that the record names."""
     return state.decided_by if state.settled_by is None else state.settled_by[:2]

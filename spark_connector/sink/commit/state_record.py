@@ -9,12 +9,12 @@ The topic is compacted; the key is the sink's name, the value JSON (compressed w
 
 In a transaction that was begun under a former name of the sink, the first text is empty and a fifth is the whole id
 (``former_names``). The last six fields may be missing; former releases neither write nor read them. With ``settled``
-all transactions of the batch were committed, and none is listed: coordinators forget ids that are not used for a week,
-so nobody could tell later. It names the driver that has written this, and so tells the next one whether there was
+all transactions of the batch were committed, and none is listed: coordinators expire ids that are not used for a week,
+and could not describe them later. It names the driver that wrote it, so the next driver knows whether there was
 another in between (``is_followed_by``). ``topic`` and ``offsets`` say what the batch was planned from (``Planned``).
 ``run`` is the run of a streaming query that has saved the batch, or found it saved, last: a run saves a batch once.
-``planned`` is when Spark planned the batch. ``content`` says what rows it had (``batch_content``), where the offsets do
-not tell it from another batch of the same number.
+``planned`` is when Spark planned the batch. ``content`` describes its rows (``batch_content``) if the offsets do not
+distinguish it from another batch of the same number.
 
 ``batch`` counts within ``query``: a checkpoint that was deleted makes a new query, for which nothing is decided yet.
 ``generation`` grows with every driver that cannot know that it is the only one left of its generation, so whatever has
@@ -36,19 +36,19 @@ NO_BATCH: Final = -1
 
 
 class Planned(NamedTuple):
-    """What a batch was planned from, as far as the sink can learn it; a text is empty where it cannot."""
+    """What a batch was planned from; a text is empty if the sink cannot read it."""
 
     topic: str = ""
     """The one topic that all rows go to."""
     offsets: str = ""
-    """Where the batch's sources end."""
+    """The offsets at which the batch's sources end."""
     time: str = ""
-    """When Spark planned it. A batch that is only run again has the time that it had."""
+    """When Spark planned it. A batch that is only run again keeps its time."""
     names_rows: bool = False
     """Whether batches with the same offsets have the same rows. Not recorded: equal offsets are equal in this, too."""
 
     def difference(self, other: "Planned") -> str:
-        """In which way another plan of the same batch would have written other rows; empty if in none that is known."""
+        """Describe how another plan of the same batch writes other rows; empty if no difference is known."""
         if self.topic and other.topic and self.topic != other.topic:
             return f"for topic {self.topic} and not {other.topic}"
         if self.offsets and other.offsets and self.offsets != other.offsets:
@@ -56,7 +56,7 @@ class Planned(NamedTuple):
         return ""
 
     def is_same(self, other: "Planned") -> bool:
-        """Whether another plan that has no ``difference`` is known to have the same rows."""
+        """Return whether another plan that has no ``difference`` is known to have the same rows."""
         if not self.offsets or self.offsets != other.offsets:
             return False
         return other.names_rows or bool(self.time and self.time == other.time)
@@ -67,7 +67,7 @@ UNKNOWN_PLAN: Final = Planned()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRecord:
-    """What is known of one sink. ``decided_by`` is (producer id, epoch) of the driver that wrote the decision."""
+    """The state of one sink. ``decided_by`` is (producer id, epoch) of the driver that wrote the decision."""
 
     sink: str
     generation: int = 0
@@ -76,17 +76,17 @@ class StateRecord:
     decided_by: tuple[int, int] = (-1, -1)
     transactions: tuple[TaskTransaction, ...] = ()
     settled_by: tuple[int, int, int] | None = None
-    """(producer id, epoch, protocol version) of the driver that wrote that every transaction was committed, if so."""
+    """(producer id, epoch, protocol version) of the driver that recorded that every transaction was committed."""
     planned: Planned = UNKNOWN_PLAN
     run: str = ""
     content: Content | None = None
 
     def decides(self, query: str, batch: int) -> bool:
-        """Whether this very batch of this query is decided."""
+        """Return whether exactly this batch of this query is decided."""
         return self.query == query and self.batch == batch
 
     def is_beyond(self, query: str, batch: int) -> bool:
-        """Whether a later batch of this query is decided."""
+        """Return whether a later batch of this query is decided."""
         return self.query == query and self.batch > batch
 
     @property
@@ -95,10 +95,10 @@ class StateRecord:
         return self.settled_by is not None
 
     def is_followed_by(self, driver: Driver) -> bool:
-        """Whether nobody has taken over since this was written but ``driver``, in the very next epoch.
+        """Return whether only ``driver`` has taken over since this was written, in the next epoch.
 
-        Then every permit that was given out is of a batch that is over. An end with version 2 of the protocol takes an
-        epoch, too; where a producer id was replaced this is not known.
+        Then every earlier permit belongs to a batch that is over. EndTxn with version 2 of the protocol bumps the
+        epoch, too; False if the producer id was replaced.
         """
         if self.settled_by is None:
             return False
@@ -106,14 +106,15 @@ class StateRecord:
         return (driver.producer_id, driver.epoch) == (producer_id, epoch + (2 if version >= 2 else 1))
 
     def in_next_generation(self) -> "StateRecord":
+        """Return the record with the next generation."""
         return replace(self, generation=self.generation + 1)
 
     def when_settled(self, driver: Driver, version: int) -> "StateRecord":
-        """The record in which ``driver`` says that all transactions of the batch were committed."""
+        """Return the record with which ``driver`` notes that all transactions of the batch were committed."""
         return replace(self, settled_by=(driver.producer_id, driver.epoch, version), transactions=())
 
     def encode(self) -> bytes:
-        """The record's value."""
+        """Return the record's value."""
         transactions = [_encoded(self.sink, each) for each in self.transactions]
         fields: dict[str, object] = {
             "v": _FORMAT,

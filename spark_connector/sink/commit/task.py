@@ -1,11 +1,11 @@
-"""A task: it writes its rows in a transaction of its own, leaves that open, and says which it is.
+"""A task: it writes its rows in a transaction of its own, leaves that open, and returns which it is.
 
 An attempt that fails aborts what it has begun; one that is killed leaves it to the driver. A task of a batch that was
 decided before sends nothing (it digests its rows, if the decision has a digest to compare with), one of a batch that
-comes before a decided one refuses to (``CheckpointRewound``), as does one of a later batch of a stream of which no
-decision is known (``DecisionsMissing``), and one without rows begins nothing, because an empty
-transaction cannot be committed. When it is done it looks once more: if the batch has been decided meanwhile, without it
-(it lost a race of speculative attempts, say), nobody will list its transaction, and it aborts that itself.
+comes before a decided one raises ``CheckpointRewound``, one of a later batch of a stream of which no decision is known
+raises ``DecisionsMissing``, and one without rows begins no transaction, because an empty transaction cannot be
+committed. At its end it reads the record once more: if the batch has been decided without it (it lost a race of
+speculative attempts, say), its transaction will not be listed, and it aborts it itself.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -17,9 +17,9 @@ from oncelog.spark_connector.sink.commit.on_error import OnError
 from oncelog.spark_connector.sink.commit.prelude import Permit
 from oncelog.spark_connector.sink.commit.sink_broker import RowWriter, SinkBroker, Written
 from oncelog.spark_connector.sink.commit.sink_errors import (
-    AnswerLost,
     CheckpointRewound,
     DecisionsMissing,
+    ResponseLost,
     SupersededTask,
 )
 from oncelog.spark_connector.sink.commit.sink_transactions import TaskTransaction, task_id
@@ -30,18 +30,18 @@ NOTHING = Written(0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """What a task tells the driver. ``transaction`` is None if it has none; ``skipped`` if the batch was decided."""
+    """What a task reports to the driver. ``transaction`` is None without rows; ``skipped`` if the batch was decided."""
 
     permit: Permit
     query: str
     batch: int
     run: str = ""
-    """Of the streaming query in which the batch is saved (``foreachBatch``); empty if it is not known."""
+    """The run of the streaming query that saves the batch (``foreachBatch``); empty if it is not known."""
     transaction: TaskTransaction | None = None
     written: Written = NOTHING
     skipped: bool = False
     content: Content | None = None
-    """Of its rows, also of those that it skips; None if nobody needs that."""
+    """The content of its rows, written or skipped; None if it is not needed."""
 
 
 async def write_rows(
@@ -53,7 +53,7 @@ async def write_rows(
     rows: AsyncIterator[Any],
     digest: Callable[[Any], Content],
 ) -> TaskOutcome:
-    """Write the rows that ``rows`` yields, none of them empty. Whatever it raises, Spark tries the task again."""
+    """Write the row batches of ``rows``, none of them empty. Spark retries the task after any exception."""
     if permit.is_behind(query, batch):
         until = f", up to {permit.decided_until}" if permit.decided_until else ""
         raise CheckpointRewound(permit.sink, query, batch, f"batch {permit.decided_batch} is decided already{until}")
@@ -89,12 +89,12 @@ async def write_rows(
 
 
 async def _begin(broker: SinkBroker, permit: Permit, slots: SlotPool, query: str, batch: int) -> RowWriter:
-    """An id whose InitProducerId was not answered is left alone: a late one would abort what was begun since."""
+    """Begin a transaction in a free slot. An id whose InitProducerId had no response is skipped: it may come late."""
     while True:
         slot = slots.take(permit.sink, permit.generation, query, batch)
         try:
             writer = await broker.open_writer(task_id(permit.sink, permit.generation, slots.process, slot))
-        except AnswerLost:
+        except ResponseLost:
             continue
         slots.begun(permit.sink, permit.generation, slot)
         return writer

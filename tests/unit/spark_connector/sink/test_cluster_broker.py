@@ -20,7 +20,7 @@ from oncelog.protocol.schema import Message, Versions
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
 from oncelog.spark_connector.sink.commit.endings import end_all
-from oncelog.spark_connector.sink.commit.sink_broker import RowWriter, insist
+from oncelog.spark_connector.sink.commit.sink_broker import RowWriter, retry_transient
 from oncelog.spark_connector.sink.commit.sink_errors import SinkUnavailable, UnsupportedBroker
 from oncelog.spark_connector.sink.commit.sink_transactions import TaskTransaction
 from oncelog.spark_connector.sink.commit.state_record import StateRecord
@@ -104,7 +104,7 @@ async def test_a_step_is_given_up_when_its_patience_ends_and_says_why() -> None:
     async with broker_over(coordinator_that_refuses(ErrorCode.CONCURRENT_TRANSACTIONS)) as broker:
         began = loop.time()
         with pytest.raises(SinkUnavailable, match=r"within 0\.6 s: CONCURRENT_TRANSACTIONS.*kafka\.max\.block\.ms"):
-            await insist(broker, lambda: broker.init_producer_id("s.driver"))
+            await retry_transient(broker, lambda: broker.init_producer_id("s.driver"))
         assert loop.time() - began < 1.4
 
 
@@ -112,10 +112,10 @@ async def test_a_step_has_its_own_patience_whatever_the_one_before_has_used() ->
     scripted = coordinator_that_refuses(ErrorCode.CONCURRENT_TRANSACTIONS)
     async with broker_over(scripted) as broker:
         with pytest.raises(SinkUnavailable):
-            await insist(broker, lambda: broker.init_producer_id("s.driver"))
+            await retry_transient(broker, lambda: broker.init_producer_id("s.driver"))
         asked = len(scripted.requests)
         with pytest.raises(SinkUnavailable):
-            await insist(broker, lambda: broker.init_producer_id("s.driver"))
+            await retry_transient(broker, lambda: broker.init_producer_id("s.driver"))
         assert len(scripted.requests) > asked + 1
 
 

@@ -26,7 +26,7 @@ from oncelog.spark_connector.sink.state_topic import (
     Committed,
     StatePartition,
     StateTopicReader,
-    judge_by_markers,
+    apply_markers,
     read_committed,
     require_compaction,
 )
@@ -79,13 +79,13 @@ def test_what_lies_behind_anothers_open_transaction_is_judged_by_its_markers() -
     stuck = data(0, 9, b"other", b"open")
     mine = data(1, 1, KEY, b"first") + marker(2, 1, commit=True)
     aborted = data(3, 1, KEY, b"second") + marker(4, 1, commit=False)
-    assert judge_by_markers([(0, stuck), (1, mine + aborted)], KEY, b"before") == b"first"
-    assert judge_by_markers([(0, stuck)], KEY, b"before") == b"before"
+    assert apply_markers([(0, stuck), (1, mine + aborted)], KEY, b"before") == b"first"
+    assert apply_markers([(0, stuck)], KEY, b"before") == b"before"
 
 
 def test_an_open_record_of_the_sinks_own_is_never_guessed_about() -> None:
     with pytest.raises(SinkUnavailable, match="mine is in a transaction that has not ended"):
-        judge_by_markers([(0, data(0, 1, KEY, b"open"))], KEY, None)
+        apply_markers([(0, data(0, 1, KEY, b"open"))], KEY, None)
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans()), max_size=12))
@@ -98,7 +98,7 @@ def test_both_ways_of_reading_agree(transactions: list[tuple[int, bool, bool]]) 
             aborted.append(AbortedTransaction(producer_id=producer_id, first_offset=offset))
         offset += 2
     fetched = PartitionData(records=records, aborted_transactions=aborted)
-    assert read_committed(fetched, Committed(), KEY).value == judge_by_markers([(0, records)], KEY, None)
+    assert read_committed(fetched, Committed(), KEY).value == apply_markers([(0, records)], KEY, None)
 
 
 def test_the_record_survives_its_encoding() -> None:

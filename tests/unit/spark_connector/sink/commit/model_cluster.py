@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.former_names import FormerNames
 from oncelog.spark_connector.sink.commit.sink_broker import Ended, OpenTransaction, TopicIds, Written
-from oncelog.spark_connector.sink.commit.sink_errors import AnswerLost, SinkUnavailable
+from oncelog.spark_connector.sink.commit.sink_errors import ResponseLost, SinkUnavailable
 from oncelog.spark_connector.sink.commit.sink_transactions import (
     LAST_EPOCH_IN_USE,
     NO_SUCH_ID,
@@ -256,13 +256,13 @@ class ModelBroker:
     def state_position(self, sink: str, home: TopicPartition) -> int:
         return 0
 
-    async def find_sinks(self, former: Former) -> list[str]:
+    async def find_sinks(self, former: FormerNames) -> list[str]:
         await Turn()
         newest = [dict(records) for records in self.cluster.state_log]
         for partition, sink, value in (record for known in self.cluster.ids.values() for record in known.records):
             newest[partition][sink] = value
         found = (record for records in newest for record in records.items())
-        return sorted({sink for sink, value in found if former.may_be(decode_state(sink, value))})
+        return sorted({sink for sink, value in found if former.includes(decode_state(sink, value))})
 
     async def append_state(self, driver: Driver, record: StateRecord, home: TopicPartition, version: int) -> ErrorCode:
         request = partial(self.cluster.append_state, driver, record, home.partition)
@@ -299,7 +299,7 @@ class ModelBroker:
         while answer is ErrorCode.CONCURRENT_TRANSACTIONS:
             answer = await self.init_producer_id(transactional_id)
         if isinstance(answer, ErrorCode):
-            raise AnswerLost(transactional_id)
+            raise ResponseLost(transactional_id)
         version = self.cluster.version
         return ModelWriter(self, TaskTransaction(transactional_id, answer.producer_id, answer.epoch, version))
 

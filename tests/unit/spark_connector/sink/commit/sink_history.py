@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from oncelog.spark_connector.sink.commit.batch_commit import commit_batch
 from oncelog.spark_connector.sink.commit.batch_content import Content
-from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.former_names import FormerNames
 from oncelog.spark_connector.sink.commit.prelude import begin_batch
 from oncelog.spark_connector.sink.commit.slot_pool import SlotPool
 from oncelog.spark_connector.sink.commit.state_record import Planned
@@ -81,7 +81,7 @@ class Run:
     name: str
     sink: str = "s"
     topic: str = "t"
-    former: Former | None = None
+    former: FormerNames | None = None
     planned: Planned | None = None
     """What the sink learns of each batch's plan; None: where it ends, and that this names its rows."""
     fail_on_difference: bool = True

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.former_names import FormerNames
 from oncelog.spark_connector.sink.commit.state_record import StateRecord, decode_state
 from oncelog.spark_connector.sink.write_options import digest
 from tests.unit.spark_connector.sink.commit.model_cluster import Cluster
@@ -24,8 +24,8 @@ def as_formerly_written(cluster: Cluster) -> None:
         ).encode()
 
 
-def former_of(location: str) -> Former:
-    return Former(query=QUERY, names=(digest(location),), was_named_by_location=True)
+def former_of(location: str) -> FormerNames:
+    return FormerNames(query=QUERY, names=(digest(location),), was_named_by_location=True)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -75,7 +75,7 @@ def test_an_application_goes_on_from_what_was_decided_under_its_prefix(calls: in
     formerly.run_batch(10)
     formerly.run_batch(20, calls=calls, log=False)
     as_formerly_written(cluster)
-    former = Former(query="app", names=("prefix",), was_named_by_location=False)
+    former = FormerNames(query="app", names=("prefix",), was_named_by_location=False)
     Run(cluster, checkpoint, "r", sink="prefix.0123456789abcdef", former=former).run_batch(20)
     assert sorted(cluster.visible) == list(range(20))
     assert not cluster.open_ids
@@ -87,7 +87,7 @@ def test_applications_with_one_prefix_do_not_erase_each_others_decision() -> Non
     checkpoints = {name: Checkpoint(name, offsets={-1: start}) for name, start in (("a", 0), ("b", 10))}
 
     def write(name: str, until: int, *, log: bool) -> None:
-        former = Former(query=name, names=("prefix",), was_named_by_location=False)
+        former = FormerNames(query=name, names=("prefix",), was_named_by_location=False)
         Run(cluster, checkpoints[name], name, sink=f"prefix.{digest(name)}", former=former).run_batch(until, log=log)
 
     for name, until in (("a", 10), ("b", 20), ("a", 10), ("b", 20)):
