@@ -57,15 +57,17 @@ class Stopped(Exception):
 
 
 @click.command("serve", short_help="Run a broker.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Listen on this port; 0 takes a free one.")
-@click.option("--host", help="Listen on this address only (default: localhost).")
-@click.option("--data-dir", help="Where the data lies (log.dirs).")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+@click.option("--host", help="Address to listen on. Default: localhost.")
+@click.option("--data-dir", help="Data directory (log.dirs).")
 @click.option("--broker-id", type=int, help="This broker's id (broker.id).")
 @click.option("--zookeeper", help="Join the cluster on ZooKeeper at HOST:PORT,…/CHROOT (zookeeper.connect).")
-@click.option("--config", "properties", type=click.File(encoding="utf-8"), help="A server.properties file.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one setting; repeatable.")
+@click.option(
+    "--config", "properties", type=click.File(encoding="utf-8"), help="A server.properties file with settings."
+)
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one setting; repeatable.")
 @click.option("--ready-file", help="Write host:port to this file when the broker is ready.")
-@click.option("--log-level", default="INFO", show_default=True, help="Of the log on standard error.")
+@click.option("--log-level", default="INFO", show_default=True, help="Level of the log on standard error.")
 def command(
     port: int | None,
     host: str | None,

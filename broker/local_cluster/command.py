@@ -30,25 +30,25 @@ EXIT_NOT_RUNNING: Final = 3
     short_help="Run brokers and a ZooKeeper on this machine.",
     subcommand_metavar="[VERB MEMBER…]",
 )
-@click.option("--brokers", type=click.IntRange(1, 100), help="How many [default: 3, or as many as DIR has].")
-@click.option("--dir", "directory", default=DEFAULT_DIRECTORY, show_default=True, help="Data, logs, and which ports.")
+@click.option("--brokers", type=click.IntRange(1, 100), help="Number of brokers [default: 3, or as many as DIR has].")
+@click.option("--dir", "directory", default=DEFAULT_DIRECTORY, show_default=True, help="Data, logs, and port numbers.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Of broker 1, the others follow; 0: any [default: 9092, or as in DIR].",
+    help="Port of broker 1, the others follow; 0 takes free ones [default: 9092, or as in DIR].",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="[ID:]KEY=VALUE",
-    help="A setting of all brokers, or of one; repeatable.",
+    help="Setting of all brokers, or of one; repeatable.",
 )
 @click.pass_context
 def cluster(
     context: click.Context, brokers: int | None, directory: str, port: int | None, settings: tuple[str, ...]
 ) -> None:
-    """Run several brokers and a real ZooKeeper on this machine, until Ctrl-C; or do something to those that run.
+    """Run several brokers and a real ZooKeeper on this machine until Ctrl-C, and control them from another terminal.
 
     \b
     oncelog cluster --brokers 3

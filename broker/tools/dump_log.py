@@ -71,7 +71,7 @@ _TEXTS: Final = frozenset(
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE|DIRECTORY…"
 )
-@click.option("--print-data-log", is_flag=True, help="Show the records of .log files, too, as text.")
+@click.option("--print-data-log", is_flag=True, help="Include the records of .log files, as text.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Show records as those of __transaction_state.")
 @click.option("--offsets-decoder", is_flag=True, help="Show records as those of __consumer_offsets.")
 def command(

@@ -1,4 +1,4 @@
-"""What a look at a cluster says about its health. Pure: what was seen in, values and sentences out.
+"""The health of a cluster, judged from its metadata and visits to its brokers. Pure.
 
 A cluster is healthy if there is nothing to say about it: every sentence is a reason for ``healthy`` to be no, and for
 an exit code of 1.
@@ -31,7 +31,7 @@ class SeenBroker:
     store_answers: bool | None
     """Whether it reaches its metadata store; None if that is not known."""
     failed_directories: tuple[str, ...] = ()
-    """Those that take no writes."""
+    """Directories that accept no writes."""
     unserved_coordinators: tuple[str, ...] = ()
     """The partitions of internal topics that it leads and does not serve."""
 

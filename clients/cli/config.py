@@ -45,7 +45,7 @@ def _resource(resource_type: str, name: str | None, *, is_default: bool) -> Reso
             raise click.UsageError("--default belongs to `broker`, without an id: it stands for all brokers")
         return _ALL_BROKERS
     if name is None:
-        raise click.UsageError(f"which {resource_type}? {'Or --default' if resource_type == 'broker' else 'Its name'}")
+        raise click.UsageError(f"name the {resource_type}{', or pass --default' if resource_type == 'broker' else ''}")
     if resource_type == "broker" and not name.isdecimal():
         raise click.BadParameter(f"{name!r} is not a broker's id", param_hint="NAME")
     return Resource(type=ResourceType[resource_type.upper()], name=name)
@@ -53,14 +53,14 @@ def _resource(resource_type: str, name: str | None, *, is_default: bool) -> Reso
 
 @click.group(cls=LazyGroup)
 def config() -> None:
-    """Configurations of topics and brokers."""
+    """List, describe and change settings of topics and brokers."""
 
 
 @config.command("list", epilog=example("oncelog config list", "oncelog config list --all"))
-@click.option("--all", "show_all", is_flag=True, help="Show what brokers have set for their internal topics, too.")
+@click.option("--all", "show_all", is_flag=True, help="Include the settings of internal topics.")
 @with_session()
 def list_command(session: Session, show_all: bool) -> None:
-    """List what has been set for topics, for brokers and for all brokers while the cluster ran."""
+    """List the settings that were changed at run time: of topics, of brokers and of all brokers."""
     described, internal = session.run(_describe_all)
     settings = [
         (resource, entry)
@@ -85,14 +85,14 @@ def list_command(session: Session, show_all: bool) -> None:
 
 
 def _own_source(resource: Resource) -> ConfigSource:
-    """Where values come from that were set for this very resource while the cluster ran."""
+    """Return the source of values that were set for this resource at run time."""
     if resource.type is ResourceType.TOPIC:
         return ConfigSource.DYNAMIC_TOPIC_CONFIG
     return ConfigSource.DYNAMIC_BROKER_CONFIG if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
 
 
 async def _describe_all(cluster: Cluster) -> tuple[dict[Resource, list[ConfigEntry]], frozenset[Resource]]:
-    """The entries of all resources, and which of these are internal topics."""
+    """Return the entries of all resources, and which of these are internal topics."""
     listed = await list_topics(cluster)
     topics = [Resource(type=ResourceType.TOPIC, name=topic.name) for topic in listed]
     internal = frozenset(each for each, topic in zip(topics, listed, strict=True) if topic.is_internal)
@@ -116,9 +116,9 @@ def _entries(resource: Resource, described: list[ConfigEntry] | Refusal) -> list
     )
 )
 @_resource_arguments
-@click.option("--key", "-k", "keys", multiple=True, metavar="NAME", help="Only this setting.")
-@click.option("--all", "show_all", is_flag=True, help="Show defaults, too.")
-@click.option("--docs", is_flag=True, help="Show what each setting means.")
+@click.option("--key", "-k", "keys", multiple=True, metavar="NAME", help="Show only this setting; repeatable.")
+@click.option("--all", "show_all", is_flag=True, help="Include settings that have their default.")
+@click.option("--docs", is_flag=True, help="Include the meaning of each setting.")
 @with_session()
 def describe(session: Session, resource: Resource, keys: tuple[str, ...], show_all: bool, docs: bool) -> None:
     """Show settings that differ from the defaults, and where each value comes from."""
@@ -152,7 +152,7 @@ def describe(session: Session, resource: Resource, keys: tuple[str, ...], show_a
 )
 @_resource_arguments
 @config_change_options
-@click.option("--validate-only", is_flag=True, help="Ask whether it would be accepted, and change nothing.")
+@click.option("--validate-only", is_flag=True, help="Validate the change without making it.")
 @with_session()
 def alter(session: Session, resource: Resource, changes: Sequence[ConfigChange], validate_only: bool) -> None:
     """Change settings of a topic or broker: all of them or none."""

@@ -21,7 +21,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 _POLL_SECONDS: Final = 1.0
 _POLL_RECORDS: Final = 500
 _TAKE_SECONDS: Final = 1.0
-"""For a reader to take what was written before a signal."""
+"""Seconds for a reader to take what was written before a signal."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Consumption:
             await self.output.finish(self._stay_in_group)
 
     async def let_reader_take(self) -> None:
-        """Give the reader a moment after a group's member was stopped: what it still takes is committed.
+        """Wait a moment for the reader after a group's member was stopped: what it still takes is committed.
 
         Raises ``BrokenPipeError`` if it has gone.
         """
@@ -116,7 +116,7 @@ class Consumption:
             await self.consumer.poll(0.0, 0)
 
     def _has_begun(self) -> bool:
-        """Whether a leader has answered, or there is nothing to ask one for."""
+        """Return whether a leader has responded, or no partition is assigned."""
         if self.group is not None and not self.group.has_joined:
             return False
         assignment = self.consumer.assignment
@@ -132,7 +132,7 @@ class Consumption:
                 self.consumer.pause([topic_partition])
 
     async def _is_at_end(self) -> bool:
-        """Whether all partitions that are this member's are at their ends, and it will not be given others."""
+        """Return whether all partitions of this member are at their ends, and it will not be assigned others."""
         assigned = self.consumer.assignment & self.ends.keys()
         if not assigned <= self.consumer.paused:
             return False

@@ -1,9 +1,9 @@
-"""What is wrong with a cluster as this machine sees it, from what visits to its brokers gave. Pure.
+"""The problems of a cluster as this machine sees it, from the results of visits to its brokers. Pure.
 
 A client connects to the addresses that it was given, is told there where each broker is, and then connects to those. So
-a cluster that answers at its bootstrap address may still be out of reach: the brokers advertise names that this machine
-does not know, or addresses where somebody else listens. What a broker advertises is ``advertised.listeners``, one
-address for each of its listeners, and clients are told the one of the listener that they came in by.
+a cluster that responds at its bootstrap address may still be unreachable: the brokers advertise names that this machine
+does not know, or addresses where another process listens. What a broker advertises is ``advertised.listeners``, one
+address for each of its listeners, and a client gets the one of the listener that it used.
 
 ``diagnose`` finds that, and works out what each broker should say instead, as far as visits show where it answers.
 """
@@ -28,12 +28,12 @@ LISTENER_KEYS: Final = (
     "inter.broker.listener.name",
     "listener.security.protocol.map",
 )
-"""What a broker is asked about its own configuration."""
+"""The settings that a visit reads from a broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The cluster, as one broker tells it."""
+    """The cluster as one broker describes it."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -44,7 +44,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """What came of connecting to one address."""
+    """The result of connecting to one address."""
 
     address: Address
     resolved: tuple[str, ...] = ()
@@ -52,10 +52,10 @@ class Visit:
     failure: str | None = None
     """Why no broker was reached; None if one was."""
     is_silent: bool = False
-    """Whether the address accepts connections, and nothing answers on them."""
+    """Whether the address accepts connections and sends no response."""
     view: View | None = None
     broker_id: int | None = None
-    """Which broker answered; None if it did not tell, as it may not have to."""
+    """The broker that responded; None if it did not say which it is."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Of that broker: those of ``LISTENER_KEYS`` that have a value."""
     versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Visit:
     store_answers: bool | None = None
     """Whether the broker reaches its metadata store; None if that is not known."""
     failed_directories: tuple[str, ...] = ()
-    """Those that take no writes."""
+    """Directories that accept no writes."""
 
 
 _UNREACHED: Final = (
@@ -88,14 +88,14 @@ class Finding:
 
 
 def candidates(broker: Address, bootstrap: Iterable[Address]) -> list[Address]:
-    """Where else a broker might answer, if it does not where it says: at its port of hosts that are known to answer."""
+    """Return where else a broker might respond: at its port on hosts that are known to respond."""
     return [each for host in dict.fromkeys(a.host for a in bootstrap) if (each := Address(host, broker.port)) != broker]
 
 
 def diagnose(
     view: View, bootstrap: Sequence[Visit], brokers: Mapping[int, Visit], elsewhere: Sequence[Visit]
 ) -> list[Finding]:
-    """Everything that is wrong, the worst first.
+    """Return all findings, problems first.
 
     ``view`` is what the first broker told. ``bootstrap`` are the visits to the addresses that the user gave, at least
     one of them with success, ``brokers`` those to what each broker advertises, ``elsewhere`` those to ``candidates``.
@@ -146,7 +146,7 @@ def _what_is_wrong(broker_id: int, view: View, visit: Visit) -> str | None:
 
 
 def _change(wrong: Address, home: Visit, *, alone: bool) -> dict[str, str]:
-    """What to set so that the broker advertises the address where it was found, instead of ``wrong``."""
+    """Return the settings with which the broker advertises the address where it was found, instead of ``wrong``."""
     advertised = home.config.get("advertised.listeners") or home.config.get("listeners") or ""
     entries = list(_ENTRY.finditer(advertised))
     affected = next((entry for entry in entries if _address(entry) == wrong), None)
@@ -160,7 +160,7 @@ def _change(wrong: Address, home: Visit, *, alone: bool) -> dict[str, str]:
 
 
 def _second_listener(home: Visit, inter_broker: str, advertised: str) -> dict[str, str]:
-    """Brokers need the address as it is, so this machine gets a listener of its own."""
+    """Return the settings of another listener for this machine, as brokers need the present address."""
     listeners = home.config.get("listeners", advertised)
     taken = {int(entry["port"]) for entry in _ENTRY.finditer(f"{listeners},{advertised}")}
     port = home.address.port
@@ -189,7 +189,7 @@ def _address(entry: re.Match[str]) -> Address:
 
 
 def is_nowhere(host: str) -> bool:
-    """Whether a host is one that nobody can connect to."""
+    """Return whether a host is an address to which no client can connect."""
     try:
         return not host or ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -197,7 +197,7 @@ def is_nowhere(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is, on every machine, that machine itself."""
+    """Return whether a host means the local machine on every machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -208,7 +208,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _about_loopback(bootstrap: Sequence[Visit], brokers: Mapping[int, Visit]) -> Iterator[Finding]:
-    """A cluster that is asked at another machine, and answers that it is on this one."""
+    """Yield the brokers on other machines that advertise the local machine."""
     if any(is_loopback(visit.address.host) for visit in bootstrap):
         return
     for broker_id, visit in brokers.items():

@@ -1,4 +1,4 @@
-"""Which directories of a broker take no writes, as a client can find out: DescribeLogDirs says KAFKA_STORAGE_ERROR."""
+"""Directories of a broker that accept no writes: DescribeLogDirs returns KAFKA_STORAGE_ERROR for them."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ DIRECTORY_ADVICE: Final = "free space on its volume or enlarge it, or see why it
 
 
 async def failed_directories(connection: Connection) -> tuple[str, ...]:
-    """The directories of the broker on the connection that take no writes; empty, too, if it does not say."""
+    """Return the directories of the broker on the connection that accept no writes; empty if it does not say."""
     try:
         response = await connection.send(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse, timeout=_SECONDS)
     except ClientError:
@@ -22,5 +22,5 @@ async def failed_directories(connection: Connection) -> tuple[str, ...]:
 
 
 def about_directory(path: str) -> str:
-    """What it means for clients."""
+    """Return what a failed directory means for clients."""
     return f"{path} takes no writes (KAFKA_STORAGE_ERROR), as its disk is full or fails: clients cannot write here"

@@ -39,9 +39,10 @@ _COLUMNS: Final = ("broker", "advertised", "resolves_to", "reached", "controller
 @click.command(epilog=example("oncelog doctor", "oncelog doctor --bootstrap broker1:9092"))
 @with_session()
 def doctor(session: Session) -> None:
-    """Show why this machine cannot use a cluster that it can connect to, and which setting to change.
+    """Find out why this machine cannot use a cluster that it can connect to, and which setting to change.
 
-    For each broker: the address that it advertises, whether this machine knows and reaches it, and what to set if not.
+    Prints, for each broker, the address that it advertises, whether this machine can resolve and reach it, and what to
+    set if not. The exit code is 1 if there is a problem.
     """
     examination = asyncio.run(_examine(session.bootstrap, min(session.timeout_seconds, _VISIT_SECONDS)))
     if examination.view is None:
@@ -90,7 +91,7 @@ async def _examine(bootstrap: Iterable[Address], seconds: float) -> _Examination
 
 
 async def _refused_writes(address: Address, view: View, seconds: float) -> str | None:
-    """What there is to say of partitions that refuse writes, as the broker at the address sees it."""
+    """Return what the broker at the address reports of partitions that refuse writes; None if there are none."""
     connection: Connection | None = None
     try:
         connection = await connect(address, client_id="oncelog-cli", connect_seconds=seconds, request_seconds=seconds)
@@ -154,7 +155,7 @@ async def _talk(address: Address, resolved: tuple[str, ...], connection: Connect
 
 
 async def _who(connection: Connection, brokers: Iterable[int]) -> tuple[int | None, dict[str, str]]:
-    """Which of these brokers it is, and its listeners: a broker describes the configuration of no other."""
+    """Return which of these brokers it is, and its listeners: a broker describes only its own configuration."""
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(

@@ -11,13 +11,13 @@ _COLUMNS = ("feature", "lowest", "highest", "finalized", "epoch")
 
 @click.group(cls=LazyGroup)
 def feature() -> None:
-    """Features: describe them, raise and lower the cluster's levels."""
+    """Describe features, and raise and lower their levels."""
 
 
 @feature.command(epilog=example("oncelog feature describe"))
 @with_session()
 def describe(session: Session) -> None:
-    """Show the levels that the controller supports, and the level of each feature that the cluster uses."""
+    """Show the levels that the controller supports, and the finalised level of each feature."""
     described = session.run(describe_features)
     rows = [
         {
@@ -35,7 +35,7 @@ def describe(session: Session) -> None:
 @feature.command(epilog=example("oncelog feature upgrade transaction.version 2"))
 @click.argument("name", metavar="NAME")
 @click.argument("level", type=click.IntRange(min=1), metavar="LEVEL")
-@click.option("--dry-run", is_flag=True, help="Ask whether it could be done, and do not.")
+@click.option("--dry-run", is_flag=True, help="Validate the change without making it.")
 @with_session()
 def upgrade(session: Session, name: str, level: int, dry_run: bool) -> None:
     """Raise the level of a feature. Every broker must support it."""
@@ -45,8 +45,8 @@ def upgrade(session: Session, name: str, level: int, dry_run: bool) -> None:
 @feature.command(epilog=example("oncelog feature downgrade transaction.version 1 --dry-run"))
 @click.argument("name", metavar="NAME")
 @click.argument("level", type=click.IntRange(min=0), metavar="LEVEL")
-@click.option("--unsafe", is_flag=True, help="Do it even if it loses something.")
-@click.option("--dry-run", is_flag=True, help="Ask whether it could be done, and do not.")
+@click.option("--unsafe", is_flag=True, help="Lower the level even if data is lost.")
+@click.option("--dry-run", is_flag=True, help="Validate the change without making it.")
 @with_session()
 def downgrade(session: Session, name: str, level: int, unsafe: bool, dry_run: bool) -> None:
     """Lower the level of a feature; 0 turns it off."""

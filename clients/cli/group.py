@@ -29,11 +29,17 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 @click.group(cls=LazyGroup)
 def group() -> None:
-    """Consumer groups: list, describe with lag, move and delete offsets."""
+    """List and describe consumer groups, move and delete their offsets, remove members."""
 
 
 @group.command("list", epilog=example("oncelog group list --state Stable"))
-@click.option("--state", "-s", "states", multiple=True, help="Only groups in this state, such as Stable or Empty.")
+@click.option(
+    "--state",
+    "-s",
+    "states",
+    multiple=True,
+    help="List only groups in this state, such as Stable or Empty; repeatable.",
+)
 @with_session()
 def list_command(session: Session, states: tuple[str, ...]) -> None:
     """List the groups of all brokers."""
@@ -52,7 +58,7 @@ def list_command(session: Session, states: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GroupProgress:
-    """A group, what it has committed, and where the partitions concerned end."""
+    """A group, its committed offsets, and the end offsets of their partitions."""
 
     description: GroupDescription
     committed: dict[TopicPartition, CommittedOffset]
@@ -125,12 +131,24 @@ def delete(session: Session, group_ids: tuple[str, ...]) -> None:
     ),
 )
 @click.argument("group_id", metavar="GROUP")
-@click.option("--instance-id", "-i", "instance_ids", multiple=True, metavar="ID", help="A static member.")
 @click.option(
-    "--member-id", "-m", "member_ids", multiple=True, metavar="ID", help="Any member, as `describe` names it."
+    "--instance-id",
+    "-i",
+    "instance_ids",
+    multiple=True,
+    metavar="ID",
+    help="Group instance id of a static member; repeatable.",
 )
-@click.option("--all", "everybody", is_flag=True, help="All who are members now.")
-@click.option("--reason", metavar="TEXT", help="For the coordinator's log.")
+@click.option(
+    "--member-id",
+    "-m",
+    "member_ids",
+    multiple=True,
+    metavar="ID",
+    help="Member id, as `describe` prints it; repeatable.",
+)
+@click.option("--all", "everybody", is_flag=True, help="All current members.")
+@click.option("--reason", metavar="TEXT", help="Reason, for the coordinator's log.")
 @with_session()
 def remove_members_command(
     session: Session,
@@ -140,11 +158,11 @@ def remove_members_command(
     everybody: bool,
     reason: str | None,
 ) -> None:
-    """Put members out of a group. One that still runs will join again."""
+    """Remove members from a group. A member that still runs joins again."""
     members = [MemberToRemove(group_instance_id=each) for each in instance_ids]
     members += [MemberToRemove(member_id=each) for each in member_ids]
     if bool(members) == everybody:
-        raise click.UsageError("say whom: --instance-id and --member-id, or --all")
+        raise click.UsageError("name the members: --instance-id and --member-id, or --all")
 
     async def work(cluster: Cluster) -> dict[MemberToRemove, Refusal | None]:
         if everybody:
@@ -155,7 +173,7 @@ def remove_members_command(
 
 
 def _parse_partitions(values: Sequence[str]) -> dict[str, list[int]]:
-    """``topic`` or ``topic:0,1`` each; no partitions stands for all."""
+    """Return partitions by topic, of arguments ``topic`` or ``topic:0,1``; no partitions means all."""
     parsed: dict[str, list[int]] = {}
     for value in values:
         topic, _, indexes = value.partition(":")
@@ -169,7 +187,7 @@ def _parse_partitions(values: Sequence[str]) -> dict[str, list[int]]:
 async def _choose(
     cluster: Cluster, wanted: Mapping[str, list[int]], committed: Mapping[TopicPartition, CommittedOffset]
 ) -> list[TopicPartition]:
-    """The partitions that were named, or else those that the group has offsets for."""
+    """Return the named partitions, or else those for which the group has offsets."""
     if not wanted:
         return sorted(committed)
     chosen = []
@@ -179,7 +197,7 @@ async def _choose(
 
 
 _topics_option = click.option(
-    "--topic", "-t", "topics", multiple=True, metavar="TOPIC[:PARTITION,…]", help="Only these partitions."
+    "--topic", "-t", "topics", multiple=True, metavar="TOPIC[:PARTITION,…]", help="Only these partitions; repeatable."
 )
 
 
@@ -194,10 +212,10 @@ _topics_option = click.option(
     "--to",
     required=True,
     metavar="POSITION",
-    help="beginning, end, OFFSET, -N (N offsets, not records, before the end), or @TIME.",
+    help="New position: beginning, end, OFFSET, -N (N offsets before the end), or @TIME.",
 )
 @_topics_option
-@click.option("--dry-run", is_flag=True, help="Show what would be committed, and do not.")
+@click.option("--dry-run", is_flag=True, help="Print what would be committed, without committing.")
 @with_session()
 def seek(session: Session, group_id: str, to: str, topics: tuple[str, ...], dry_run: bool) -> None:
     """Move the committed offsets of a group that has no members."""
@@ -241,10 +259,10 @@ async def _seek(
 @_topics_option
 @with_session()
 def offset_delete(session: Session, group_id: str, topics: tuple[str, ...]) -> None:
-    """Forget committed offsets of topics that no member subscribes to."""
+    """Delete committed offsets of topics to which no member subscribes."""
     wanted = _parse_partitions(topics)
     if not wanted:
-        raise click.UsageError("say which: --topic TOPIC[:PARTITION,…]")
+        raise click.UsageError("name the partitions: --topic TOPIC[:PARTITION,…]")
 
     async def work(cluster: Cluster) -> dict[TopicPartition, Refusal | None]:
         committed = await committed_offsets(cluster, group_id)

@@ -1,9 +1,9 @@
-"""What a member of a group has printed and not yet committed.
+"""Offsets that a member of a group has printed and not yet committed.
 
-Printed is what the reader of standard output has taken: what is still in a pipe is lost when its reader goes away. It
-is committed every 5 s, before partitions go to another member, and at the end, within seconds: a cluster that is away
-does not keep the command from ending, and the user learns where a next run goes on. Once the reader has gone nothing is
-committed any more, since it may have taken more than it has shown (``| head``).
+A record counts as printed when the reader of standard output has taken it: what is still in a pipe is lost when the
+reader ends. Printed records are committed every 5 s, before partitions go to another member, and at the end, within
+seconds: an unreachable cluster does not keep the command from ending, and the user learns where the next run continues.
+After the reader has ended nothing is committed, since it may have taken more than it has shown (``| head``).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ COMMIT_SECONDS: Final = 5.0
 _LAST_COMMIT_SECONDS: Final = 10.0
 _LAST_ATTEMPT_SECONDS: Final = 2.0
 _HINDERED_SECONDS: Final = 1.5
-"""An obstacle that has lasted so long ends the attempts at the last commit."""
+"""Seconds of an obstacle after which the last commit is not tried again."""
 _SETTLED_SECONDS: Final = 7.0
 """Two heartbeats and a rebalance: a member that has no more partitions after that gets none for now."""
 _LOOK_SECONDS: Final = 1.0
@@ -50,7 +50,7 @@ class GroupOffsets(RebalanceListener):
     warn: Callable[..., None]
     group_id: str
     is_hindered: Callable[[float], bool]
-    """Whether an obstacle between the consumer and the cluster has lasted for so many seconds."""
+    """Whether an obstacle between the consumer and the cluster has lasted for a number of seconds."""
     has_joined: bool = False
     _changed_at: float = 0.0
     """When the last rebalance gave or took partitions, or left everything as it was; on the loop's clock."""
@@ -65,7 +65,7 @@ class GroupOffsets(RebalanceListener):
     _has_told_of_commits: bool = False
 
     def note_first(self, records: Iterable[ConsumerRecord]) -> None:
-        """These are printed now."""
+        """Note the first of the records that are being printed."""
         for record in records:
             self._first.setdefault(record.topic_partition, record.offset)
 
@@ -117,7 +117,7 @@ class GroupOffsets(RebalanceListener):
             await self._commit_at_last()
         except ClientError as error:
             where = self._places(sorted(self._uncommitted()))
-            self.warn(f"the last commit did not get through ({error}): a next run of the group goes on with {where}")
+            self.warn(f"the last commit did not get through ({error}): the next run of the group continues at {where}")
             return False
         return True
 
@@ -136,7 +136,7 @@ class GroupOffsets(RebalanceListener):
                     raise
 
     async def describe_uncommitted(self) -> str:
-        """Return where a next run of the group goes on, as far as records were written that are not committed."""
+        """Return where the next run of the group continues, if written records are not committed."""
         positions = {
             tp: await known_position(self.consumer, tp) for tp in self.consumer.assignment & self._first.keys()
         }
@@ -152,7 +152,7 @@ class GroupOffsets(RebalanceListener):
         return self._first.get(topic_partition, "unknown") if committed is None else committed
 
     def _uncommitted(self) -> dict[TopicPartition, int]:
-        """What can still be committed: other members go on with partitions that were given up."""
+        """Return what can still be committed: partitions that were revoked belong to other members."""
         self._note_taken()
         if not self.output.has_reader:  # It may not have shown what it has taken.
             return {}
@@ -169,7 +169,7 @@ class GroupOffsets(RebalanceListener):
             self._committed |= offsets
 
     async def leaves_to_others(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether partitions that are not this member's are read to their ends, or stay with other members.
+        """Return whether partitions of other members are read to their ends, or stay with those members.
 
         A member that has just joined may have none yet: others give some up first, or are about to leave.
         """
@@ -197,13 +197,13 @@ class GroupOffsets(RebalanceListener):
                 self.consumer.seek(topic_partition, offset)
 
     def _tell_of_commits(self, committed: Sequence[TopicPartition]) -> None:
-        """Say once that the group goes on where it stands, whatever the start was to be."""
+        """Warn once that ``--from`` has no effect where the group has committed offsets."""
         if committed and not self._has_told_of_commits:
             self._has_told_of_commits = True
             named = ", ".join(map(str, committed[:_MOST_NAMED]))
             more = f" and {len(committed) - _MOST_NAMED} more" if len(committed) > _MOST_NAMED else ""
             self.warn(
-                f"--from has no effect on {named}{more}: the group has committed offsets there, and goes on from them",
+                f"--from has no effect on {named}{more}, where the group has committed offsets and continues",
                 f"`oncelog group seek {shlex.quote(self.group_id)} --to POSITION` moves a group that has no members; "
                 "or read without --group",
             )

@@ -1,4 +1,4 @@
-"""``oncelog health`` and ``oncelog wait``: is the cluster there, and is it whole?"""
+"""``oncelog health`` and ``oncelog wait``: check the health of a cluster, and wait for its brokers."""
 
 import asyncio
 from typing import NamedTuple
@@ -21,12 +21,17 @@ from oncelog.protocol.printable import without_controls
 
 
 @click.command(epilog=example("oncelog health", "oncelog health --ready --bootstrap broker1:9092"))
-@click.option("--ready", is_flag=True, help="Only ask whether the first broker that answers can serve: for containers.")
+@click.option(
+    "--ready", is_flag=True, help="Check only whether the first broker that responds can serve: for containers."
+)
 @with_session()
 def health(session: Session, ready: bool) -> None:
-    """Show whether the cluster is whole: a controller, a leader for each partition, all replicas in sync, and every
-    broker reached from here, in contact with its metadata store (ZooKeeper), able to write, and serving its groups and
-    transactional ids. The exit code is 0 if it is."""
+    """Check the health of a cluster.
+
+    It is healthy if it has a controller, a leader for each partition and all replicas in sync, and if every broker is
+    reachable, in contact with its metadata store (ZooKeeper), able to write, and serving its groups and transactional
+    ids. The exit code is 1 if it is not.
+    """
     if ready:
         session.run(_require_ready)
         click.echo("ready")
@@ -70,7 +75,7 @@ async def _look(cluster: Cluster) -> ClusterHealth:
 
 
 async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rack: str | None) -> SeenBroker:
-    """See whether the broker answers, from here, where it advertises, reaches its store, writes, and coordinates."""
+    """Check whether the broker responds at its advertised address, reaches its store, writes and coordinates."""
     address, failure, answers = cluster.brokers[node_id], None, None
     failed: tuple[str, ...] = ()
     unserved: tuple[str, ...] = ()
@@ -93,10 +98,12 @@ async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rac
 
 
 @click.command(epilog=example("oncelog wait --brokers 3 --timeout 60"))
-@click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="How many must be there.")
+@click.option(
+    "--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of brokers to wait for."
+)
 @with_session()
 def wait(session: Session, brokers: int) -> None:
-    """Wait until so many brokers, and a controller, are there."""
+    """Wait until a number of brokers and a controller are known."""
     result = asyncio.run(_wait(session, brokers))
     if result.is_enough:
         click.echo(f"{result.seen} broker{'s' if result.seen > 1 else ''} and a controller")
@@ -114,7 +121,7 @@ class _Sighting(NamedTuple):
 
 
 async def _wait(session: Session, brokers: int) -> _Sighting:
-    """The first sighting that is enough, or the last before the time is up."""
+    """Return the first sighting that is enough, or the last one before the time-out."""
     async with session.cluster() as cluster, session.watching(cluster):
         retry = Retry(Backoff(rng=cluster.rng), session.timeout_seconds)
         while True:
@@ -128,7 +135,7 @@ async def _look_for(cluster: Cluster, brokers: int, seconds: float) -> _Sighting
         async with asyncio.timeout(seconds):
             await cluster.refresh(())
     except (Unreachable, TimeoutError) as error:
-        return _Sighting(False, 0, str(error) or "no answer")
+        return _Sighting(False, 0, str(error) or "no response")
     seen = len(cluster.brokers)
     if seen < brokers:
         return _Sighting(False, seen, f"{seen} of {brokers} brokers")

@@ -1,4 +1,4 @@
-"""Partitions that take no writes with acks=all: fewer replicas are in sync than ``min.insync.replicas`` wants."""
+"""Partitions that refuse writes with acks=all: fewer replicas are in sync than ``min.insync.replicas``."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -13,7 +13,7 @@ from oncelog.protocol.messages.describe_configs import (
 from oncelog.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
 
 MINIMUM_ADVICE: Final = (
-    "see that the brokers run that are not in sync (`oncelog topic describe TOPIC`), and can reach the leaders"
+    "check that the brokers that are not in sync (`oncelog topic describe TOPIC`) run and reach the leaders"
 )
 _KEY: Final = "min.insync.replicas"
 _TOPIC_RESOURCE: Final = 2
@@ -24,7 +24,7 @@ _SHOWN: Final = 3
 
 
 async def in_sync_minimums(connection: Connection, metadata: MetadataResponse) -> dict[str, int]:
-    """What ``min.insync.replicas`` is for topics with replicas out of sync; empty if the broker does not say."""
+    """Return ``min.insync.replicas`` of topics with replicas out of sync; empty if the broker does not say."""
     lacking = [topic.name for topic in metadata.topics if topic.name and any(map(_lacks, topic.partitions))]
     if not lacking:
         return {}

@@ -140,7 +140,7 @@ def translate(words: Sequence[str], commands: Iterable[str], verbs: Verbs, takes
 
 
 def _split(word: str) -> list[str]:
-    """``--option=value`` as two words."""
+    """Return ``--option=value`` as two words."""
     option, equals, value = word.partition("=")
     return [option, value] if equals and option.startswith("--") else [word]
 
@@ -199,7 +199,7 @@ def _value(option: str, value: str) -> str:
 
 
 def _name_resource(line: _Line) -> None:
-    """``topic`` or ``broker`` stands before its name."""
+    """Put ``topic`` or ``broker`` before its name."""
     arguments = [_KINDS.get(argument, argument) for argument in line.arguments]
     kind = next((argument for argument in arguments if argument in _KINDS.values()), None)
     if kind is not None:
@@ -210,7 +210,7 @@ def _name_resource(line: _Line) -> None:
 
 
 def _set_assignments(line: _Line) -> None:
-    """``name=value`` without an option is a setting, and so is each of ``--set name=value,name=value``."""
+    """Give each ``name=value`` a ``--set``: without an option, and of ``--set name=value,name=value``."""
     line.options += [("--set", argument) for argument in line.arguments if "=" in argument]
     line.arguments = [argument for argument in line.arguments if "=" not in argument]
     line.options = [each for option in line.options for each in _settings(option)]

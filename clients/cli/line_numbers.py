@@ -31,7 +31,7 @@ class LineNumbers:
 
 
 def _joined(ranges: list[list[int]]) -> list[tuple[int, int]]:
-    """The ranges in order, those that touch made one."""
+    """Return the ranges in order, adjacent ones joined."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(map(tuple, ranges)):
         if joined and joined[-1][1] == first - 1:

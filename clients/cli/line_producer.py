@@ -1,4 +1,4 @@
-"""Sends lines, and keeps account of what became of each: how many are written, and which are not.
+"""Sends lines, and counts which of them are written and which are not.
 
 A line that brokers refuse for what it is (too large, say) holds up no other line. Any other failure would meet the next
 lines, too: nothing more is sent then, and what is under way is waited for. The same happens when the user stops the
@@ -74,7 +74,7 @@ class LineProducer:
     """Set when no more input is to be read."""
     first_failure: ClientError | None = None
     got_no_answer: bool = False
-    """Whether a line was lost because no broker answered."""
+    """Whether a line was lost because no broker responded."""
     lines_read: int = 0
     is_stopped: bool = False
     _scope: asyncio.Timeout | None = None
@@ -135,12 +135,12 @@ class LineProducer:
             self._take_done()
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for what is in flight."""
         await self.producer.flush()
         self._take_done()
 
     async def look_for_failures(self) -> None:
-        """Have the first failure told soon, also while no more input comes; for ever."""
+        """Report the first failure soon, also while no more input arrives. Runs until it is cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             self._take_done()
@@ -148,7 +148,7 @@ class LineProducer:
                 self._look_ahead()
 
     def lose(self, line: int, error: ClientError) -> None:
-        """A line is not written, or not known to be."""
+        """Count a line as not written, or not known to be written."""
         self.lost.add(line)
         if isinstance(error, OutcomeUnknown) or (isinstance(error, DeliveryTimedOut) and error.maybe_written):
             self.unsure.add(line)
@@ -175,7 +175,7 @@ class LineProducer:
                 raise error
 
     def _look_ahead(self) -> None:
-        """A record may have failed behind one that is still under way to another partition."""
+        """Collect records that failed behind one that is still in flight to another partition."""
         for line, future in self._under_way:
             error = future.exception() if future.done() else None
             if isinstance(error, ClientError):
@@ -188,7 +188,7 @@ def _is_of_one_record(error: ClientError) -> bool:
 
 
 def means_no_answer(error: ClientError) -> bool:
-    """Whether a line was lost because no broker answered, the last time that it was tried."""
+    """Return whether a line was lost because no broker responded to the last attempt."""
     if isinstance(error, BrokerRefused):
         return error.refusal.error in NO_ANSWER
     if isinstance(error, DeliveryTimedOut):

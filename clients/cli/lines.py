@@ -54,6 +54,6 @@ class LineSplitter:
         return [line.removesuffix(b"\r") for line in lines]
 
     def finish(self) -> Iterator[bytes]:
-        """The last line, if the input did not end with a line's end."""
+        """Return the last line, if the input did not end with a line feed."""
         if rest := b"".join(self._parts):
             yield rest.removesuffix(b"\r")

@@ -1,4 +1,4 @@
-"""``oncelog log-dirs``: what is in the brokers' log directories, and how full they are."""
+"""``oncelog log-dirs``: the log directories of brokers, their replicas and sizes."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -13,8 +13,10 @@ from oncelog.clients.errors import Refusal
 
 
 @click.command(epilog=example("oncelog log-dirs", "oncelog log-dirs --broker-id 1 --topic orders"))
-@click.option("--broker-id", "broker_ids", multiple=True, type=int, help="Default: every broker.")
-@click.option("--topic", "-t", "topics", multiple=True, metavar="TOPIC", help="Show the replicas of this topic.")
+@click.option("--broker-id", "broker_ids", multiple=True, type=int, help="Only this broker; repeatable. Default: all.")
+@click.option(
+    "--topic", "-t", "topics", multiple=True, metavar="TOPIC", help="Show the replicas of this topic; repeatable."
+)
 @with_session()
 def log_dirs(session: Session, broker_ids: tuple[int, ...], topics: tuple[str, ...]) -> None:
     """Show log directories, or the replicas of topics in them. Sizes are in bytes."""

@@ -27,7 +27,7 @@ _LOOK_SECONDS: Final = 2.0
 _NO_ANSWER: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
 
 WITHOUT_STORE: Final = (
-    "its metadata store (ZooKeeper) does not answer: clients go on reading and writing where the leader is alive, with "
+    "its metadata store (ZooKeeper) does not respond: clients go on reading and writing where the leader lives, with "
     "acks=all only while every in-sync replica lives; no leader can be elected, and no topic, setting or ISR "
     "can change meanwhile"
 )
@@ -59,7 +59,7 @@ class StoreLost(ClientError):
 
 
 async def unless_store_is_lost(cluster: Cluster, change: Awaitable[T]) -> T:
-    """The outcome of a change, which is asked for again while brokers refuse it for now.
+    """Return the outcome of a change, which is retried while brokers refuse it for now.
 
     ``StoreLost`` if it is not done after a few seconds, and then every broker that says so is without its store.
     """
@@ -85,7 +85,7 @@ async def _outcome(change: Awaitable[T]) -> T | ClientError:
 
 
 async def _until_store_is_lost(cluster: Cluster) -> list[int]:
-    """The brokers that are without their store, once all that say anything are."""
+    """Return the brokers that have lost their store, once all brokers that report on it have."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         known = sorted(cluster.brokers)

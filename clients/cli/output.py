@@ -26,7 +26,7 @@ def _plain(value: Any) -> Any:
 
 
 def format_table(rows: Iterable[Row], columns: Sequence[str]) -> str:
-    """Columns as wide as they need to be; those that hold only numbers are aligned to the right."""
+    """Return a table: columns as wide as their content, columns of numbers aligned to the right."""
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
     title = [column.upper().replace("_", "-") for column in columns]
     widths = [max(map(len, column)) for column in zip(title, *cells, strict=True)]
@@ -42,7 +42,7 @@ def format_table(rows: Iterable[Row], columns: Sequence[str]) -> str:
 
 
 def format_fields(fields: Row) -> str:
-    """One value a line, after its name."""
+    """Return one value a line, after its name."""
     width = max(map(len, fields)) + 2
     return "\n".join(f"{name.upper().replace('_', '-'):<{width}}{_cell(value)}" for name, value in fields.items())
 

@@ -41,7 +41,7 @@ def _row(topic_partition: TopicPartition, record: ConsumerRecord, key: str, valu
 
 
 def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text as it is, anything else as base64 under a name that says so."""
+    """Return text unchanged, other bytes as base64 under a name that says so."""
     if data is None:
         return {name: None}
     try:

@@ -1,4 +1,4 @@
-"""What a user can do about an error that a broker answers."""
+"""What a user can do about an error that a broker returns."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -55,7 +55,7 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
 
 
 def remedy(refused: Refusal) -> str | None:
-    """What to do about a refusal; None if there is nothing to say that it does not say itself."""
+    """Return what to do about a refusal; None if its message says all."""
     error = refused.error
     if error is ErrorCode.INVALID_TOPIC_EXCEPTION and "collide" in (refused.message or ""):
         return _COLLISION
@@ -65,4 +65,4 @@ def remedy(refused: Refusal) -> str | None:
 
 
 NO_ANSWER: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
-"""Errors that mean that nobody answered."""
+"""Errors that mean that no broker responded."""

@@ -1,6 +1,6 @@
 """What every command that talks to a cluster shares: where it is, how to print, and how to end.
 
-Exit codes: 0 done, 1 a broker said no, 2 wrong usage (click's own), 3 no broker answered in time.
+Exit codes: 0 done, 1 refused by a broker, 2 wrong usage (click's own), 3 no response in time.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ _ENVIRONMENT: Final = ["ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"]
 
 
 def wall_clock() -> int:
-    """Milliseconds since the epoch."""
+    """Return milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
@@ -74,7 +74,7 @@ class Session:
         return self._run(self._watched(work))
 
     def run_watched(self, work: Callable[[Cluster, Watch], Awaitable[T]]) -> T:
-        """``run`` for a command with clients of its own: it is told what is waited for in every format."""
+        """Do what ``run`` does for a command with clients of its own, which reports obstacles in every format."""
         return self._run(self._with_watch(work))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -100,7 +100,7 @@ class Session:
             _end(REFUSED, str(error), None)
 
     def change(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
-        """``run`` for what the metadata store has to keep: it ends within seconds while no broker reaches the store."""
+        """Do what ``run`` does for a change of metadata, which ends within seconds while no store is reached."""
         from oncelog.clients.cli.metadata_store import STORE_ADVICE, StoreLost, unless_store_is_lost
 
         async def watched(cluster: Cluster) -> T:
@@ -120,7 +120,7 @@ class Session:
             return await work(cluster, watch)
 
     def watching(self, cluster: Cluster) -> AbstractAsyncContextManager[Watch | None]:
-        """Say what is waited for, unless a program reads what is printed."""
+        """Report obstacles on standard error, unless the output is JSON."""
         return nullcontext() if self.output == "json" else watching(self.bootstrap, complain, cluster)
 
     def cluster(self) -> Cluster:
@@ -165,7 +165,7 @@ class Session:
         self.fail_if_any(refusals)
 
     def fail_if_any(self, refusals: Mapping[str, Refusal]) -> None:
-        """``fail``, unless nothing was refused."""
+        """End the command with ``fail`` if something was refused."""
         if refusals:
             self.fail(refusals)
 
@@ -226,7 +226,7 @@ def with_session(
             show_envvar=True,
             callback=_bootstrap,
             metavar="HOST:PORT,…",
-            help="Brokers to ask first.",
+            help="Addresses of one or more brokers of the cluster.",
         )
         @click.option(
             "--timeout",
@@ -234,10 +234,10 @@ def with_session(
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long to try.",
+            help="Time for the whole command, in seconds.",
         )
         @click.option(
-            "--format", "output", type=click.Choice(formats), default=default, show_default=True, help="What to print."
+            "--format", "output", type=click.Choice(formats), default=default, show_default=True, help="Output format."
         )
         @functools.wraps(function)
         def command(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -260,5 +260,5 @@ def with_session(
 
 
 def example(*lines: str) -> str:
-    """The end of a command's help."""
+    """Return the examples at the end of a command's help."""
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)

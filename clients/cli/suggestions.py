@@ -54,7 +54,7 @@ def suggest(root: click.Group, typed: Sequence[str]) -> str | None:
 
 
 def _leaf(root: click.Group, path: Sequence[str]) -> click.Command | None:
-    """The command of that name; None if there is none."""
+    """Return the command of that name; None if there is none."""
     found: click.Command | None = root
     for name in path:
         if not isinstance(found, click.Group):
@@ -64,7 +64,7 @@ def _leaf(root: click.Group, path: Sequence[str]) -> click.Command | None:
 
 
 def _can_be_run(root: click.Group, words: Sequence[str]) -> bool:
-    """Whether a command takes these words. It is parsed, and not run."""
+    """Return whether a command accepts these words. It is parsed, not run."""
     command: click.Command | None = root
     left = list(words)
     while isinstance(command, click.Group) and left:

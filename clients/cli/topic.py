@@ -33,11 +33,11 @@ _CREATE: Final = "`oncelog topic create NAME` creates one."
 
 @click.group(cls=LazyGroup)
 def topic() -> None:
-    """Topics: list, create, describe, change, delete."""
+    """List, create, describe, change and delete topics."""
 
 
 @topic.command("list", epilog=example("oncelog topic list --internal"))
-@click.option("--internal", is_flag=True, help="Show the topics in which brokers keep groups and transactions, too.")
+@click.option("--internal", is_flag=True, help="Include internal topics (groups and transactions).")
 @with_session()
 def list_command(session: Session, internal: bool) -> None:
     """List topics."""
@@ -64,18 +64,20 @@ def list_command(session: Session, internal: bool) -> None:
     "-p",
     type=click.IntRange(min=1),
     default=None,
-    help="How many partitions. Default: num.partitions of the brokers.",
+    help="Number of partitions. Default: num.partitions of the brokers.",
 )
 @click.option(
     "--replication-factor",
     "-r",
     type=click.IntRange(min=1),
     default=None,
-    help="How many replicas of each. Default: default.replication.factor of the brokers.",
+    help="Replicas of each partition. Default: default.replication.factor of the brokers.",
 )
-@click.option("--config", "-c", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
+@click.option(
+    "--config", "-c", "configs", multiple=True, metavar="NAME=VALUE", help="Setting of the topic; repeatable."
+)
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
-@click.option("--validate-only", is_flag=True, help="Ask whether it could be created, and do not.")
+@click.option("--validate-only", is_flag=True, help="Validate the request without creating the topic.")
 @with_session()
 def create(
     session: Session,
@@ -109,7 +111,7 @@ def _unless_it_exists(outcome: Refusal | None) -> Refusal | None:
 
 @topic.command(epilog=example("oncelog topic describe orders --offsets"))
 @click.argument("name", metavar="TOPIC")
-@click.option("--offsets", is_flag=True, help="Also ask leaders where each partition begins and ends.")
+@click.option("--offsets", is_flag=True, help="Include the first and next offset of each partition.")
 @with_session()
 def describe(session: Session, name: str, offsets: bool) -> None:
     """Show a topic's partitions, their leaders and replicas."""
@@ -144,7 +146,7 @@ def describe(session: Session, name: str, offsets: bool) -> None:
 
 
 async def _log_ends(cluster: Cluster, topic: TopicDescription) -> dict[int, dict[str, int | None]]:
-    """Where each partition begins and ends; one without a leader has neither."""
+    """Return the first and next offset of each partition that has a leader."""
     led = [
         TopicPartition(topic.name, partition.partition)
         for partition in topic.partitions
@@ -161,7 +163,7 @@ async def _log_ends(cluster: Cluster, topic: TopicDescription) -> dict[int, dict
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
 @with_session()
 def delete(session: Session, names: tuple[str, ...]) -> None:
-    """Delete topics with all that is in them."""
+    """Delete topics with all their records."""
     session.show_outcomes("topic", "ok", session.change(lambda cluster: delete_topics(cluster, names)))
 
 
@@ -180,10 +182,10 @@ def alter_config(session: Session, names: tuple[str, ...], changes: "Sequence[Co
 
 @topic.command("add-partitions", epilog=example("oncelog topic add-partitions orders --num 2"))
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
-@click.option("--num", "-n", type=click.IntRange(min=1), required=True, help="How many to add to each.")
+@click.option("--num", "-n", type=click.IntRange(min=1), required=True, help="Partitions to add to each topic.")
 @with_session()
 def add_partitions_command(session: Session, names: tuple[str, ...], num: int) -> None:
-    """Add partitions. Keys may then go to other partitions than before."""
+    """Add partitions. Keys may then map to other partitions than before."""
 
     async def work(cluster: Cluster) -> dict[str, Refusal | None]:
         described = await describe_topics(cluster, names)
@@ -198,7 +200,12 @@ def add_partitions_command(session: Session, names: tuple[str, ...], num: int) -
 
 @topic.command("trim-prefix", epilog=example("oncelog topic trim-prefix orders --before @2024-06-10T00:00:00+00:00"))
 @click.argument("name", metavar="TOPIC")
-@click.option("--before", required=True, metavar="POSITION", help="OFFSET, end, or @TIME (ISO 8601 or milliseconds).")
+@click.option(
+    "--before",
+    required=True,
+    metavar="POSITION",
+    help="First offset to keep: OFFSET, end, or @TIME (ISO 8601 or milliseconds).",
+)
 @click.option(
     "--partition",
     "-p",
@@ -209,7 +216,7 @@ def add_partitions_command(session: Session, names: tuple[str, ...], num: int) -
 )
 @with_session()
 def trim_prefix(session: Session, name: str, before: str, partitions: tuple[int, ...]) -> None:
-    """Delete the records below an offset."""
+    """Delete the records before an offset."""
     from oncelog.clients.consumer.positions import parse_position, resolve_position
 
     try:

@@ -32,7 +32,7 @@ _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
     },
 )
 def txn() -> None:
-    """Transactions: list and describe them, find those that hang, end them, tell their history."""
+    """List and describe transactions, find hanging ones, end them, print their history."""
 
 
 @txn.command("list", epilog=example("oncelog txn list --state Ongoing", "oncelog txn list --duration-filter 60000"))
@@ -42,19 +42,21 @@ def txn() -> None:
     "states",
     multiple=True,
     type=click.Choice(list(STATES.values()), case_sensitive=False),
-    help="Only ids in this state.",
+    help="List only ids in this state; repeatable.",
 )
-@click.option("--producer-id", "producer_ids", multiple=True, type=int, help="Only this producer's.")
+@click.option(
+    "--producer-id", "producer_ids", multiple=True, type=int, help="List only ids of this producer id; repeatable."
+)
 @click.option(
     "--duration-filter",
     "--longer-than",
     "longer_than_ms",
     type=int,
     metavar="MS",
-    help="Only transactions open for longer; less than 0 for all ids.",
+    help="List only transactions open for longer; negative for all ids.",
 )
 @click.option(
-    "--transactional-id-pattern", "pattern", metavar="REGEX", help="Only ids of which the whole matches (RE2 syntax)."
+    "--transactional-id-pattern", "pattern", metavar="REGEX", help="List only ids that match as a whole (RE2 syntax)."
 )
 @with_session()
 def list_command(
@@ -124,10 +126,10 @@ def describe(session: Session, transactional_id: str) -> None:
     type=click.IntRange(min=0),
     help="Only this partition; repeatable. Default: all.",
 )
-@click.option("--broker-id", type=int, help="Ask this broker about its replicas, instead of the leaders.")
+@click.option("--broker-id", type=int, help="Read the replicas of this broker, instead of the leaders.")
 @with_session()
 def producers(session: Session, topic: str, partitions: tuple[int, ...], broker_id: int | None) -> None:
-    """Show the producers that wrote to a topic lately, and where their open transactions began."""
+    """Show the active producers of a topic, and the first offset of their open transactions."""
 
     async def work(cluster: Cluster) -> ProducersOfPartitions:
         known = (await cluster.topics([topic]))[topic]

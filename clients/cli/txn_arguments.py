@@ -1,4 +1,4 @@
-"""How ``oncelog txn`` is told what to look at: as our other verbs do, or by the option names of Kafka's own tool."""
+"""Arguments of ``oncelog txn`` that may also be given by the options of Kafka's own tool."""
 
 import functools
 from collections.abc import Callable
@@ -12,17 +12,17 @@ P = ParamSpec("P")
 def argument_or_option(
     parameter: str, metavar: str, *options: str
 ) -> Callable[[Callable[P, None]], Callable[..., None]]:
-    """A required argument that may also be given by one of ``options``."""
+    """Return a decorator for a required argument that may also be given by one of ``options``."""
     by_option = f"{parameter}_option"
 
     def decorate(function: Callable[P, None]) -> Callable[..., None]:
         @click.argument(parameter, required=False, metavar=metavar)
-        @click.option(*options, by_option, metavar=metavar, help=f"The same as {metavar}, as Kafka's tool has it.")
+        @click.option(*options, by_option, metavar=metavar, help=f"The same as {metavar}, as in Kafka's tool.")
         @functools.wraps(function)
         def command(*args: P.args, **kwargs: P.kwargs) -> None:
             given = [value for value in (kwargs[parameter], kwargs.pop(by_option)) if value is not None]
             if len(given) != 1:
-                raise click.UsageError(f"say once which {metavar}")
+                raise click.UsageError(f"name {metavar} once")
             kwargs[parameter] = given[0]
             function(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""``oncelog txn find-hanging``: transactions that a partition has open and that nobody will end."""
+"""``oncelog txn find-hanging``: transactions that a partition has open and that no coordinator will end."""
 
 from typing import Any, Final
 
@@ -35,24 +35,27 @@ _COLUMNS: Final = (
         "oncelog txn find-hanging --topic orders --partition 0 --max-transaction-timeout 5",
     )
 )
-@click.option("--broker-id", type=int, help="Look at the replicas that this broker has.")
-@click.option("--topic", "-t", metavar="TOPIC", help="Look at this topic.")
-@click.option("--partition", "-p", type=click.IntRange(min=0), help="Look at this partition of --topic only.")
+@click.option("--broker-id", type=int, help="Search the replicas of this broker.")
+@click.option("--topic", "-t", metavar="TOPIC", help="Search this topic.")
+@click.option("--partition", "-p", type=click.IntRange(min=0), help="Search only this partition of --topic.")
 @click.option(
     "--max-transaction-timeout",
     type=click.IntRange(min=0),
     default=15,
     show_default=True,
     metavar="MINUTES",
-    help="Also report transactions that their coordinator lets go on for longer.",
+    help="Also report transactions that are open for longer with their coordinator's consent.",
 )
 @with_session()
 def find_hanging(
     session: Session, broker_id: int | None, topic: str | None, partition: int | None, max_transaction_timeout: int
 ) -> None:
-    """Find transactions that hold readers back for ever: open in a partition, and unknown to their coordinator."""
+    """Find hanging transactions: open in a partition, and unknown to their coordinator.
+
+    They hold back readers of committed records until they are aborted.
+    """
     if topic is None and broker_id is None:
-        raise click.UsageError("say where to look: --broker-id or --topic")
+        raise click.UsageError("name what to search: --broker-id or --topic")
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
 

@@ -35,10 +35,10 @@ _COLUMNS: Final = (
 @transactional_id_argument
 @with_session()
 def log(session: Session, transactional_id: str) -> None:
-    """Show what became of a transactional id, oldest first: each state, and what led to it.
+    """Show the history of a transactional id, oldest first: each state, and its cause.
 
-    WHY is what the coordinator recorded, or else derived from the records before and after; SOURCE says which. FENCED
-    is the producer id and epoch of a producer that was put out by somebody else's step.
+    WHY is the cause that the coordinator recorded, or one derived from the records before and after; SOURCE says which.
+    FENCED is the producer id and epoch of a producer that was fenced by that step.
     """
     history = session.run(lambda cluster: read_transaction_history(cluster, transactional_id))
     steps = explain([record.snapshot for record in history.records])

@@ -30,7 +30,7 @@ UNSERVED_ADVICE: Final = (
 
 
 async def unserved_coordinators(connection: Connection, broker_id: int, metadata: MetadataResponse) -> tuple[str, ...]:
-    """The partitions, by name, that the broker on the connection leads and does not serve; none if it does not say."""
+    """Return the partitions that the broker on the connection leads and does not serve; none if it does not say."""
     groups = ids_by_partition(*_led(metadata, GROUP_METADATA_TOPIC_NAME, broker_id))
     transactional_ids = ids_by_partition(*_led(metadata, TRANSACTION_STATE_TOPIC_NAME, broker_id))
     unserved: list[str] = []
@@ -60,7 +60,7 @@ async def unserved_coordinators(connection: Connection, broker_id: int, metadata
 
 
 def about_coordinators(partitions: Sequence[str]) -> str:
-    """What it means for clients."""
+    """Return what unserved partitions mean for clients."""
     return f"{', '.join(partitions)} not served: the groups and transactional ids of these partitions wait"
 
 
@@ -79,6 +79,6 @@ def ids_by_partition(partition_count: int, wanted: Iterable[int]) -> dict[str, i
 
 
 def _led(metadata: MetadataResponse, topic: str, broker_id: int) -> tuple[int, list[int]]:
-    """How many partitions a topic has, and which of them the broker leads."""
+    """Return the number of partitions of a topic, and which of them the broker leads."""
     partitions = [partition for each in metadata.topics if each.name == topic for partition in each.partitions]
     return len(partitions), [each.partition_index for each in partitions if each.leader_id == broker_id]

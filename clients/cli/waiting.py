@@ -1,4 +1,4 @@
-"""A word on standard error about what a command waits for, within seconds and once: every command has it.
+"""A notice on standard error about what a command is waiting for, within seconds and once, in every command.
 
 A client tries again by itself until the command's time is up, which may be for ever. Meanwhile a person should know
 which address is meant and what happens there. ``Notices`` decides what to say and is pure; ``watching`` looks at the
@@ -98,7 +98,7 @@ class Notices:
         return notices
 
     def _over(self, current: Collection[Address | str], is_connected: Callable[[Address], bool]) -> list[Notice]:
-        """Where nothing of what was told is left: say so, once for all of it."""
+        """Yield one notice when all reported obstacles are over."""
         told = self._told
         if not told or any(subject in current for subject in told):
             return []
@@ -124,7 +124,7 @@ class Notices:
         return next(filter(None, remedies), BROKERS_ADVICE)
 
     def _wrongly_advertised(self, obstacles: Collection[Obstacle]) -> list[Obstacle]:
-        """Addresses that brokers advertise and this machine does not reach, though it reaches those of the user."""
+        """Return advertised addresses that this machine does not reach, though it reaches those of the user."""
         if any(each.address in self.bootstrap for each in obstacles):
             return []
         return [each for each in obstacles if each.broker_id is not None and not each.is_connected]
@@ -147,7 +147,7 @@ def _sentence(obstacle: Obstacle) -> str:
 
 
 def _by_subject(obstacles: Iterable[Obstacle]) -> dict[Address | str, Obstacle]:
-    """The obstacle of each address that has lasted longest."""
+    """Return, for each address, the obstacle that has lasted longest."""
     return {_subject(each): each for each in sorted(obstacles, key=lambda each: each.seconds)}
 
 
@@ -172,7 +172,7 @@ def _is_beside(obstacle: Obstacle) -> bool:
 
 
 def _may_wait_for_store(obstacle: Obstacle) -> bool:
-    """Whether it may be ZooKeeper that does not answer, and not the broker, which then is not to be called stuck."""
+    """Return whether ZooKeeper may be unresponsive, and not the broker, which is then not called stuck."""
     return obstacle.is_connected and obstacle.reason in _KEPT_IN_STORE
 
 
@@ -185,11 +185,11 @@ class Watch:
         self._clients: list[Client] = []
 
     def add(self, client: Client) -> None:
-        """Look at this one, too."""
+        """Add a client to those watched."""
         self._clients.append(client)
 
     async def run(self) -> None:
-        """Say what there is to say, for ever."""
+        """Print notices until it is cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for notice in self._notices.look(self._obstacles(), self._is_connected):
@@ -202,7 +202,7 @@ class Watch:
         return any(client.is_connected(address) for client in self._clients)
 
     def is_hindered(self, seconds: float) -> bool:
-        """Whether there is an obstacle that has lasted so long and is not usual."""
+        """Return whether an unusual obstacle has lasted for ``seconds``."""
         return any(each.seconds >= seconds and not each.is_usual for each in self._obstacles())
 
     def why(self, message: str = "") -> StillWaiting | None:

@@ -189,7 +189,7 @@ def test_reader_reports_brokers_that_go_and_return_and_ends_without_them(tmp_pat
     assert reader.said.text.count("still waiting") == 1
     if "the last commit did not get through" in reader.said.text:  # Unless it was due when the third was printed.
         assert code == 3
-        assert "a next run of the group goes on with orders-0 at offset " in reader.said.text
+        assert "the next run of the group continues at orders-0 at offset " in reader.said.text
     else:
         assert code == 0
     assert "Read 3 records." in reader.said.text
@@ -217,7 +217,7 @@ def test_failed_last_commit_prints_where_the_next_run_continues(tmp_path: Path) 
                 os.kill(broker.pid, signal.SIGCONT)
     if code:
         assert code == 3
-        assert "a next run of the group goes on with orders-0 at offset 2" in reader.said.text
+        assert "the next run of the group continues at orders-0 at offset 2" in reader.said.text
     assert "Read 500 records." in reader.said.text
 
 

@@ -54,7 +54,7 @@ def test_reader_that_goes_after_five_lines_leaves_all_to_the_next_run(oncelog: O
         assert process.wait(SECONDS) == 1
         assert process.stderr is not None
         said = process.stderr.read().decode()
-    assert "a next run goes on with orders-0 at offset 0" in said
+    assert "the next run continues at orders-0 at offset 0" in said
     assert "-n NUMBER" in said
     assert oncelog(f"consume orders --group {group} -e --format value").split("\n")[:COUNT] == LINES
 

@@ -54,7 +54,7 @@ def test_health_of_a_whole_cluster_has_no_problems() -> None:
     [
         (WHOLE, None, [broker(1), broker(2)], "no controller is known"),
         (WHOLE, 1, [broker(1), broker(2, failure="Connection refused")], "broker 2 is not reached at host2:9092"),
-        (WHOLE, 1, [broker(1), broker(2, store=False)], "broker 2: its metadata store (ZooKeeper) does not answer"),
+        (WHOLE, 1, [broker(1), broker(2, store=False)], "broker 2: its metadata store (ZooKeeper) does not respond"),
         (WHOLE, 1, [broker(1), without_space(2)], "broker 2: /data takes no writes (KAFKA_STORAGE_ERROR)"),
         (WHOLE, 1, [broker(1), loading(2)], "broker 2: __consumer_offsets-3 not served: the groups"),
         (metadata(a=(1, [1, 2], [1])), 1, [broker(1), broker(2)], "1 partition without all replicas in sync"),
