@@ -26,7 +26,7 @@ from functools import partial
 from typing import Final
 
 from oncelog.coordinator.controller.cluster_image import MetadataChange, TopicImage
-from oncelog.coordinator.group import offset_requests
+from oncelog.coordinator.group import membership, offset_requests
 from oncelog.coordinator.group.group import Group
 from oncelog.coordinator.group.large_commit import LargeCommit
 from oncelog.coordinator.group.log_lines import log_rebalance, log_refusal
@@ -264,10 +264,10 @@ class GroupCoordinator:
         request = self._join_request(joining)
         refusal = self._memory.validate_join(group, request)
         if refusal is None:
-            step = group.join(request, reply, shard.now())
+            step = membership.join(group, request, reply, shard.now())
         else:
             log_refusal("JoinGroup", group, refusal)
-            step = group.turn_away(request, reply, refusal.error, shard.now())
+            step = membership.turn_away(group, request, reply, refusal.error, shard.now())
         log_rebalance(group, state, f"{joining.client_id or joining.member_id} joins", joining.reason)
         shard.carry_out(group, step)
 
@@ -297,7 +297,7 @@ class GroupCoordinator:
                     group.keep_alive(member_id, open_shard.now())
                 reply(result)
 
-            shard.carry_out(group, group.sync(request, answer, shard.now()))
+            shard.carry_out(group, membership.sync(group, request, answer, shard.now()))
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         shard = self._shard_of_named_group(group_id)
@@ -308,7 +308,7 @@ class GroupCoordinator:
         group = shard.groups.get(group_id)
         if group is None:
             return shard.verdict(ErrorCode.UNKNOWN_MEMBER_ID)
-        return shard.verdict(group.heartbeat(member_id, group_instance_id, generation, shard.now()))
+        return shard.verdict(membership.heartbeat(group, member_id, group_instance_id, generation, shard.now()))
 
     def leave_group(
         self, group_id: str, leavers: Sequence[LeavingMember], reply: Callable[[list[ErrorCode] | ErrorCode], None]
@@ -324,7 +324,7 @@ class GroupCoordinator:
             return
         state = group.state
         identities = [(leaver.member_id, leaver.group_instance_id) for leaver in leavers]
-        errors, step = group.leave(identities, shard.now())
+        errors, step = membership.leave(group, identities, shard.now())
         if group.state is not state:
             for leaver, error in zip(leavers, errors, strict=True):
                 if error is ErrorCode.NONE:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from oncelog.coordinator.group.group import Group
 from oncelog.coordinator.group.log_records import OffsetCommitted
+from oncelog.coordinator.group.membership import validate_offset_commit
 from oncelog.coordinator.group.offset_metadata import OffsetMetadataRules
 from oncelog.coordinator.group.offsets import CommittedOffset, StoredOffset
 from oncelog.coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, OnOutcome, Producer
@@ -149,8 +150,8 @@ def _patience_ms(shard: GroupShard, committer: Committer) -> int | None:
 
 def _validate(shard: GroupShard, committer: Committer, *, transactional: bool) -> ErrorCode:
     group = shard.groups[committer.group_id]
-    error = group.validate_offset_commit(
-        committer.member_id, committer.group_instance_id, committer.generation, transactional=transactional
+    error = validate_offset_commit(
+        group, committer.member_id, committer.group_instance_id, committer.generation, transactional=transactional
     )
     if error is ErrorCode.NONE and not transactional and group.state is not GroupState.EMPTY:
         group.keep_alive(committer.member_id, shard.now())
@@ -256,7 +257,7 @@ def delete(
     if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         reply(ErrorCode.NON_EMPTY_GROUP)
         return
-    subscribed = group.subscribed_topics()
+    subscribed = group.subscription.read(group.protocol_type)
     errors = {p: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for p in partitions if p.topic in subscribed}
     known = frozenset(shard.offsets.known_partitions(group_id))
     doomed = [partition for partition in partitions if partition not in errors]
@@ -346,7 +347,7 @@ def expired_partitions(
     subscribed: Container[str] = ()
     since = 0
     if group.state is GroupState.STABLE:
-        subscribed = topics = group.subscribed_topics()
+        subscribed = topics = group.subscription.read(group.protocol_type)
         budget.left -= len(topics)
         if not topics.are_known:
             return []

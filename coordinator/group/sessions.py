@@ -8,6 +8,8 @@ too early where the deadline has moved since, and void where it is gone: that is
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
+from oncelog.coordinator.group.member import Instant, Member
+
 _FEW_ENTRIES: Final = 64
 """A heap of fewer is not tidied up."""
 
@@ -34,6 +36,10 @@ class Sessions:
             heappush(self._heap, (deadline, member_id))
             if len(self._heap) > 2 * len(self._deadlines) + _FEW_ENTRIES:
                 self._rebuild()
+
+    def touch(self, member: Member, at: Instant) -> None:
+        """Begin the member's session anew."""
+        self.set(member.member_id, at.monotonic + member.session_timeout_ms / 1000)
 
     def clear(self, member_id: str) -> None:
         """Forget the member's deadline, if it has one."""

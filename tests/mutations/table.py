@@ -956,13 +956,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B68", _GROUP,
-        "        self._sync_deadline = at.monotonic + self.roster.rebalance_timeout_ms() / 1000\n",
+        "        self.deadlines.await_syncs(self.roster.ids(), self.roster.rebalance_timeout_ms(), at)\n",
         "",
         f"{_TEST_GROUP}::test_a_leader_that_heartbeats_but_never_syncs_is_removed",
     ),
     Mutation(
         "B68", _GROUP,
-        "            self._join_deadline = at.monotonic + retry_ms / 1000\n",
+        "            self.deadlines.await_joins(max(self.roster.rebalance_timeout_ms(), MIN_JOIN_RETRY_MS), at)\n",
         "            pass\n",
         f"{_TEST_GROUP}::test_a_rebalance_in_which_nobody_rejoined_is_looked_at_again",
     ),
@@ -1003,9 +1003,9 @@ MUTATIONS: Final = (
         f"{_TEST_GROUP}::test_a_member_that_changes_its_instance_id_leaves_no_trace_of_the_old_one",
     ),
     Mutation(
-        "B74", _GROUP,
-        "        unchanged = member.protocols == request.protocols\n",
-        "        unchanged = True\n",
+        "B74", "coordinator/group/membership.py",
+        "    unchanged = member.protocols == request.protocols\n",
+        "    unchanged = True\n",
         f"{_TEST_GROUP}::test_another_subscription_starts_another_generation",
     ),
     Mutation(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from oncelog.coordinator.group import membership
 from oncelog.coordinator.group.group import Group
 from oncelog.coordinator.group.member import GroupImage, GroupProtocol, Instant, JoinResult, SyncResult
 from oncelog.coordinator.group.state import GroupRules, GroupState, JoinRequest, Step, SyncRequest
@@ -101,7 +102,7 @@ class Driver:
             supports_skipping_assignment=version >= 9,
         )
         call: Call[JoinResult] = Call()
-        self.carry_out(self.group.join(request, call.results.append, self.at))
+        self.carry_out(membership.join(self.group, request, call.results.append, self.at))
         return call
 
     def sync(
@@ -123,15 +124,15 @@ class Driver:
             assignments=assignments or {},
         )
         call: Call[SyncResult] = Call()
-        self.carry_out(self.group.sync(request, call.results.append, self.at))
+        self.carry_out(membership.sync(self.group, request, call.results.append, self.at))
         return call
 
     def heartbeat(self, member_id: str, *, generation: int | None = None, instance: str | None = None) -> ErrorCode:
         known = self.group.generation if generation is None else generation
-        return self.group.heartbeat(member_id, instance, known, self.at)
+        return membership.heartbeat(self.group, member_id, instance, known, self.at)
 
     def leave(self, *leavers: tuple[str, str | None]) -> list[ErrorCode]:
-        errors, step = self.group.leave(leavers, self.at)
+        errors, step = membership.leave(self.group, leavers, self.at)
         self.carry_out(step)
         return errors
 

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from oncelog.coordinator.group.membership import validate_offset_commit
 from oncelog.coordinator.group.state import TRANSITIONS, GroupState, format_transitions
 from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.group.group_driver import Driver
@@ -107,7 +108,7 @@ def test_who_may_commit_offsets_in_each_state(state: GroupState) -> None:
     driver, _, other = in_state(state)
     group = driver.group
     generation = group.generation
-    assert group.validate_offset_commit(other, None, generation, transactional=False) is MEMBER_COMMITS[state]
-    assert group.validate_offset_commit(other, None, generation, transactional=True) is MEMBER_TXN_COMMITS[state]
-    assert group.validate_offset_commit("", None, -1, transactional=False) is SIMPLE_COMMITS[state]
-    assert group.validate_offset_commit("", None, -1, transactional=True) is SIMPLE_TXN_COMMITS[state]
+    assert validate_offset_commit(group, other, None, generation, transactional=False) is MEMBER_COMMITS[state]
+    assert validate_offset_commit(group, other, None, generation, transactional=True) is MEMBER_TXN_COMMITS[state]
+    assert validate_offset_commit(group, "", None, -1, transactional=False) is SIMPLE_COMMITS[state]
+    assert validate_offset_commit(group, "", None, -1, transactional=True) is SIMPLE_TXN_COMMITS[state]
