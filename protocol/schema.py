@@ -106,7 +106,7 @@ class Field:
     tag: int | None
     tagged: Versions
     default: Any
-    default_factory: Callable[[], Any] | None
+    default_factory: Callable[[], Any] | None = None
     flexible: Versions | None = None
     """Overrides the message's flexible range (the request header's client id is never compact)."""
     element: "Field | None" = None
@@ -125,27 +125,19 @@ def _field(
     kind: Kind,
     versions: str,
     default: Any,
-    default_factory: Callable[[], Any] | None = None,
+    *,
     nullable: str = "none",
     tag: int | None = None,
     tagged: str | None = None,
-    flexible: str | None = None,
-    element: Field | None = None,
-    struct: "type[Message] | None" = None,
 ) -> Field:
-    carried = parse_versions(versions)
-    tagged_versions = NO_VERSIONS if tag is None else parse_versions(tagged or versions)
+    """Declare what every kind of field has; ``tagged``: the versions that carry it as a tagged field."""
     return Field(
-        kind,
-        carried,
-        parse_versions(nullable),
-        tag,
-        tagged_versions,
-        default,
-        default_factory,
-        None if flexible is None else parse_versions(flexible),
-        element,
-        struct,
+        kind=kind,
+        versions=parse_versions(versions),
+        nullable=parse_versions(nullable),
+        tag=tag,
+        tagged=NO_VERSIONS if tag is None else parse_versions(tagged or versions),
+        default=default,
     )
 
 
@@ -204,7 +196,9 @@ def string(
     flexible: str | None = None,
 ) -> Any:
     """A UTF-8 string of at most 32,767 bytes."""
-    return _field(Kind.STRING, versions, default, nullable=nullable, tag=tag, tagged=tagged, flexible=flexible)
+    field = _field(Kind.STRING, versions, default, nullable=nullable, tag=tag, tagged=tagged)
+    field.flexible = None if flexible is None else parse_versions(flexible)
+    return field
 
 
 def binary(
@@ -242,7 +236,9 @@ def struct(
     tagged: str | None = None,
 ) -> Any:
     """A nested structure. A tagged one that is absent is None: most are, and handlers then build nothing for them."""
-    return _field(Kind.STRUCT, versions, default, default_factory, nullable, tag, tagged, struct=cls)
+    field = _field(Kind.STRUCT, versions, default, nullable=nullable, tag=tag, tagged=tagged)
+    field.struct, field.default_factory = cls, default_factory
+    return field
 
 
 def array(
@@ -257,9 +253,8 @@ def array(
     shared: bool = False,
 ) -> Any:
     """A list of structures; if ``shared``, a ``SharedList`` is encoded once for all messages that hold it."""
-    element = _field(Kind.STRUCT, "0+", None, struct=cls)
-    field = _field(Kind.ARRAY, versions, default, default_factory, nullable, tag, tagged, element=element)
-    field.shared = shared
+    field = _field(Kind.ARRAY, versions, default, nullable=nullable, tag=tag, tagged=tagged)
+    field.element, field.default_factory, field.shared = struct(cls, "0+"), default_factory, shared
     return field
 
 
@@ -274,8 +269,9 @@ def array_of(
     tagged: str | None = None,
 ) -> Any:
     """A list of primitives; ``primitive`` is one of this module's field functions, such as ``int32``."""
-    element = primitive("0+", default=None)
-    return _field(Kind.ARRAY, versions, default, default_factory, nullable, tag, tagged, element=element)
+    field = _field(Kind.ARRAY, versions, default, nullable=nullable, tag=tag, tagged=tagged)
+    field.element, field.default_factory = primitive("0+", default=None), default_factory
+    return field
 
 
 @dataclass_transform(

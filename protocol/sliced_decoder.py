@@ -6,7 +6,8 @@ It counts every element of an array in a budget, and yields when that is used up
 from collections.abc import Generator
 from typing import Any, Final, Protocol, TypeVar
 
-from oncelog.protocol.compiler import NUMBERS_PER_UNIT, DecoderSource
+from oncelog.protocol.decoder_source import DecoderSource
+from oncelog.protocol.encoder_source import NUMBERS_PER_UNIT
 from oncelog.protocol.schema import Buffer, Message
 from oncelog.protocol.sliced_encoder import Budget
 

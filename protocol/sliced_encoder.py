@@ -7,7 +7,7 @@ What it returns is the same, byte for byte.
 from collections.abc import Generator
 from typing import Any, Protocol, TypeVar
 
-from oncelog.protocol.compiler import EncoderSource
+from oncelog.protocol.encoder_source import EncoderSource
 from oncelog.protocol.schema import Buffer, Message
 
 M = TypeVar("M", bound=Message)

@@ -1091,7 +1091,7 @@ MUTATIONS: Final = (
         "test_newcomer_does_not_wait_behind_a_thousand_that_never_read",
     ),
     Mutation(
-        "B77", "protocol/compiler.py",
+        "B77", "protocol/decoder_source.py",
         "        self.line(f\"if e < 0: raise too_many_elements({path!r})\")\n",
         "",
         "tests/unit/protocol/test_element_limits.py::test_elements_of_all_arrays_are_counted_together",

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncelog.protocol import reference
-from oncelog.protocol.compiler import UNLIMITED_ELEMENTS, decode, encode
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.decoder_source import UNLIMITED_ELEMENTS
 from oncelog.protocol.primitives import DecodeError
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import Message
