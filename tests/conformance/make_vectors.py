@@ -40,10 +40,10 @@ def _known_to_kafka(message: str, fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in OURS.get(message, ())}
 
 
-def encoded_by(peer: str, asked: list[dict[str, Any]]) -> list[str]:
+def encoded_by(peer: str, wanted: list[dict[str, Any]]) -> list[str]:
     """One answer for each instance from the Kafka whose jars are in ``.peers/<peer>/lib``."""
     command = ["java", "-cp", f"{PEERS / peer / 'lib'}/*", str(HERE / "java" / "KafkaVectors.java")]
-    lines = "".join(json.dumps(instance) + "\n" for instance in asked)
+    lines = "".join(json.dumps(instance) + "\n" for instance in wanted)
     answered = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
     assert answered.returncode == 0, answered.stderr
     return answered.stdout.splitlines()
@@ -56,13 +56,13 @@ def write(name: str, vectors: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    asked = instances()
+    wanted = instances()
     for peer in ("kafka-3.9", "kafka-4"):
-        answers = encoded_by(peer, asked)
-        paired = list(zip(asked, answers, strict=True))
+        answers = encoded_by(peer, wanted)
+        paired = list(zip(wanted, answers, strict=True))
         write(peer, [{**instance, "bytes": answer} for instance, answer in paired if answer != ABSENT])
-        asked = [instance for instance, answer in paired if answer == ABSENT]
-    for instance in asked:
+        wanted = [instance for instance, answer in paired if answer == ABSENT]
+    for instance in wanted:
         print(f"without a vector: {instance['message']} v{instance['version']}")
 
 

@@ -1,4 +1,4 @@
-"""Applications around consumers: each polls, notes what it gets, and commits, until it is told to stop."""
+"""Applications around consumers: each polls, notes what it gets, and commits, until it is stopped."""
 
 import asyncio
 import random
@@ -109,7 +109,7 @@ class Member(RebalanceListener):
 
 
 async def settled(stage: Stage, *members: Member, partitions: Collection[TopicPartition]) -> None:
-    """Wait until the members share the partitions, and nobody is about to rebalance."""
+    """Wait until the members share the partitions, and none is about to rebalance."""
 
     def is_settled() -> bool:
         for member in members:

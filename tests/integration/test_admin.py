@@ -213,7 +213,7 @@ async def join(broker: BrokerProcess, group: str, instance_id: str | None) -> Wi
 
 
 async def test_members_of_groups(admin: Admin, broker: BrokerProcess, topic: str) -> None:
-    await admin.describe_groups([topic])  # Whoever looks for a group has __consumer_offsets made.
+    await admin.describe_groups([topic])  # A request for a group creates __consumer_offsets.
     client = await join(broker, topic, "shelf-1")
     described_group = (await admin.describe_groups([topic]))[topic]
     assert not isinstance(described_group, Refusal)

@@ -1,4 +1,4 @@
-"""Commits of one consumer at the same time: the last one that was asked for counts."""
+"""Commits of one consumer at the same time: the last one that was requested counts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -48,8 +48,8 @@ async def nothing_more(consumer: Consumer) -> bool:
 
 
 async def delete_records(stage: Stage, partition: TopicPartition, before: int) -> None:
-    asked = DeleteRecordsPartition(partition_index=partition.partition, offset=before)
-    topic = DeleteRecordsTopic(name=partition.topic, partitions=[asked])
+    requested = DeleteRecordsPartition(partition_index=partition.partition, offset=before)
+    topic = DeleteRecordsTopic(name=partition.topic, partitions=[requested])
     answer = await stage.call(DeleteRecordsRequest(topics=[topic], timeout_ms=5_000), 2)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 

@@ -12,7 +12,7 @@ _SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 @pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
 def test_member_that_leaves_while_it_joins_delays_no_rebalance(assignor: str) -> None:
-    """Its session has six seconds to go: whoever stays must not wait for that, nor share with it until then."""
+    """Its session has six seconds to go: the remaining member must not wait for that, nor share with it until then."""
 
     @scenario(settings=_SETTINGS)
     async def play(stage: Stage) -> None:
@@ -82,7 +82,7 @@ def test_member_hears_of_a_rebalance_before_it_ends_without_it(assignor: str) ->
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_static_leader_that_comes_back_shares_out_topics_that_came_meanwhile(count: int) -> None:
-    """Its return begins no rebalance, and nobody else watches the topics."""
+    """Its return begins no rebalance, and no other member watches the topics."""
 
     @scenario(settings=_SETTINGS)
     async def play(stage: Stage) -> None:

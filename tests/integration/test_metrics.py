@@ -181,8 +181,8 @@ def test_open_transactions_verifications_and_zombies_are_counted(broker: Watched
     assert during.value("oncelog_transactions_open") == before.value("oncelog_transactions_open") + 1
     assert 0 < during.value("oncelog_transactions_oldest_open_seconds") < 60
     assert during.value("kafka_cluster_partition_laststableoffsetlag", topic="transactional", partition="0") == 1
-    asked = manager + "verificationtimems_count"
-    assert during.value(asked) == before.value(asked) + 1
+    verifications = manager + "verificationtimems_count"
+    assert during.value(verifications) == before.value(verifications) + 1
     assert during.value(manager + "verificationtimems_sum") >= 0
     assert during.value(manager + "verificationtimems_max") >= 0
     assert during.value(manager + "verificationfailure_total") == before.value(manager + "verificationfailure_total")

@@ -149,7 +149,9 @@ def test_records_that_are_sent_are_stored(broker: BrokerProcess, codec: str) -> 
 def test_many_records_in_order(broker: BrokerProcess, acks: Literal["all", "1", "0"], idempotent: bool) -> None:
     async def work() -> None:
         topic = await new_topic(broker, f"many-{acks}-{idempotent}")
-        assert_exactly(await stored(broker, topic), 0)  # Its leaders lead: without acknowledgements nobody would tell.
+        assert_exactly(
+            await stored(broker, topic), 0
+        )  # Its leaders lead: without acknowledgements nothing else would show it.
         async with producer_of(broker, acks=acks, enable_idempotence=idempotent, batch_bytes=4096) as producer:
             futures = await send_numbers(producer, topic, 20_000)
             await producer.flush()

@@ -1,7 +1,7 @@
 """The tools for stuck transactions against a broker process, where transactions really hang.
 
 The broker does not verify batches with their coordinator, as brokers before KIP-890 did not; so what arrives after the
-end of its transaction opens one that nobody ends. ``INTEROP_BROKER=kafka`` plays the same against Apache Kafka.
+end of its transaction opens one that no producer ends. ``INTEROP_BROKER=kafka`` plays the same against Apache Kafka.
 """
 
 import os
@@ -66,7 +66,7 @@ class Stage:
         from oncelog.clients.admin.topics import NewTopic
 
         assert await self.admin.create_topics([NewTopic(name=self.name, partitions=2)]) == {self.name: None}
-        await self.admin.describe_groups([self.name])  # Whoever looks for a group has __consumer_offsets made.
+        await self.admin.describe_groups([self.name])  # A request for a group creates __consumer_offsets.
 
     async def producer(self, transactional_id: str, *, timeout_ms: int = 60_000) -> ScriptedProducer:
         producer = ScriptedProducer(lambda: WireClient.connect(self.port), transactional_id, timeout_ms=timeout_ms)
@@ -112,7 +112,7 @@ class Stage:
         return [each.transaction_start_offset for each in producers if each.transaction_start_offset is not None]
 
     async def group_offset(self) -> int | ErrorCode:
-        """Where the group stands in the second partition, or why nobody may know."""
+        """Where the group stands in the second partition, or the error that hides it."""
         answers = await self.admin.committed_offsets_of_groups({self.name: [self.second]}, require_stable=True)
         offsets = answers[self.name]
         assert not isinstance(offsets, Refusal), offsets

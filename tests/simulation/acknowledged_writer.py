@@ -37,7 +37,7 @@ class AcknowledgedWriter:
         self.times: list[float] = []
 
     async def run(self) -> None:
-        """Write until told to stop."""
+        """Write until stopped."""
         while not self._stopped:
             await self.write(1)
             await asyncio.sleep(self._pause)

@@ -1,9 +1,9 @@
 """The faults and orders that may befall a cluster of three, one after the other and at the same time.
 
 A broker may lose power, and with that whatever of its logs was not synced, only while the others have all that it has.
-Then another one may die, and the third stays where it is until everybody has everything again: this much is promised by
-``min.insync.replicas=2`` where nobody waits for disks, and no more (B57). So the other one lives if a partition has no
-third replica.
+Then another one may die, and the third stays where it is until all have everything again: this much is promised by
+``min.insync.replicas=2`` where no response waits for disks, and no more (B57). So the other one lives if a
+partition has no third replica.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Fault(Enum):
     REASSIGN = auto()
     CREATE = auto()
     DELETE = auto()
-    """A topic, which nobody uses."""
+    """A topic that no client uses."""
     CONFIGURE = auto()
     """A topic's setting is changed through any broker."""
     HOLD_CONTROL = auto()
@@ -98,28 +98,28 @@ class ClusterFaults:
         self._post = ControlPost(cluster)
         self._begun: list[asyncio.Future[None]] = []
         self._deeds: dict[Fault, Callable[[], Awaitable[None]]] = {
-            Fault.KILL: self._to_somebody(self._kill),
+            Fault.KILL: self._to_some_broker(self._kill),
             Fault.POWER_LOSS: self._lose_power,
-            Fault.DISK: self._to_somebody(self._fail_disk),
-            Fault.FULL_DISK: self._to_somebody(self._fill_disk),
-            Fault.STALLED_DISK: self._to_somebody(self._stall_disk),
-            Fault.RESTART: self._to_somebody(self._restart),
-            Fault.PAUSE: self._to_somebody(self._pause),
+            Fault.DISK: self._to_some_broker(self._fail_disk),
+            Fault.FULL_DISK: self._to_some_broker(self._fill_disk),
+            Fault.STALLED_DISK: self._to_some_broker(self._stall_disk),
+            Fault.RESTART: self._to_some_broker(self._restart),
+            Fault.PAUSE: self._to_some_broker(self._pause),
             Fault.ISOLATE: self._isolate,
             Fault.CUT_LINK: self._cut_link,
-            Fault.CUT_FROM_ENSEMBLE: self._to_somebody(self._cut_from_ensemble),
-            Fault.EXPIRE: self._to_somebody(self._expire),
+            Fault.CUT_FROM_ENSEMBLE: self._to_some_broker(self._cut_from_ensemble),
+            Fault.EXPIRE: self._to_some_broker(self._expire),
             Fault.ENSEMBLE_DOWN: self._ensemble_down,
-            Fault.ENSEMBLE_BEHIND: self._to_somebody(self._fall_behind),
-            Fault.SUSPECT: self._to_somebody(self._suspect),
-            Fault.ELECT: self._to_somebody(self._elect),
-            Fault.REASSIGN: self._to_somebody(self._reassign),
-            Fault.CREATE: self._to_somebody(self._create_topic),
-            Fault.DELETE: self._to_somebody(self._delete_topic),
-            Fault.CONFIGURE: self._to_somebody(self._configure_topic),
+            Fault.ENSEMBLE_BEHIND: self._to_some_broker(self._fall_behind),
+            Fault.SUSPECT: self._to_some_broker(self._suspect),
+            Fault.ELECT: self._to_some_broker(self._elect),
+            Fault.REASSIGN: self._to_some_broker(self._reassign),
+            Fault.CREATE: self._to_some_broker(self._create_topic),
+            Fault.DELETE: self._to_some_broker(self._delete_topic),
+            Fault.CONFIGURE: self._to_some_broker(self._configure_topic),
             Fault.HOLD_CONTROL: self._hold_control,
             Fault.REPEAT_CONTROL: self._repeat_control,
-            Fault.MOVE_AWAY: self._to_somebody(self._move_away),
+            Fault.MOVE_AWAY: self._to_some_broker(self._move_away),
             Fault.HEAL: self._heal_network,
         }
 
@@ -149,7 +149,7 @@ class ClusterFaults:
             self._catch_up(broker)
             await self._start(broker)
 
-    def _to_somebody(self, deed: Callable[[ClusterBroker], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    def _to_some_broker(self, deed: Callable[[ClusterBroker], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def do() -> None:
             chosen = self._rng.choice(BROKERS)
             if chosen not in self._busy:

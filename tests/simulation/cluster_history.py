@@ -1,7 +1,7 @@
 """A history of a cluster of three: clients are at work, faults befall it, everything heals; and what must hold then.
 
-The brokers agree, one controller reigns, every partition is led and whole, its replicas are equal batch by batch up to
-their common end, every broker knows every topic's settings, and nothing that clients were promised is broken.
+The brokers agree, there is one controller, every partition is led and whole, its replicas are equal batch by batch up
+to their common end, every broker knows every topic's settings, and nothing that clients were promised is broken.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
 from tests.simulation.topic_settings import assert_settings_are_known, described_overrides
 
 HEALING_SECONDS: Final = 10 * SESSION_SECONDS
-"""After so long without faults a cluster is whole."""
+"""Seconds without faults after which a cluster is whole."""
 _LOOK_SECONDS: Final = 0.5
 _LONGEST_BATCH: Final = 1 << 20
 

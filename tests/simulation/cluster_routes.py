@@ -65,7 +65,7 @@ class ClusterRoutes:
         if broker_id < 0:
             broker_id = self._look_up(role)
         if broker_id < 0:
-            raise NoAnswer(f"nobody is {role}")
+            raise NoAnswer(f"no broker is {role}")
         self._known[role] = broker_id
         return self._cluster[broker_id].port
 

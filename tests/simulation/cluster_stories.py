@@ -16,7 +16,7 @@ from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.virtual_loop import VirtualLoop
 
 NOTICED_SECONDS = 3.5
-"""After so long a broker that stopped answering is suspected, and others lead its partitions."""
+"""Seconds after which a silent broker is presumed dead, and other brokers lead its partitions."""
 
 
 def simulate(
@@ -83,9 +83,9 @@ def tree(cluster: SimulatedCluster, path: str = "") -> dict[str, tuple[bytes, in
 
 
 async def create(cluster: SimulatedCluster, name: str, *replicas: tuple[int, ...]) -> None:
-    (reigning,) = cluster.controllers
+    (controller_id,) = cluster.controllers
     topic = NewTopic(name=name, assignments=list(enumerate(replicas)))
-    (result,) = await cluster[reigning].running.controller_apis.create_topics([topic])
+    (result,) = await cluster[controller_id].running.controller_apis.create_topics([topic])
     assert not isinstance(result, ApiError), result
     await asyncio.sleep(0.1)
 
@@ -108,8 +108,8 @@ def views(cluster: SimulatedCluster) -> dict[int, Any]:
 
 def assert_agreement(cluster: SimulatedCluster) -> None:
     """One controller, and every broker that runs knows the same."""
-    assert len(cluster.controllers) == 1, f"they reign: {cluster.controllers}"
-    (reigning,) = cluster.controllers
+    assert len(cluster.controllers) == 1, f"controllers: {cluster.controllers}"
+    (controller_id,) = cluster.controllers
     known = views(cluster)
-    assert all(view == known[reigning] for view in known.values()), known
-    assert known[reigning][:2] == (reigning, [broker.broker_id for broker in cluster.alive])
+    assert all(view == known[controller_id] for view in known.values()), known
+    assert known[controller_id][:2] == (controller_id, [broker.broker_id for broker in cluster.alive])

@@ -10,7 +10,7 @@ from tests.simulation.routes import Routes
 
 
 class LevelChanger:
-    """Finalises one level after the other until it is told to stop."""
+    """Finalises one level after the other until it is stopped."""
 
     def __init__(self, routes: Routes, rng: random.Random) -> None:
         self.stopping = False

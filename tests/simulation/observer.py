@@ -17,7 +17,7 @@ _MAX_WAIT_MS = 300
 
 
 class Observer:
-    """Reads until it is told to stop."""
+    """Reads until it is stopped."""
 
     def __init__(self, routes: Routes, partition: TopicPartition, rng: random.Random) -> None:
         self.partition = partition

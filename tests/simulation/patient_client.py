@@ -54,7 +54,7 @@ class PatientClient:
             self._late_post.repeat_marker(transactional_id, producer, partitions, commit=commit)
 
     def heard(self, request: Message, answer: Message) -> None:
-        """This came back; it may say that somebody else is responsible."""
+        """Note a response, which may say that another broker is responsible."""
         self._routes.heard(request, answer)
 
     async def disconnect(self, *unanswered: Message) -> None:
@@ -91,9 +91,9 @@ class PatientClient:
             _check_retriable(codes)
             await self.pause()
 
-    async def succeed_together(self, asked: Sequence[Message], version: int, errors: Errors) -> None:
+    async def succeed_together(self, requests: Sequence[Message], version: int, errors: Errors) -> None:
         """The same for requests that are in flight at once. Those that fail go again, in order."""
-        left = list(asked)
+        left = list(requests)
         while left:
             try:
                 connections = [await self.connection(request) for request in left]
@@ -134,7 +134,7 @@ class PatientClient:
 
 
 def _check_retriable(codes: set[ErrorCode]) -> None:
-    # Who is told of an invalid epoch may have been timed out: what becomes of its abort says whether it was fenced.
+    # A producer with an invalid epoch may have been timed out: the response to its abort says whether it was fenced.
     if codes & {ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_PRODUCER_EPOCH}:
         raise Abortable(str(codes))
     if not codes & RETRIABLE:

@@ -1,4 +1,4 @@
-"""The replica sides of several brokers, with real connections between them, and a controller that does as it is told.
+"""The replica sides of several brokers, with real connections between them, and a scripted controller.
 
 Each member has a process, a disk, a port at which it answers fetches, and a `ReplicaFetcher` for every other. What is
 left out is all the rest of a broker: the controller's orders are plain calls that take a while, and its answers to
@@ -73,7 +73,7 @@ TOPIC = "t"
 TOPIC_ID = b"topic id of t   "
 LOG_DIR = "/data"
 LISTENER = "PLAINTEXT"
-NOBODY = -1
+NO_LEADER = -1
 SETTINGS = FetcherSettings(replica_id=-1, backoff_ms=200, socket_timeout_ms=5_000)
 LAG_MS = 2_000
 
@@ -281,13 +281,13 @@ class Controller:
     # Who is up
 
     def lost(self, broker_id: int) -> None:
-        """A broker is gone: its leaderships move, and it leaves the ISRs in which somebody else is."""
+        """Move the leaderships of a broker that is gone, and remove it from each ISR that has other members."""
         for index, state in self.states.items():
             up = tuple(member for member in state.isr if self._cluster[member].is_up)
             if up and (broker_id in state.isr or state.leader == broker_id):
                 self.elect(index, state.leader if state.leader in up else up[0], isr=up)
             elif state.leader == broker_id:
-                self.elect(index, NOBODY)
+                self.elect(index, NO_LEADER)
 
     def returned(self, broker_id: int) -> None:
         """A broker is there again, maybe without anybody having noticed that it was gone."""
@@ -325,29 +325,31 @@ class Controller:
             return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         topics = []
         for topic in request.topics:
-            altered = [self._alter(request.broker_id, asked) for asked in topic.partitions]
+            altered = [self._alter(request.broker_id, proposal) for proposal in topic.partitions]
             topics.append(AlteredTopic(topic_id=topic.topic_id, partitions=altered))
         return AlterPartitionResponse(topics=topics)
 
-    def _alter(self, asker: int, asked: AlterPartitionData) -> AlteredPartition:
-        state = self.states[asked.partition_index]
-        isr = tuple(broker.broker_id for broker in asked.new_isr_with_epochs)
+    def _alter(self, asker: int, proposal: AlterPartitionData) -> AlteredPartition:
+        state = self.states[proposal.partition_index]
+        isr = tuple(broker.broker_id for broker in proposal.new_isr_with_epochs)
         error = ErrorCode.NONE
-        if asked.leader_epoch != state.leader_epoch or asker != state.leader:
+        if proposal.leader_epoch != state.leader_epoch or asker != state.leader:
             error = ErrorCode.FENCED_LEADER_EPOCH
         elif isr == state.isr:
             pass
-        elif asked.partition_epoch != state.version:
+        elif proposal.partition_epoch != state.version:
             error = ErrorCode.INVALID_UPDATE_VERSION
-        elif any(not self._is_eligible(broker.broker_id, broker.broker_epoch) for broker in asked.new_isr_with_epochs):
+        elif any(
+            not self._is_eligible(broker.broker_id, broker.broker_epoch) for broker in proposal.new_isr_with_epochs
+        ):
             error = ErrorCode.INELIGIBLE_REPLICA
         else:
             state.isr, state.version = isr, state.version + 1
         if error:
             self.refusals.append(error)
-            return AlteredPartition(partition_index=asked.partition_index, error_code=error)
+            return AlteredPartition(partition_index=proposal.partition_index, error_code=error)
         return AlteredPartition(
-            partition_index=asked.partition_index,
+            partition_index=proposal.partition_index,
             leader_id=state.leader,
             leader_epoch=state.leader_epoch,
             isr=list(state.isr),
@@ -427,7 +429,7 @@ class ReplicaCluster:
         await asyncio.sleep(0.1)
 
     def kill(self) -> None:
-        """End everything. What is then collected has nobody to complain to."""
+        """End everything. Nothing reports what is collected afterwards."""
         self.loop.set_exception_handler(lambda loop, context: None)
         for member in self.members.values():
             if member.process is not None:

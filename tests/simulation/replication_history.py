@@ -32,7 +32,7 @@ class Step(Enum):
     """By every broker that believes that it leads, for all replicas or for itself."""
     APPEND_LOCAL = auto()
     ELECT = auto()
-    """Somebody of the ISR, which may be the leader again."""
+    """A member of the ISR, which may be the leader again."""
     CRASH = auto()
     RESTART = auto()
     ISOLATE = auto()

@@ -130,8 +130,8 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitRequest:
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in offsets.items():
-        asked = TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-        topics.setdefault(topic, []).append(asked)
+        partition_request = TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        topics.setdefault(topic, []).append(partition_request)
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group,
@@ -180,7 +180,7 @@ def metadata(topic: str) -> MetadataRequest:
 
 
 def leader_epochs(answer: Any) -> dict[int, int]:
-    """Of the one topic that was asked for, by partition."""
+    """Return the leader epochs of the one requested topic, by partition."""
     return {partition.partition_index: partition.leader_epoch for partition in answer.topics[0].partitions}
 
 
@@ -274,7 +274,7 @@ class FetchedPosition(NamedTuple):
 
 
 def fetched_position(answer: Any) -> FetchedPosition:
-    """Of the one partition that was asked for."""
+    """Return the position of the one requested partition."""
     group = answer.groups[0]
     if group.error_code:
         return FetchedPosition(ErrorCode(group.error_code), -1)

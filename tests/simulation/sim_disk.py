@@ -13,7 +13,7 @@ was synced, plus whatever part of the rest ``rng`` lets survive:
 ``sync`` of a file covers its content, not its name; ``sync_dir`` covers the names in one directory only. (ext4 is
 kinder in both; a broker must not rely on it.)
 
-Faults are asked for in advance: ``fail`` makes matching calls raise ``OSError``, ``shorten_append`` makes the next
+Faults are requested in advance: ``fail`` makes matching calls raise ``OSError``, ``shorten_append`` makes the next
 append to a file short, ``capacity`` makes the disk full, ``stop_after`` halts the machine after so many more written
 bytes and directory changes (``MachineStopped`` from then on, until ``crash``), ``cold`` makes ``try_read_at`` refuse.
 Off-loop calls run inline, after awaiting ``delay`` if there is one.
@@ -247,7 +247,7 @@ class SimDisk:
     delay: Callable[[], Awaitable[None]] | None = None
     """Awaited by every off-loop call before it acts."""
     cold: Callable[[], bool] = lambda: False
-    """Asked by every ``try_read_at``: must it refuse?"""
+    """Returns whether a ``try_read_at`` must refuse; called by each."""
     generation: int = 0
     """How many crashes there were."""
     locks: set[str] = field(default_factory=set)
@@ -460,7 +460,7 @@ class SimDisk:
                 raise OSError(fault.error, f"{operation} {path}")
 
     def admit(self, path: str, data: bytes) -> bytes:
-        """The part of an append that is taken: less on a full disk, or if that was asked for."""
+        """The part of an append that is taken: less on a full disk, or if a fault requests it."""
         for ending in [ending for ending in self._shortened if path.endswith(ending)]:
             data = data[: self._shortened.pop(ending)]
         if self.capacity is None or not data:

@@ -196,8 +196,8 @@ class _Connection:
         self._arrives = [0.0, 0.0]
         self.is_open = True
 
-    def ask(self, question: Callable[["_Connection"], T], watch: Watch | None = None) -> "asyncio.Future[T]":
-        """Put a question to the ensemble; the future is that of its answer, if the connection lasts until then."""
+    def ask(self, read: Callable[["_Connection"], T], watch: Watch | None = None) -> "asyncio.Future[T]":
+        """Send a read to the ensemble; the future has its response, if the connection lasts until then."""
         answer: asyncio.Future[T] = self._loop.create_future()
         sent = self._loop.time()
         self._waiting[answer] = None
@@ -206,10 +206,10 @@ class _Connection:
         noticed = self._loop.call_later(self._session.timeout * _NOTICED_SHARE, self._session.lose, self)
         answer.add_done_callback(lambda _: noticed.cancel())
         if Direction.TO_ENSEMBLE not in self._session.store.cut:
-            self._ensemble.call_at(self._arrival(0), self._arrive, question, answer, sent)
+            self._ensemble.call_at(self._arrival(0), self._arrive, read, answer, sent)
         return answer
 
-    def _arrive(self, question: Callable[["_Connection"], T], answer: "asyncio.Future[T]", sent: float) -> None:
+    def _arrive(self, read: Callable[["_Connection"], T], answer: "asyncio.Future[T]", sent: float) -> None:
         """At the ensemble."""
         if not self.is_open or not self._ensemble.is_up:
             return
@@ -218,7 +218,7 @@ class _Connection:
             self.to_client(self._session.end, self)
             return
         self._ensemble.heard_of(session_id)
-        self.to_client(self._answered, answer, question(self), sent)
+        self.to_client(self._answered, answer, read(self), sent)
 
     def _answered(self, answer: "asyncio.Future[T]", value: T, sent: float) -> None:
         """At the client."""
@@ -232,7 +232,7 @@ class _Connection:
         session = self._session
         if Direction.TO_CLIENT not in session.store.cut:
             self._loop.call_at(self._arrival(1), call, *arguments, context=session.store.context)
-        else:  # A connection of which something was lost does not go on, also if nobody waits for that: a watch.
+        else:  # A connection of which something was lost does not go on, also if no call waits for that: a watch.
             self._loop.call_later(session.timeout * _NOTICED_SHARE, session.lose, self, context=session.store.context)
 
     def _arrival(self, direction: int) -> float:
@@ -248,13 +248,13 @@ class _Connection:
             watch()
 
     def close(self, error: Exception) -> None:
-        """At the client: whoever waits is told, and all watches fire."""
+        """At the client: fail every waiting call, and fire all watches."""
         self.is_open = False
         waiting, self._waiting = self._waiting, {}
         for answer in waiting:
             if not answer.done():
                 answer.set_exception(error)
-                answer.exception()  # Whoever asked may have gone.
+                answer.exception()  # The caller may have gone.
         watches, self._watches = dict.fromkeys(self._watches), []
         for watch in watches:
             watch()
@@ -340,12 +340,12 @@ class SimSession(Session):
                 pass
         self._finish()
 
-    async def _ask(self, question: Callable[[_Connection], T], watch: Watch | None = None) -> T:
+    async def _ask(self, read: Callable[[_Connection], T], watch: Watch | None = None) -> T:
         if not self._connected.is_set():
             await self._connected.wait()
         if self._over:
             raise self._expired()
-        return await self._connection.ask(question, watch)
+        return await self._connection.ask(read, watch)
 
     async def sync(self) -> None:
         await self._ask(lambda _: self.ensemble.catch_up(self.store))

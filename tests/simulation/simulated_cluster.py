@@ -111,7 +111,7 @@ class SimulatedCluster:
 
     @property
     def controllers(self) -> list[int]:
-        """The brokers that believe that they reign."""
+        """The ids of the brokers that act as controller."""
         return [broker.broker_id for broker in self.alive if broker.running.controller.is_active]
 
     def isolate(self, broker_id: int, *others: int) -> None:

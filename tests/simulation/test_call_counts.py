@@ -1,7 +1,7 @@
 """What an operation costs brokers and their client, in calls of Python functions: the same number on every machine.
 
 A call is a hundredth of what a benchmark of the same operation can tell apart while other work runs. So a bound stands
-here for each path that clients take all the time; whoever goes above it says in the commit what the calls are for.
+here for each path that clients take all the time; a commit that exceeds one says what the calls are for.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Brokers of a cluster that lose each other, or the ensemble, in virtual time: who reigns, and what it changes.
+"""Brokers of a cluster that lose each other, or the ensemble, in virtual time: which one is the controller then.
 
 Real brokers on the simulated network and ensemble; the store's tree is the judge.
 """
@@ -228,8 +228,8 @@ class TestControllerFailover:
             await asyncio.sleep(0)
             cluster[1].process.pause()  # type: ignore[union-attr]
             await asyncio.sleep(seconds + NOTICED_SECONDS)
-            (reigning,) = cluster.controllers
-            assert reigning != 1 or seconds < NOTICED_SECONDS
+            (controller_id,) = cluster.controllers
+            assert controller_id != 1 or seconds < NOTICED_SECONDS
             await asyncio.sleep(0.5)
             before = tree(cluster)
             cluster[1].process.resume()  # type: ignore[union-attr]
@@ -371,7 +371,7 @@ class TestTopicsFromAnyBroker:
         simulate(story)
 
     def test_internal_topics_wait_for_enough_brokers(self) -> None:
-        """Their replication factor is never lowered, and whoever asks is asked to come again."""
+        """Their replication factor is never lowered; clients receive a retriable error."""
 
         async def story(cluster: SimulatedCluster) -> None:
             for broker_id in (2, 3):

@@ -75,25 +75,25 @@ def partition_count(broker: ClusterBroker, topic: str) -> int:
 class TestCreations:
     def test_created_topic_and_partitions_are_known_to_all_brokers_before_the_response(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
-            (reigning,) = cluster.controllers
+            (controller_id,) = cluster.controllers
             for round_number in range(5):
                 topic = CreatableTopic(name=f"t{round_number}", num_partitions=3, replication_factor=2)
-                await ask(cluster[reigning], CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)
+                await ask(cluster[controller_id], CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)
                 assert all(partition_count(broker, topic.name) == 3 for broker in cluster.alive)
                 grown = CreatePartitionsTopic(name=topic.name, count=5, assignments=None)
-                await ask(cluster[reigning], CreatePartitionsRequest(topics=[grown], timeout_ms=5_000), 3)
+                await ask(cluster[controller_id], CreatePartitionsRequest(topics=[grown], timeout_ms=5_000), 3)
                 assert all(partition_count(broker, topic.name) == 5 for broker in cluster.alive)
 
         simulate(story)
 
     def test_creation_does_not_wait_for_an_unresponsive_broker(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
-            (reigning,) = cluster.controllers
-            silent = next(broker for broker in cluster.alive if broker.broker_id != reigning)
-            cluster.loop.network.sever(f"broker {reigning}", f"broker {silent.broker_id}")
+            (controller_id,) = cluster.controllers
+            silent = next(broker for broker in cluster.alive if broker.broker_id != controller_id)
+            cluster.loop.network.sever(f"broker {controller_id}", f"broker {silent.broker_id}")
             began = cluster.loop.time()
             topic = CreatableTopic(name="t", num_partitions=3, replication_factor=2)
-            response = await ask(cluster[reigning], CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)
+            response = await ask(cluster[controller_id], CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)
             assert response.topics[0].error_code == ErrorCode.NONE
             assert cluster.loop.time() - began < NOTICED_SECONDS
 
@@ -166,7 +166,7 @@ class TestLeadership:
         simulate(story)
 
     def test_follower_that_has_stopped_delays_no_writes(self) -> None:
-        """What it did not fetch any more, although it was close behind and nearly in sync, holds nobody up."""
+        """Records that it no longer fetches, although it was nearly in sync, delay no response."""
 
         async def story(cluster: SimulatedCluster) -> None:
             partitions = 10
@@ -174,8 +174,10 @@ class TestLeadership:
             writers = [AcknowledgedWriter(cluster, TopicPartition("t", p), pause=0.001) for p in range(partitions)]
             writing = asyncio.gather(*(writer.run() for writer in writers))
             await asyncio.sleep(0.1)
-            (reigning,) = cluster.controllers
-            await cluster[reigning].running.controller_apis.controlled_shutdown(ControlledShutdownRequest(broker_id=2))
+            (controller_id,) = cluster.controllers
+            await cluster[controller_id].running.controller_apis.controlled_shutdown(
+                ControlledShutdownRequest(broker_id=2)
+            )
             await asyncio.sleep(0.1)
             cluster[2].kill()
             await asyncio.sleep(0.5)
@@ -266,7 +268,7 @@ class TestLeadership:
         simulate(story)
 
     def test_brokers_that_stop_at_once_end_cleanly(self) -> None:
-        """Whoever is left waits for nobody."""
+        """The remaining brokers do not wait for those that have left."""
 
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))

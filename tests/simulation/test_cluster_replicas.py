@@ -32,7 +32,7 @@ class TestInSync:
     """Who is."""
 
     def test_brokers_that_registered_anew_come_back_also_where_nothing_is_written(self) -> None:
-        """B56: a leader takes nobody back by the word of a former life, so it must hear of every new one.
+        """B56: a leader takes no follower back by the broker epoch of a former incarnation, so it learns each new one.
 
         Broker 1 stays in the ISR, as it is its own successor as controller, and finds broker 3 there again.
         """
@@ -60,7 +60,7 @@ class TestInSync:
         "cuts", [(("2", "3"), ("3", "2")), (("2", "3"),), (("3", "2"),)], ids=["both", "to the follower", "from it"]
     )
     def test_follower_that_its_leader_cannot_reach_soon_leaves_the_isr(self, cuts: tuple[tuple[str, str], ...]) -> None:
-        """The controller reaches both, so nobody else would do anything before `replica.lag.time.max.ms`."""
+        """The controller reaches both, so nothing else would happen before `replica.lag.time.max.ms`."""
 
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (2, 3, 1))
@@ -112,7 +112,7 @@ class TestElections:
     """Who may lead."""
 
     def test_follower_that_lost_its_tail_does_not_lead_while_another_has_it(self) -> None:
-        """B57: its leader dies, and the controller with it, so that nobody takes it out of the ISR before."""
+        """B57: its leader dies, and the controller with it, so that it is not removed from the ISR before."""
 
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (2, 3, 1))
@@ -138,7 +138,7 @@ class TestElections:
 
 
 class TestLostLeaderships:
-    """What a client is told by who led until just now."""
+    """What a former leader responds to a client."""
 
     def test_batch_unacknowledged_by_a_former_leader_is_written_once(self) -> None:
         """B61, B34: its successor has the batch, and knows it when it comes again. B80: and is named at once."""

@@ -129,7 +129,7 @@ def state_at(cluster: SimulatedCluster, transactional_id: str) -> TransactionSta
 
 
 class Producer:
-    """A producer of the first protocol, that does what it is told and repeats nothing."""
+    """A producer of the first protocol, that sends what the test says and retries nothing."""
 
     def __init__(self, cluster: SimulatedCluster, transactional_id: str) -> None:
         self._cluster = cluster
@@ -216,7 +216,7 @@ def play(story: Callable[[SimulatedCluster], Awaitable[None]], *, brokers: int =
 
 class TestMarkers:
     def test_marker_under_way_to_a_silent_broker_goes_to_the_next_leader(self) -> None:
-        """The coordinator does not wait until its request has timed out: it is told that the cluster goes on."""
+        """The coordinator does not wait until its request has timed out: the controller sends it the new leader."""
 
         async def story(cluster: SimulatedCluster) -> None:
             producer = await producer_at(cluster, 2)
@@ -257,7 +257,7 @@ class TestElections:
     """The coordinator is another one than before."""
 
     def test_coordinator_is_loading_until_its_log_is_replicated_and_then_completes_prepared_transactions(self) -> None:
-        """B83: the decision to commit is in its log, and nobody can know yet whether it will stay there."""
+        """B83: the decision to commit is in its log, and whether it will stay there is open."""
 
         async def story(cluster: SimulatedCluster) -> None:
             await create_log(cluster, (2, 1, 3))
@@ -469,8 +469,8 @@ def group_led_by(cluster: SimulatedCluster, broker_id: int) -> str:
 
 
 async def commit_offset(client: WireClient, group: str, offset: int) -> ErrorCode:
-    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topic = OffsetCommitRequestTopic(name="t", partitions=[asked])
+    requested = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="t", partitions=[requested])
     answer = await client.call(OffsetCommitRequest(group_id=group, topics=[topic]), OFFSET_COMMIT_VERSION)
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 

@@ -49,8 +49,8 @@ async def change_controller(cluster: SimulatedCluster, to: int) -> None:
     others = [broker for broker in cluster.alive if broker.broker_id != to]
     for broker in others:
         broker.cut_from_ensemble(Direction.TO_CLIENT)
-    (reigning,) = cluster.controllers
-    cluster.ensemble.expire(session_of(cluster[reigning].running).session_id)
+    (controller_id,) = cluster.controllers
+    cluster.ensemble.expire(session_of(cluster[controller_id].running).session_id)
     await until(lambda: to in cluster.controllers)
     for broker in others:
         broker.cut_from_ensemble(Direction.NONE)
@@ -59,16 +59,16 @@ async def change_controller(cluster: SimulatedCluster, to: int) -> None:
 
 async def move(cluster: SimulatedCluster, partition: TopicPartition, *replicas: int) -> None:
     """Move a partition, and wait until it has arrived."""
-    (reigning,) = cluster.controllers
-    results = await cluster[reigning].running.controller_apis.alter_reassignments({partition: replicas})
+    (controller_id,) = cluster.controllers
+    results = await cluster[controller_id].running.controller_apis.alter_reassignments({partition: replicas})
     assert isinstance(results, dict)
     assert results[partition].code is ErrorCode.NONE
     await until(lambda: assignments(cluster)[partition] == replicas)
 
 
 async def delete(cluster: SimulatedCluster, topic: str) -> None:
-    (reigning,) = cluster.controllers
-    (error,) = await cluster[reigning].running.controller_apis.delete_topics([topic], timeout_seconds=10.0)
+    (controller_id,) = cluster.controllers
+    (error,) = await cluster[controller_id].running.controller_apis.delete_topics([topic], timeout_seconds=10.0)
     assert error.code is ErrorCode.NONE
 
 
@@ -88,8 +88,8 @@ def test_commit_becomes_visible_when_new_coordinator_learns_of_topic_after_its_e
         await create_log(cluster, (1, 2))
         post.wants = lambda frame: frame.receiver == 2
         topic = NewTopic(name="t", assignments=[(0, (3,))])
-        (reigning,) = cluster.controllers
-        assert await cluster[reigning].running.controller_apis.create_topics([topic], timeout_seconds=1.0) == [
+        (controller_id,) = cluster.controllers
+        assert await cluster[controller_id].running.controller_apis.create_topics([topic], timeout_seconds=1.0) == [
             TIMED_OUT
         ]
         assert not cluster[2].running.metadata.topic_exists("t")

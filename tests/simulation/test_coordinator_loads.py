@@ -38,7 +38,7 @@ GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 ONE_PARTITION = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 SOON_SECONDS = 2.0
-"""After so long a log that could not be read once has been read again."""
+"""Seconds within which a log whose read failed has been read again."""
 LONGEST_PAUSE_SECONDS = 61.0
 
 

@@ -27,9 +27,9 @@ from tests.simulation.wire_client import WireClient
 
 T0 = TopicPartition("t", 0)
 MOVED_SECONDS = 1.0
-"""After so long others lead what a broker with a full disk led."""
+"""Seconds after which other brokers lead what a broker with a full disk led."""
 ROOM_SECONDS = 5.0
-"""After so long a broker that has room again has noticed it."""
+"""Seconds after which a broker that has room again has noticed it."""
 
 
 @pytest.mark.parametrize(("victim", "leave"), [(1, 0), (1, 40), (2, 40), (3, 0)])
@@ -46,7 +46,7 @@ def test_full_disk_of_one_broker_stops_no_writes(victim: int, leave: int) -> Non
         assert state_of(cluster, "t").leader != victim
         await asyncio.sleep(35.0)  # Longer than a follower may lag.
         assert writer.longest_stall() < MOVED_SECONDS
-        assert not cluster[victim].running.failure.done(), "the broker goes on, for whoever reads"
+        assert not cluster[victim].running.failure.done(), "the broker goes on for readers"
         cluster[victim].disk.make_room()
         await until(lambda: set(state_of(cluster, "t").isr) == {1, 2, 3}, ROOM_SECONDS)
         writer.stop()

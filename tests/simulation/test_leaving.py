@@ -1,4 +1,4 @@
-"""How long brokers take to stop, in virtual time: they hand over what they lead, and wait for nobody who won't come."""
+"""How long brokers take to stop, in virtual time: they hand over what they lead, and wait for no broker that left."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -69,7 +69,7 @@ def test_leaving_soon_after_the_ensemble_has_restarted_ends_in_time(away_seconds
 
 @pytest.mark.parametrize("away_seconds", [4.0, 5 * SESSION_SECONDS])
 def test_leaving_while_the_ensemble_is_away_ends_in_time(away_seconds: float) -> None:
-    """Nobody can decide anything, and that is known."""
+    """No broker can change the metadata, and all know it."""
 
     async def story(cluster: SimulatedCluster) -> None:
         cluster.ensemble.is_up = False

@@ -107,10 +107,10 @@ async def new_controller(cluster: SimulatedCluster) -> ClusterBroker:
 
 async def assert_everything_else_is_controlled(cluster: SimulatedCluster, name: str) -> None:
     """A topic is created, led, and led by others when its leader dies."""
-    (reigning,) = cluster.controllers
-    replicas = sorted(cluster.brokers, key=lambda broker_id: broker_id == reigning)
+    (controller_id,) = cluster.controllers
+    replicas = sorted(cluster.brokers, key=lambda broker_id: broker_id == controller_id)
     topic = NewTopic(name=name, assignments=[(0, tuple(replicas))])
-    (result,) = await cluster[reigning].running.controller_apis.create_topics([topic])
+    (result,) = await cluster[controller_id].running.controller_apis.create_topics([topic])
     assert not isinstance(result, ApiError), result
     writer = AcknowledgedWriter(cluster, TopicPartition(name, 0))
     await writer.write(2)
@@ -153,8 +153,8 @@ def test_malformed_partition_states_set_only_those_partitions_aside(caplog: pyte
         for partition, data in good.items():
             await mend(cluster, paths.partition_state(partition), data)
         await asyncio.sleep(SESSION_SECONDS)
-        (reigning,) = cluster.controllers
-        assert shown(cluster[reigning]) == 0
+        (controller_id,) = cluster.controllers
+        assert shown(cluster[controller_id]) == 0
         await AcknowledgedWriter(cluster, T0).write(3)
         assert_agreement(cluster)
 
@@ -211,8 +211,8 @@ def test_malformed_topics_set_only_those_topics_aside(caplog: pytest.LogCaptureF
         for name, data in good.items():
             await mend(cluster, paths.topic(name), data)
         await asyncio.sleep(SESSION_SECONDS)
-        (reigning,) = cluster.controllers
-        assert shown(cluster[reigning]) == 0
+        (controller_id,) = cluster.controllers
+        assert shown(cluster[controller_id]) == 0
         for writer in writers.values():
             await writer.write(2)
             await asyncio.sleep(1.0)
@@ -235,17 +235,17 @@ def test_malformed_registrations_set_only_those_brokers_aside(caplog: pytest.Log
         for path, data in strange.items():
             await session_of(cluster[1].running).create(path, data)
         await asyncio.sleep(1.0)
-        (reigning,) = cluster.controllers
+        (controller_id,) = cluster.controllers
         assert [path for path in strange if not errors_that_name(caplog, path)] == []
-        assert shown(cluster[reigning]) == len(strange)
-        assert sorted(cluster[reigning].running.metadata.image.brokers) == [1, 2, 3]
+        assert shown(cluster[controller_id]) == len(strange)
+        assert sorted(cluster[controller_id].running.metadata.image.brokers) == [1, 2, 3]
         await new_controller(cluster)
         await assert_everything_else_is_controlled(cluster, "u")
         for path in strange:
             await session_of(cluster.alive[0].running).delete(path)
         await asyncio.sleep(1.0)
-        (reigning,) = cluster.controllers
-        assert shown(cluster[reigning]) == 0
+        (controller_id,) = cluster.controllers
+        assert shown(cluster[controller_id]) == 0
 
     simulate(story)
 
@@ -269,9 +269,11 @@ def test_malformed_configuration_loses_no_record_and_stops_nothing_else(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(cluster: SimulatedCluster) -> None:
-        (reigning,) = cluster.controllers
+        (controller_id,) = cluster.controllers
         topic = NewTopic(name="t", assignments=[(0, (1, 2, 3))], configs={"retention.ms": "-1"})
-        assert not isinstance((await cluster[reigning].running.controller_apis.create_topics([topic]))[0], ApiError)
+        assert not isinstance(
+            (await cluster[controller_id].running.controller_apis.create_topics([topic]))[0], ApiError
+        )
         writer = AcknowledgedWriter(cluster, T0)
         await writer.write(3)
         path = paths.topic_config("t")
@@ -320,16 +322,16 @@ def test_partition_without_log_is_led_when_its_topics_configuration_is_mended() 
 
 @pytest.mark.parametrize("data", [b"", b"not json", b'{"brokerid":"one"}'])
 def test_malformed_controller_znode_of_another_session_ends_when_that_session_does(data: bytes) -> None:
-    """Nobody knows who reigns then; when the znode is gone, the next election is as always."""
+    """No broker knows the controller then; when the znode is gone, the next election is as always."""
 
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (1, 2, 3))
-        (reigning,) = cluster.controllers
+        (controller_id,) = cluster.controllers
         await spoil(cluster, paths.CONTROLLER, garbage(data))
         await asyncio.sleep(1.0)
-        cluster[reigning].kill()
+        cluster[controller_id].kill()
         await asyncio.sleep(2 * SESSION_SECONDS)
-        await cluster[reigning].start()
+        await cluster[controller_id].start()
         await asyncio.sleep(SESSION_SECONDS)
         await assert_everything_else_is_controlled(cluster, "u")
 

@@ -30,7 +30,7 @@ AT_LEAST = {
     "level changed": 10,
     "changed version": 1,
     "new producer id": 2,
-    "told to abort": 2,
+    "must abort": 2,
     "EndTxnRequest ": 20,
     "EndTxnRequest PRODUCER_FENCED": 5,
     "ProduceRequest ": 40,
@@ -46,7 +46,7 @@ The requests are those of version 2 that came late: more than a thousand of them
 
 def settings(rng: random.Random, *, with_power_loss: bool) -> dict[str, str]:
     chosen = {"log.segment.bytes": str(rng.choice([1024, 4096, 1 << 20])), "log.index.interval.bytes": "256"}
-    chosen["add.partitions.to.txn.retry.backoff.max.ms"] = rng.choice(["5", "100"])  # How long a busy id is waited for.
+    chosen["add.partitions.to.txn.retry.backoff.max.ms"] = rng.choice(["5", "100"])  # Longest wait for a busy id.
     if with_power_loss:
         chosen["log.flush.interval.messages"] = "1"
     return chosen

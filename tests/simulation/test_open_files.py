@@ -17,7 +17,7 @@ from tests.simulation.test_cluster_administration import until
 
 NEW_LOG = f"{0:020d}.log"
 HEALED_SECONDS = 31.0
-"""After so long logs have been opened for which there are descriptors again."""
+"""Seconds after which logs are open for which there are descriptors again."""
 COUNT = 20
 
 
@@ -77,8 +77,8 @@ def test_log_that_could_not_be_opened_is_not_opened_once_its_topic_is_deleted() 
         without_descriptors(cluster, 2)
         await create(cluster, "t", (2,), (3,))
         assert unopened(cluster[2].running) == 1
-        (reigning,) = cluster.controllers
-        await cluster[reigning].running.controller_apis.delete_topics(["t"], timeout_seconds=10)
+        (controller_id,) = cluster.controllers
+        await cluster[controller_id].running.controller_apis.delete_topics(["t"], timeout_seconds=10)
         cluster[2].disk.make_room()
         await asyncio.sleep(HEALED_SECONDS)
         assert unopened(cluster[2].running) == 0

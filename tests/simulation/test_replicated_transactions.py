@@ -106,7 +106,7 @@ async def whole(cluster: SimulatedCluster) -> None:
 
 
 def victim(cluster: SimulatedCluster, rng: random.Random) -> ClusterBroker:
-    """Somebody whose death matters: the controller, a leader, a transaction coordinator."""
+    """Return a broker whose death matters: the controller, a leader or a transaction coordinator."""
     coordinators = [
         broker.broker_id
         for broker in cluster.alive

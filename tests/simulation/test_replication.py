@@ -71,7 +71,7 @@ def test_followers_receive_what_the_leader_appends() -> None:
 
 
 def test_follower_that_was_away_returns_into_the_isr() -> None:
-    """B52, B60: out of the ISR it holds nobody up; back in it, it has everything."""
+    """B52, B60: out of the ISR it delays no response; back in it, it has everything."""
 
     async def test(cluster: ReplicaCluster) -> None:
         leader, controller = cluster.leader(), cluster.controller
@@ -225,7 +225,7 @@ def test_deleting_waits_for_the_followers() -> None:
 
 
 def test_leader_that_missed_an_epoch_forgets_how_far_its_followers_were() -> None:
-    """B60: they may have followed somebody else meanwhile, who lacked what they had from here."""
+    """B60: they may have followed another leader meanwhile, which lacked what they had from this one."""
 
     async def test(cluster: ReplicaCluster) -> None:
         controller, leader = cluster.controller, cluster.leader()

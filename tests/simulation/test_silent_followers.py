@@ -50,7 +50,7 @@ MANAGER_LOG: Final = "oncelog.broker.replication.replica_manager"
 
 
 class Member:
-    """A static member, and what it was told."""
+    """A static member, and the responses that it received."""
 
     def __init__(self, client: WireClient, group: str, instance: str, partition: int = 0) -> None:
         self.client = client
@@ -68,7 +68,7 @@ class Member:
         self.commit_errors: set[ErrorCode] = set()
 
     async def join(self) -> None:
-        asked = JoinGroupRequest(
+        request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=int(SESSION_SECONDS * 1000),
             rebalance_timeout_ms=60_000,
@@ -76,7 +76,7 @@ class Member:
             protocol_type="test",
             protocols=[JoinGroupRequestProtocol(name="p", metadata=b"")],
         )
-        joined = await self.client.call(asked, JOIN_VERSION)
+        joined = await self.client.call(request, JOIN_VERSION)
         assert joined.error_code == ErrorCode.NONE
         self.member_id, self.generation = joined.member_id, joined.generation_id
         assignments = [SyncGroupRequestAssignment(member_id=m.member_id, assignment=b"a") for m in joined.members]
@@ -93,26 +93,26 @@ class Member:
         assert synced.error_code == ErrorCode.NONE
 
     async def heartbeat(self) -> ErrorCode:
-        asked = HeartbeatRequest(
+        request = HeartbeatRequest(
             group_id=self.group,
             generation_id=self.generation,
             member_id=self.member_id,
             group_instance_id=self.instance,
         )
-        return ErrorCode((await self.client.call(asked, HEARTBEAT_VERSION)).error_code)
+        return ErrorCode((await self.client.call(request, HEARTBEAT_VERSION)).error_code)
 
     async def commit(self) -> ErrorCode:
         self.sent += 1
         offset = self.sent
         partition = OffsetCommitRequestPartition(partition_index=self.partition, committed_offset=offset)
-        asked = OffsetCommitRequest(
+        request = OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=self.generation,
             member_id=self.member_id,
             group_instance_id=self.instance,
             topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
         )
-        error = ErrorCode((await self.client.call(asked, COMMIT_VERSION)).topics[0].partitions[0].error_code)
+        error = ErrorCode((await self.client.call(request, COMMIT_VERSION)).topics[0].partitions[0].error_code)
         if error is ErrorCode.NONE:
             self.acknowledged = max(self.acknowledged, offset)
         return error
@@ -186,7 +186,7 @@ def test_members_keep_session_and_commits_while_both_followers_stand_still(
 
 
 def test_followers_that_stand_still_one_after_the_other_lose_no_commit_and_show_no_old_offset() -> None:
-    """Whoever coordinates: at every moment the offset that is read is at least what was acknowledged before."""
+    """The offset that is read is never below what was acknowledged before, whichever broker coordinates."""
 
     async def story(cluster: SimulatedCluster) -> None:
         await make_offsets(cluster)
@@ -248,12 +248,12 @@ def test_coordinator_that_was_replaced_dismisses_no_member_of_its_successor() ->
         new.sent = 10
         assert await new.commit() is ErrorCode.NONE
         new.client = await cluster[2].client()
-        asked = [asyncio.ensure_future(ask()) for ask in (new.heartbeat, new.commit, old.heartbeat)]  # noqa: TID251
+        pending = [asyncio.ensure_future(ask()) for ask in (new.heartbeat, new.commit, old.heartbeat)]  # noqa: TID251
         await asyncio.sleep(0.1)
         resume(cluster, 2)
         away = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
-        told = [await answer for answer in asked]
-        assert set(told[:2]) <= away, told
+        errors = [await future for future in pending]
+        assert set(errors[:2]) <= away, errors
         assert await fetch_offset(successor, group) == (ErrorCode.NONE, 11)
 
     play(story, **OFFSETS)

@@ -85,9 +85,9 @@ def test_requests_that_need_the_store_are_answered_in_their_time() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (1, 2))
         await create(cluster, "u", (2, 3))
-        (reigning,) = cluster.controllers
-        cluster[reigning].cut_from_ensemble()
-        errors, seconds = await timed(cluster, errors_of_all(cluster[reigning]))
+        (controller_id,) = cluster.controllers
+        cluster[controller_id].cut_from_ensemble()
+        errors, seconds = await timed(cluster, errors_of_all(cluster[controller_id]))
         assert errors == [ErrorCode.REQUEST_TIMED_OUT] * 4
         assert TIMEOUT_MS / 1000 <= seconds < 3.5  # A third of request.timeout.ms for the setting.
 
@@ -95,17 +95,17 @@ def test_requests_that_need_the_store_are_answered_in_their_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "version"),
+    ("message", "version"),
     [(ELECTION, 2), (MOVE, 1), (DOWNGRADE, 2), (MOVES_UNDER_WAY, 0)],
     ids=["ElectLeaders", "AlterPartitionReassignments", "UpdateFeatures", "ListPartitionReassignments"],
 )
-def test_request_behind_one_that_waits_for_the_store_is_answered_in_its_time(asked: Message, version: int) -> None:
+def test_request_behind_one_that_waits_for_the_store_is_answered_in_its_time(message: Message, version: int) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (1, 2))
-        (reigning,) = cluster.controllers
-        cluster[reigning].cut_from_ensemble()
+        (controller_id,) = cluster.controllers
+        cluster[controller_id].cut_from_ensemble()
         _, (errors, seconds) = await asyncio.gather(
-            errors_of_all(cluster[reigning]), timed(cluster, error_of(cluster[reigning], asked, version))
+            errors_of_all(cluster[controller_id]), timed(cluster, error_of(cluster[controller_id], message, version))
         )
         assert errors == [ErrorCode.REQUEST_TIMED_OUT]
         assert TIMEOUT_MS / 1000 <= seconds < TIMEOUT_MS / 1000 + 0.5
@@ -114,14 +114,14 @@ def test_request_behind_one_that_waits_for_the_store_is_answered_in_its_time(ask
 
 
 @pytest.mark.parametrize(
-    ("asked", "version"), [(MOVE, 1), (DOWNGRADE, 2)], ids=["AlterPartitionReassignments", "UpdateFeatures"]
+    ("message", "version"), [(MOVE, 1), (DOWNGRADE, 2)], ids=["AlterPartitionReassignments", "UpdateFeatures"]
 )
-def test_request_that_waits_for_the_store_itself_is_answered_in_its_time(asked: Message, version: int) -> None:
+def test_request_that_waits_for_the_store_itself_is_answered_in_its_time(message: Message, version: int) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (1, 2))
-        (reigning,) = cluster.controllers
-        cluster[reigning].cut_from_ensemble()
-        errors, seconds = await timed(cluster, error_of(cluster[reigning], asked, version))
+        (controller_id,) = cluster.controllers
+        cluster[controller_id].cut_from_ensemble()
+        errors, seconds = await timed(cluster, error_of(cluster[controller_id], message, version))
         assert errors == [ErrorCode.REQUEST_TIMED_OUT]
         assert TIMEOUT_MS / 1000 <= seconds < TIMEOUT_MS / 1000 + 0.5
 
@@ -132,16 +132,16 @@ def test_requests_that_were_given_up_leave_nothing_behind_when_the_store_answers
     """The first waits for the store when its time is over; the others wait behind it, and are dropped."""
 
     async def story(cluster: SimulatedCluster) -> None:
-        (reigning,) = cluster.controllers
-        cluster[reigning].cut_from_ensemble()
+        (controller_id,) = cluster.controllers
+        cluster[controller_id].cut_from_ensemble()
         names = [f"t{number}" for number in range(20)]
-        responses = await asyncio.gather(*(ask(cluster[reigning], creation(name), 7) for name in names))
+        responses = await asyncio.gather(*(ask(cluster[controller_id], creation(name), 7) for name in names))
         assert {response.topics[0].error_code for response in responses} == {ErrorCode.REQUEST_TIMED_OUT}
-        cluster[reigning].cut_from_ensemble(Direction.NONE)
+        cluster[controller_id].cut_from_ensemble(Direction.NONE)
         await until(lambda: len(cluster.controllers) == 1, 60.0)
         await asyncio.sleep(60.0)
-        (reigning,) = cluster.controllers
-        assert (await ask(cluster[reigning], creation("later"), 7)).topics[0].error_code == ErrorCode.NONE
+        (controller_id,) = cluster.controllers
+        assert (await ask(cluster[controller_id], creation("later"), 7)).topics[0].error_code == ErrorCode.NONE
         assert all(partition_count(broker, "later") == 2 for broker in cluster.alive)
         assert all(partition_count(broker, name) == 0 for broker in cluster.alive for name in names)
 

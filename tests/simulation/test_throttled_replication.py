@@ -63,7 +63,7 @@ async def move(cluster: SimulatedCluster, *replicas: int) -> None:
 
 
 async def moved(cluster: SimulatedCluster, broker_id: int) -> float:
-    """How long until a broker is in sync; the partition is written to meanwhile, and nobody is held up by that."""
+    """How long until a broker is in sync; the partition is written to meanwhile, which is not delayed."""
     began = cluster.loop.time()
     while broker_id not in state_of(cluster, "t").isr:
         assert await write(cluster, 10) < 0.1

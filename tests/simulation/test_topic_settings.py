@@ -69,9 +69,9 @@ async def create(
     name: str = "t",
     assignments: tuple[tuple[int, tuple[int, ...]], ...] = EVERYWHERE,
 ) -> None:
-    (reigning,) = cluster.controllers
+    (controller_id,) = cluster.controllers
     topic = NewTopic(name=name, assignments=assignments, configs=configs)
-    (result,) = await cluster[reigning].running.controller_apis.create_topics([topic])
+    (result,) = await cluster[controller_id].running.controller_apis.create_topics([topic])
     assert not isinstance(result, ApiError), result
     await asyncio.sleep(0.1)
 
@@ -127,9 +127,9 @@ def test_partitions_added_under_another_controller_get_the_topics_settings() -> 
         await assert_known_everywhere(cluster, OTHERS)
         cluster[1].kill()
         await asyncio.sleep(NOTICED_SECONDS)
-        (reigning,) = cluster.controllers
+        (controller_id,) = cluster.controllers
         request = NewPartitions(topic="t", total_count=4)
-        (error,) = await cluster[reigning].running.controller_apis.create_partitions([request])
+        (error,) = await cluster[controller_id].running.controller_apis.create_partitions([request])
         assert error.code == ErrorCode.NONE
         await asyncio.sleep(0.1)
         await assert_known_everywhere(cluster, OTHERS)
@@ -217,12 +217,12 @@ def test_broker_whose_member_of_the_ensemble_is_behind_makes_logs_with_the_topic
 @pytest.mark.parametrize("settings", [{}, {"segment.ms": "1234567"}])
 def test_broker_whose_member_is_behind_forgets_a_former_topics_settings(settings: dict[str, str]) -> None:
     async def story(cluster: SimulatedCluster) -> None:
-        (reigning,) = cluster.controllers
-        others = tuple(broker_id for broker_id in cluster.brokers if broker_id != reigning)
-        assignments = ((0, (reigning,)),)
+        (controller_id,) = cluster.controllers
+        others = tuple(broker_id for broker_id in cluster.brokers if broker_id != controller_id)
+        assignments = ((0, (controller_id,)),)
         await create(cluster, dict(OTHERS), assignments=assignments)
         fall_behind(cluster, others)
-        await cluster[reigning].running.controller_apis.delete_topics(["t"], timeout_seconds=5.0)
+        await cluster[controller_id].running.controller_apis.delete_topics(["t"], timeout_seconds=5.0)
         await create(cluster, dict(settings), assignments=assignments)
         await assert_known_everywhere(cluster, settings)
 
@@ -265,8 +265,8 @@ def test_topic_that_is_created_again_has_nothing_of_the_former_ones_settings(awa
         await create(cluster, dict(OTHERS), assignments=((0, (1, 2)),))
         for broker_id in away:
             cluster.isolate(broker_id)
-        (reigning,) = [broker_id for broker_id in cluster.controllers if broker_id not in away]
-        controller_apis = cluster[reigning].running.controller_apis
+        (controller_id,) = [broker_id for broker_id in cluster.controllers if broker_id not in away]
+        controller_apis = cluster[controller_id].running.controller_apis
         await controller_apis.delete_topics(["t"], timeout_seconds=5.0)
         topic = NewTopic(name="t", assignments=EVERYWHERE, configs={"segment.ms": "1234567"})
         (result,) = await controller_apis.create_topics([topic])
@@ -282,10 +282,10 @@ def test_topic_that_is_created_again_has_nothing_of_the_former_ones_settings(awa
 
 def test_topic_that_is_created_again_without_settings_has_none_on_brokers_without_a_replica() -> None:
     async def story(cluster: SimulatedCluster) -> None:
-        (reigning,) = cluster.controllers
-        replicas = tuple(sorted(cluster.brokers, key=lambda broker_id: broker_id != reigning)[:2])
+        (controller_id,) = cluster.controllers
+        replicas = tuple(sorted(cluster.brokers, key=lambda broker_id: broker_id != controller_id)[:2])
         await create(cluster, dict(OTHERS), assignments=((0, replicas),))
-        await cluster[reigning].running.controller_apis.delete_topics(["t"], timeout_seconds=5.0)
+        await cluster[controller_id].running.controller_apis.delete_topics(["t"], timeout_seconds=5.0)
         await create(cluster, {}, assignments=((0, replicas),))
         await assert_known_everywhere(cluster, {})
 
@@ -314,8 +314,8 @@ class TestInternalTopics:
                 await broker.start()
                 await asyncio.sleep(1.0)
             await asyncio.sleep(20.0)
-            (reigning,) = cluster.controllers
-            cluster[reigning].kill()
+            (controller_id,) = cluster.controllers
+            cluster[controller_id].kill()
             await asyncio.sleep(NOTICED_SECONDS)
             await assert_survived(client, committed)
 
@@ -347,8 +347,8 @@ class TestInternalTopics:
             client = PatientClient(ClusterRoutes(cluster, random.Random(1)), random.Random(2))
             await create(cluster, {})
             committed = await commit_and_fence(client)
-            (reigning,) = cluster.controllers
-            wire = await cluster[reigning].client()
+            (controller_id,) = cluster.controllers
+            wire = await cluster[controller_id].client()
             wanted = CreatePartitionsTopic(name=topic, count=7, assignments=None)
             answer = await wire.call(CreatePartitionsRequest(topics=[wanted]), 2)
             wire.close()
@@ -370,8 +370,8 @@ class TestInternalTopics:
                 added = {index: ReplicaAssignment(replicas=(1, 2, 3)) for index in range(2, 7)}
                 more = TopicAssignment(topic_id=assignment.topic_id, partitions={**assignment.partitions, **added})
                 await session_of(cluster[1].running).set(paths.topic(topic), znodes.encode_topic(more))
-            (reigning,) = cluster.controllers
-            cluster[reigning].kill()
+            (controller_id,) = cluster.controllers
+            cluster[controller_id].kill()
             await asyncio.sleep(NOTICED_SECONDS)
             for broker in cluster.alive:
                 assert all(

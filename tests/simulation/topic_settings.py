@@ -58,10 +58,10 @@ def assert_settings_are_known(broker: ClusterBroker, topic: str, overrides: Mapp
 
 async def described_overrides(broker: ClusterBroker, topic: str) -> dict[str, str]:
     """What a broker answers to DescribeConfigs that the topic itself is set to."""
-    asked = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
+    requested = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
     client = await broker.client()
     try:
-        answer = await client.call(DescribeConfigsRequest(resources=[asked]), DESCRIBE_CONFIGS_VERSION)
+        answer = await client.call(DescribeConfigsRequest(resources=[requested]), DESCRIBE_CONFIGS_VERSION)
     finally:
         client.close()
     (result,) = answer.results

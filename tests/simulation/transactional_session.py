@@ -54,7 +54,7 @@ class TransactionalSession:
         self._sequences: dict[TopicPartition, int] = {}
 
     async def begin(self) -> None:
-        """Fence whoever had this transactional id."""
+        """Fence the former producer of this transactional id."""
         find = requests.find_coordinator(self.transactional_id, transactional=True)
         await self.client.succeed(find, requests.FIND_COORDINATOR_VERSION, error_of)
         self.version = await self._version_that_holds()
@@ -80,8 +80,8 @@ class TransactionalSession:
 
     async def produce(self, *batches: tuple[TopicPartition, Sequence[bytes]]) -> None:
         """Several batches are in flight at once, on one connection."""
-        asked = [self._produce_request(partition, values) for partition, values in batches]
-        await self.client.succeed_together(asked, self._produce_version(), produce_errors)
+        produces = [self._produce_request(partition, values) for partition, values in batches]
+        await self.client.succeed_together(produces, self._produce_version(), produce_errors)
 
     def _produce_request(self, partition: TopicPartition, values: Sequence[bytes]) -> ProduceRequest:
         sequence = self._sequences.get(partition, 0)

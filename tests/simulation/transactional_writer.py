@@ -34,7 +34,7 @@ class Transaction:
 
 
 class TransactionalWriter:
-    """Runs transactions one after the other until it is told to stop."""
+    """Runs transactions one after the other until it is stopped."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class TransactionalWriter:
             await self._write(transaction)
         except Abortable:
             commit = False
-            self.session.events["told to abort"] += 1
+            self.session.events["must abort"] += 1
         await self.session.end(commit=commit)
         transaction.fate = Fate.COMMITTED if commit else Fate.ABORTED
         if self.session.version == 2 and self._rng.random() < 0.1:

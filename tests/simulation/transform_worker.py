@@ -29,7 +29,7 @@ def output_of(source: TopicPartition, value: bytes) -> bytes:
 
 
 class TransformWorker:
-    """Works until it is told to stop, or until a successor has fenced it."""
+    """Works until it is stopped, or until a successor has fenced it."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class TransformWorker:
             await self._transform(records)
         except Abortable:
             commit = False
-            self.session.events["told to abort"] += 1
+            self.session.events["must abort"] += 1
         await self.session.end(commit=commit)
         self.commits += commit
 
@@ -86,7 +86,7 @@ class TransformWorker:
         await self.session.commit_offsets(GROUP, {self.source: records[-1].offset + 1})
 
     async def _position(self) -> int:
-        """The group's position; what a transaction may still change is waited for."""
+        """Return the group's position, once no open transaction can change it."""
         request = requests.offset_fetch(GROUP, self.source, require_stable=True)
         find = requests.find_coordinator(GROUP, transactional=False)
         while True:

@@ -79,7 +79,7 @@ class SimProcess:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             work = task.get_coro()
             if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-                work.close()  # It has not begun, and nobody is to be warned that it never will.
+                work.close()  # It has not begun; suppress the warning that it never will.
         self._loop.network.cut(self)
 
 
@@ -139,7 +139,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        if self.is_closed():  # What a killed process left behind is collected, and its clean-up speaks to nobody.
+        if self.is_closed():  # What a killed process left behind is collected; its clean-up has no effect.
             return asyncio.Handle(callback, args, self, context)
         return super().call_soon(self._of_process(callback, context), *args, context=context)
 
@@ -266,7 +266,7 @@ class Network:
         self._severed.add((sender, receiver))
 
     def heal(self) -> None:
-        """Everybody reaches everybody again."""
+        """Let all processes reach each other again."""
         self._severed.clear()
         self._healed.set()
         self._healed = asyncio.Event()
