@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
-from oncelog.broker.storage.log_segment import ReadRequest
+from oncelog.broker.storage.segment_read import ReadRequest
 from oncelog.protocol.framing import encode_response_in_slices
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import Buffer, Message

@@ -30,8 +30,8 @@ from oncelog.broker.dispatch.sliced_work import Steps, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.partition import NO_EPOCH, Partition
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.storage.log_segment import ReadRequest
 from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.broker.storage.segment_read import ReadRequest
 from oncelog.broker.storage.timestamp_search import FoundOffset
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode

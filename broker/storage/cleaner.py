@@ -210,7 +210,7 @@ class _Pass:
                 if count % _BATCHES_PER_SLICE == 0:
                     await self._pause()
         for aborted in compaction.retained_aborted:
-            cleaned.transaction_index.append(aborted)
+            cleaned.indexes.transactions.append(aborted)
         compaction.retained_aborted.clear()
         return changes
 
@@ -223,7 +223,7 @@ class _Pass:
         return header
 
     async def _sync(self, cleaned: LogSegment) -> None:
-        indexes = cleaned.write_indexes()
+        indexes = cleaned.indexes.write()
         try:
             for file in (cleaned.file, *indexes):
                 await file.sync_off_loop()
@@ -311,7 +311,7 @@ def group_segments(
     size = index_size = 0
     for segment, end in zip(segments, ends, strict=True):
         size += segment.size
-        index_size += segment.index_bytes
+        index_size += segment.indexes.sparse_bytes
         if (
             groups
             and size <= max_bytes
@@ -321,5 +321,5 @@ def group_segments(
             groups[-1].append(segment)
         else:
             groups.append([segment])
-            size, index_size = segment.size, segment.index_bytes
+            size, index_size = segment.size, segment.indexes.sparse_bytes
     return groups

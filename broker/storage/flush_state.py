@@ -117,7 +117,7 @@ class FlushState:
         try:
             for segment in below:
                 plan.files.append(segment.file)
-                plan.borrowed += segment.write_indexes()
+                plan.borrowed += segment.indexes.write()
         except OSError:
             self._give_back(plan)
             _close(plan.borrowed)

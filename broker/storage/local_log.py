@@ -22,9 +22,10 @@ from oncelog.broker.storage.flush_state import FlushPlan, FlushState
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_files import DELETED_SUFFIX
 from oncelog.broker.storage.log_host import LogHost
-from oncelog.broker.storage.log_segment import LogSegment, ShortRead
+from oncelog.broker.storage.log_segment import LogSegment
 from oncelog.broker.storage.log_segments import LogSegments
 from oncelog.broker.storage.recovery import LoadedLog
+from oncelog.broker.storage.segment_read import ShortRead
 from oncelog.broker.storage.timestamp_search import FoundOffset, Search, find_by_timestamp, find_max_timestamp
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import CorruptRecord
@@ -164,7 +165,7 @@ class LocalLog:
         if end_offset >= self.log_end_offset:
             active = self.segments.active
             if start_offset >= active.base_offset:
-                return max(1, active.size - active.position_of(start_offset))
+                return max(1, active.size - active.indexes.offset.lookup(start_offset))
         return max(1, self.segments.size_between(start_offset, end_offset))
 
     def offset_for_timestamp(self, timestamp: int, budget: WorkBudget) -> Search:

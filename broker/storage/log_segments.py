@@ -3,7 +3,8 @@
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
 
-from oncelog.broker.storage.log_segment import LogSegment, ReadRequest
+from oncelog.broker.storage.log_segment import LogSegment
+from oncelog.broker.storage.segment_read import ReadRequest, read_segment
 from oncelog.broker.storage.transaction_index import AbortedTransaction
 from oncelog.protocol.schema import Buffer
 
@@ -73,19 +74,16 @@ class LogSegments:
     def read(
         self, start_offset: int, max_bytes: int, upper_offset: int, end_offset: int, min_one_batch: bool
     ) -> Generator[ReadRequest, Buffer, tuple[Buffer, int]]:
-        """Batches as ``LogSegment.read`` finds them, and an offset that all of them are below.
+        """Find batches as ``read_segment`` does, and an offset that all of them are below.
 
         ``end_offset`` is the log's, ``upper_offset`` is not beyond it.
         """
         bases, slot = self._bases, bisect_right(self._bases, start_offset) - 1
         while start_offset < upper_offset and slot < len(bases) and bases[slot] < upper_offset:
             segment_end = bases[slot + 1] if slot + 1 < len(bases) else end_offset
-            found = yield from self._segments[slot].read(
-                start_offset,
-                max_bytes,
-                upper_offset=upper_offset if upper_offset < segment_end else None,
-                min_one_batch=min_one_batch,
-            )
+            segment = self._segments[slot]
+            upper = upper_offset if upper_offset < segment_end else None
+            found = yield from read_segment(segment, start_offset, max_bytes, upper, min_one_batch)
             if found is not None:
                 next_offset = segment_end if found.next_offset is None else found.next_offset
                 return found.records, max(start_offset, min(next_offset, upper_offset))
@@ -96,7 +94,7 @@ class LogSegments:
         """What a reader of committed records must know about [start, upper)."""
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(start_offset):
-            if segment.transaction_index.collect(start_offset, upper_offset, found):
+            if segment.indexes.transactions.collect(start_offset, upper_offset, found):
                 break
         return found
 
@@ -104,5 +102,5 @@ class LogSegments:
         """About how many bytes there are, by what the offset indexes know."""
         first, last = self.slot_of(start_offset), self.slot_of(end_offset)
         size = sum(segment.size for segment in self._segments[first:last])
-        size += self._segments[last].position_of(end_offset)
-        return max(0, size - self._segments[first].position_of(start_offset))
+        size += self._segments[last].indexes.offset.lookup(end_offset)
+        return max(0, size - self._segments[first].indexes.offset.lookup(start_offset))

@@ -162,7 +162,7 @@ class PartitionLog(LocalLog):
         if error:
             return error
         if header.producer_id >= 0:
-            index = self.segments.active.transaction_index
+            index = self.segments.active.indexes.transactions
             self.producer_state.apply(header, marker, base_offset, index, transaction_version)
         max_timestamp = header.max_timestamp
         log_append_time = max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else NO_TIMESTAMP
@@ -250,7 +250,7 @@ class PartitionLog(LocalLog):
             self.log_end_offset = last_offset + 1
             if header.partition_leader_epoch != self.epochs.latest_epoch:
                 self.epochs.learn(header.partition_leader_epoch, header.base_offset)
-            self.producer_state.replay(batch, segment.transaction_index)
+            self.producer_state.replay(batch, segment.indexes.transactions)
         return count
 
     # Segments
@@ -294,7 +294,7 @@ class PartitionLog(LocalLog):
     def _truncate_to(self, offset: int) -> None:
         keep = bisect_right([segment.base_offset for segment in self.segments], offset)
         last = self.segments[keep - 1]
-        first = last.first_batch_with(offset)
+        first = next(last.scan_from(offset), None)
         if first is not None:
             offset = min(offset, first.header.base_offset)
         # Compaction may have left nothing just before: the log ends where a restart would find its end.

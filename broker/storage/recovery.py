@@ -237,7 +237,7 @@ class LogLoader:
         """Deleted batches tell of no producer, but may end a transaction that a snapshot says is open."""
         state, header = self.producer_state, batch.header
         if header.next_offset > self.noted.log_start_offset or header.producer_id in state.producers:
-            state.replay(batch, segment.transaction_index)
+            state.replay(batch, segment.indexes.transactions)
 
     def _epoch_before(self, segment: LogSegment) -> int:
         epoch = self.epochs.epoch_for_offset(segment.base_offset - 1) if self._epochs_known else None

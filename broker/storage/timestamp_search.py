@@ -9,7 +9,8 @@ from collections.abc import Generator, Iterable
 from logging import getLogger
 from typing import Final, NamedTuple, TypeAlias
 
-from oncelog.broker.storage.log_segment import LogSegment, ReadRequest
+from oncelog.broker.storage.log_segment import LogSegment
+from oncelog.broker.storage.segment_read import ReadRequest
 from oncelog.protocol.records.compression import iter_decompressed
 from oncelog.protocol.records.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, CorruptRecord, read_header
 from oncelog.protocol.records.record_walk import FoundRecord, WorkBudget, find_timestamp
@@ -42,7 +43,7 @@ def find_by_timestamp(segments: Iterable[LogSegment], timestamp: int, start_offs
         if budget.left <= 0:
             yield None
         if segment.max_timestamp().timestamp >= timestamp:
-            not_before = max(segment.time_index.lookup(timestamp).offset, start_offset)
+            not_before = max(segment.indexes.time.lookup(timestamp).offset, start_offset)
             found = yield from _find_in_segment(segment, timestamp, not_before, start_offset, budget)
             if found is not None:
                 return found
@@ -62,7 +63,7 @@ def _find_in_segment(
     segment: LogSegment, timestamp: int, not_before: int, start_offset: int, budget: WorkBudget
 ) -> Search:
     """Search the batches that have ``not_before`` or later offsets for a record at or after ``start_offset``."""
-    size, position, wanted = segment.size, segment.position_of(not_before), _CHUNK
+    size, position, wanted = segment.size, segment.indexes.offset.lookup(not_before), _CHUNK
     while position < size:
         buffer = yield ReadRequest(segment.file, min(wanted, size - position), position)
         budget.left -= _CHUNK_UNITS

@@ -9,7 +9,7 @@ import pytest
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
 from oncelog.broker.dispatch.sliced_work import SLICE_UNITS, SlicedWork, new_budget
 from oncelog.broker.storage.disk import File
-from oncelog.broker.storage.log_segment import ReadRequest
+from oncelog.broker.storage.segment_read import ReadRequest
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import Buffer
 from tests.simulation.sim_disk import SimDisk

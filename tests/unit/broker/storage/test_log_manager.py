@@ -574,7 +574,7 @@ async def test_exception_that_nobody_foresaw_sets_one_log_aside(caplog: pytest.L
     await clean(broker)
     manager = broker.restart()
     broken = log_of(manager, A)
-    index = broken.segments.first.time_index.file.path
+    index = broken.segments.first.indexes.time.file.path
     broker.disk.open(index).truncate(5)
     broker.now_ms += 10
     await clean(broker, A, B)

@@ -128,7 +128,7 @@ def test_a_segment_is_rolled_when_its_index_is_full() -> None:
     log = open_log(new_disk(), LogConfig(index_interval_bytes=0, segment_index_bytes=40))
     fill(log, 20)
     assert len(log.segments) > 2
-    assert all(len(segment.offset_index) <= 5 for segment in log.segments)
+    assert all(len(segment.indexes.offset) <= 5 for segment in log.segments)
     assert len(content(log)) == 20
 
 
