@@ -83,9 +83,9 @@ class CrashingBroker:
 
     async def init_producer_id(self, transactional_id: str, expected: Driver | None = None) -> Driver | ErrorCode:
         self.reach("init_producer_id", "before")
-        answer = await self._inner.init_producer_id(transactional_id, expected)
+        response = await self._inner.init_producer_id(transactional_id, expected)
         self.reach("init_producer_id", "after")
-        return answer
+        return response
 
     async def state_partitions(self) -> list[TopicPartition]:
         return await self._inner.state_partitions()
@@ -120,12 +120,12 @@ class CrashingBroker:
         if not transactions:
             return []
         self.reach(call, "before")
-        answers = await self._inner.end(transactions[:1], commit=commit)
+        responses = await self._inner.end(transactions[:1], commit=commit)
         if len(transactions) > 1:
             self.reach(call, "between")
-            answers += await self._inner.end(transactions[1:], commit=commit)
+            responses += await self._inner.end(transactions[1:], commit=commit)
         self.reach(call, "after")
-        return answers
+        return responses
 
     async def topic_ids(self, names: Collection[str]) -> dict[str, bytes]:
         self.reach("topic_ids", "before")

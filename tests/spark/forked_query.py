@@ -43,11 +43,11 @@ class Child:
         if self.process == 0:
             os.close(self._reading)
             try:
-                answer: tuple[bool, object] = True, work()
+                response: tuple[bool, object] = True, work()
             except BaseException as error:
-                answer = False, f"{type(error).__name__}: {error}"
+                response = False, f"{type(error).__name__}: {error}"
             with open(writing, "wb") as pipe:
-                pickle.dump(answer, pipe)
+                pickle.dump(response, pipe)
             os._exit(0)
         os.close(writing)
 

@@ -175,7 +175,7 @@ class OtherEnd:
         return self._offsets(topic, read_committed)
 
     def wait_until_ended(self, topic: str) -> None:
-        """Until no transaction is open in it: Apache Kafka answers a commit before its markers are written."""
+        """Until no transaction is open in it: Apache Kafka responds to a commit before its markers are written."""
 
         async def is_ended() -> bool:
             return await self._find_ends(topic, True) == await self._find_ends(topic, False)

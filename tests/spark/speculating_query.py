@@ -34,7 +34,7 @@ SETTINGS: Final = {
 
 
 def hanging(fifo: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Passes rows on; the first attempt of task 0 opens a FIFO that nobody will write to."""
+    """Passes rows on; the first attempt of task 0 opens a FIFO without a writer."""
 
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()

@@ -26,7 +26,7 @@ def coming_back(broker: OncelogProcess) -> Iterator[None]:
         start.join()
 
 
-def test_every_step_waits_for_the_broker(tmp_path: Path) -> None:
+def test_steps_of_the_sink_wait_for_an_absent_broker(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path) as broker, OtherEnd(broker.address) as end:
         topic = end.create("topic")
 

@@ -29,7 +29,7 @@ def messages(count: int) -> list[tuple[None, bytes]]:
 
 
 @pytest.mark.smoke
-def test_a_topic_is_a_table(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_batch_read_of_a_topic_returns_a_table(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
     topic = other_end.create(new_name("topic"), 2)
     other_end.write(topic, [(b"k%d" % n, b"v%d" % n) for n in range(1000)], partition=0, timestamp_ms=NOON + 123)
     other_end.write(topic, [(None, None)], partition=1)
@@ -51,7 +51,9 @@ def test_a_topic_is_a_table(spark: SparkSession, other_end: OtherEnd, new_name: 
     assert [tuple(row)[:5] for row in frame.where("partition = 1").collect()] == [(None, None, topic, 1, 0)]
 
 
-def test_headers_if_asked_for(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_headers_column_is_read_with_include_headers(
+    spark: SparkSession, other_end: OtherEnd, new_name: NewName
+) -> None:
     topic = other_end.create(new_name("topic"))
     other_end.write(topic, [(None, b"with")], headers=[("a", b"1"), ("b", None), ("a", b"")])
     other_end.write(topic, [(None, b"without")])
@@ -62,7 +64,7 @@ def test_headers_if_asked_for(spark: SparkSession, other_end: OtherEnd, new_name
     assert second is None
 
 
-def test_only_some_columns(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_columns_option_reads_only_some_columns(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
     topic = other_end.create(new_name("topic"))
     other_end.write(topic, messages(3))
     frame = table(spark, other_end, topic, columns="offset,value")
@@ -73,7 +75,9 @@ def test_only_some_columns(spark: SparkSession, other_end: OtherEnd, new_name: N
     ]
 
 
-def test_ranges_and_the_tasks_that_read_them(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_ranges_are_cut_into_the_tasks_that_the_options_allow(
+    spark: SparkSession, other_end: OtherEnd, new_name: NewName
+) -> None:
     topic = other_end.create(new_name("topic"))
     other_end.write(topic, messages(100))
     bounds = {
@@ -86,7 +90,9 @@ def test_ranges_and_the_tasks_that_read_them(spark: SparkSession, other_end: Oth
     assert table(spark, other_end, topic, maxRecordsPerPartition=7, **bounds).rdd.getNumPartitions() == 9
 
 
-def test_by_time(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_batch_read_by_time_begins_and_ends_at_these_times(
+    spark: SparkSession, other_end: OtherEnd, new_name: NewName
+) -> None:
     topic = other_end.create(new_name("topic"), 2)
     for hour in range(3):
         for partition in range(2):
@@ -106,13 +112,17 @@ def test_by_time(spark: SparkSession, other_end: OtherEnd, new_name: NewName) ->
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed_topics(spark: SparkSession, other_end: OtherEnd, new_name: NewName, codec: Codec) -> None:
+def test_compressed_topics_are_read_as_written(
+    spark: SparkSession, other_end: OtherEnd, new_name: NewName, codec: Codec
+) -> None:
     topic = other_end.create(new_name("topic"))
     other_end.write(topic, messages(500), compression=codec)
     assert values(table(spark, other_end, topic)) == [b"v%d" % n for n in range(500)]
 
 
-def test_transactions(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_transactions_are_read_as_the_isolation_level_says(
+    spark: SparkSession, other_end: OtherEnd, new_name: NewName
+) -> None:
     topic = other_end.create(new_name("topic"))
     other_end.write(topic, [(None, b"aborted")], transactional_id=new_name("id"), commit=False)
     other_end.write(topic, [(None, b"committed")], transactional_id=new_name("id"))
@@ -121,7 +131,7 @@ def test_transactions(spark: SparkSession, other_end: OtherEnd, new_name: NewNam
     assert values(everything) == [b"aborted", b"committed"]
 
 
-def test_a_table_used_twice_with_pushed_filters_is_read_right_or_refused(
+def test_table_used_twice_with_pushed_filters_is_read_right_or_refused(
     spark: SparkSession, other_end: OtherEnd, new_name: NewName
 ) -> None:
     """Refused where Spark would read all uses of a DataFrame by the filter that was pushed last."""
@@ -138,18 +148,22 @@ def test_a_table_used_twice_with_pushed_filters_is_read_right_or_refused(
 
 
 @pytest.mark.smoke
-def test_all_wrong_options_are_told_at_once(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_read_with_several_wrong_options_reports_all_at_once(
+    spark: SparkSession, other_end: OtherEnd, new_name: NewName
+) -> None:
     options = {"startingOffset": "earliest", "minPartitions": 0, "kafka.sasl.mechanism": "PLAIN"}
     with pytest.raises(PySparkException) as raised:
         table(spark, other_end, "any", **options).collect()
-    told = str(raised.value)
-    assert "3 options are not valid for format oncelog" in told
-    assert "minPartitions: '0' is not valid; it may be a whole number from 1 to" in told
-    assert "startingoffset: there is no such option; did you mean startingOffsets?" in told
-    assert "kafka.sasl.mechanism: is not supported" in told
+    message = str(raised.value)
+    assert "3 options are not valid for format oncelog" in message
+    assert "minPartitions: '0' is not valid; it may be a whole number from 1 to" in message
+    assert "startingoffset: there is no such option; did you mean startingOffsets?" in message
+    assert "kafka.sasl.mechanism: is not supported" in message
 
 
-def test_what_does_not_exist(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_read_of_topics_that_do_not_exist_is_refused(
+    spark: SparkSession, other_end: OtherEnd, new_name: NewName
+) -> None:
     topic = new_name("topic")
     with pytest.raises(PySparkException, match=f"subscribe: there is no topic {topic}"):
         table(spark, other_end, topic).collect()
@@ -157,7 +171,9 @@ def test_what_does_not_exist(spark: SparkSession, other_end: OtherEnd, new_name:
     assert nothing.option("kafka.bootstrap.servers", other_end.address).load().count() == 0
 
 
-def test_records_that_retention_took(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_records_that_retention_deleted_are_data_loss(
+    spark: SparkSession, other_end: OtherEnd, new_name: NewName
+) -> None:
     topic = other_end.create(new_name("topic"))
     other_end.write(topic, messages(10))
     other_end.delete_records(topic, 4)
@@ -171,7 +187,7 @@ def test_records_that_retention_took(spark: SparkSession, other_end: OtherEnd, n
     ]
 
 
-def test_from_sql_and_when_registered(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_registered_source_is_read_from_sql(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
     topic = other_end.create(new_name("topic"))
     other_end.write(topic, messages(3))
     options = f"'kafka.bootstrap.servers' '{other_end.address}', subscribe '{topic}'"
@@ -191,15 +207,15 @@ def test_from_sql_and_when_registered(spark: SparkSession, other_end: OtherEnd, 
     assert table(spark, other_end, topic).count() == 3
 
 
-def test_a_schema_of_ones_own_is_refused(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+def test_read_with_another_schema_is_refused(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
     topic = other_end.create(new_name("topic"))
     reader = spark.read.format("oncelog").schema("value string").option("subscribe", topic)
     with pytest.raises(PySparkException, match=r"leave .schema\(...\) out"):
         reader.option("kafka.bootstrap.servers", other_end.address).load().collect()
 
 
-def test_nothing_is_left_open_by_a_limit(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
-    """A task that is stopped in the middle leaves an answer under way; the next one reads on the same connection."""
+def test_read_with_a_limit_leaves_nothing_open(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    """A task that is stopped in the middle leaves a response under way; the next one reads on the same connection."""
     topic = other_end.create(new_name("topic"))
     other_end.write(topic, [(None, b"%d" % n + b"x" * 1000) for n in range(3000)])
     frame = table(spark, other_end, topic, kafka__max__partition__fetch__bytes=100_000)

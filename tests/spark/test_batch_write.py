@@ -44,14 +44,18 @@ def open_transactions(other_end: OtherEnd) -> list[str]:
     return [each.transactional_id for each in listed]
 
 
-def test_a_batch_arrives_as_a_whole(spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]) -> None:
+def test_batch_write_arrives_as_a_whole(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
     topic = other_end.create(new_name("t"), 3)
     to_topic(numbers(spark, 1000).repartition(3), other_end, topic).option("kafka.compression.type", "lz4").save()
     assert records(other_end, topic) == expected(1000)
     assert not open_transactions(other_end)
 
 
-def test_columns_say_where_rows_go(spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]) -> None:
+def test_topic_and_partition_columns_decide_where_rows_go(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
     one, two = other_end.create(new_name("one"), 2), other_end.create(new_name("two"), 2)
     rows = spark.sql(
         f"""select '{one}' as topic, 1 as partition, binary('v') as value, 'k' as key,
@@ -63,7 +67,7 @@ def test_columns_say_where_rows_go(spark: "SparkSession", other_end: OtherEnd, n
     assert other_end.read(two)[0][0][2:] == (None, None, [])
 
 
-def test_a_task_that_fails_leaves_nothing(
+def test_task_that_fails_leaves_no_rows(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
 ) -> None:
     """The other task is done by then, and its rows are never seen."""
@@ -77,7 +81,7 @@ def test_a_task_that_fails_leaves_nothing(
     assert not open_transactions(other_end)
 
 
-def test_rows_that_cannot_be_written_are_told(
+def test_rows_that_cannot_be_written_are_named_in_the_error(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
 ) -> None:
     topic = other_end.create(new_name("t"), 1)
@@ -86,7 +90,7 @@ def test_rows_that_cannot_be_written_are_told(
         to_topic(rows, other_end, topic).save()
 
 
-def test_options_that_cannot_be_are_all_told_before_any_task(spark: "SparkSession") -> None:
+def test_write_with_several_wrong_options_reports_all_before_any_task(spark: "SparkSession") -> None:
     complaints = r"(?s)(?=.*column key: is int)(?=.*delivery\.guarantee: 'none')(?=.*topic: is required)"
     with pytest.raises(Exception, match=complaints):
         spark.sql("select 1 as key, 'v' as value").write.format("oncelog").mode("append").option(
@@ -94,7 +98,9 @@ def test_options_that_cannot_be_are_all_told_before_any_task(spark: "SparkSessio
         ).option("kafka.bootstrap.servers", "x:1").save()
 
 
-def test_a_version_is_written_once(spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]) -> None:
+def test_version_that_is_saved_twice_is_written_once(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
     topic = other_end.create(new_name("t"), 2)
 
     def save(version: int) -> None:
@@ -109,7 +115,7 @@ def test_a_version_is_written_once(spark: "SparkSession", other_end: OtherEnd, n
     assert records(other_end, topic) == sorted(expected(10) * 2)
 
 
-def test_a_second_save_of_a_version_to_other_topics_of_the_column_is_refused(
+def test_second_save_of_a_version_to_other_topics_of_the_column_is_refused(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
 ) -> None:
     """All topics of the column are one sink: which they are is not known before the rows are."""
@@ -126,7 +132,7 @@ def test_a_second_save_of_a_version_to_other_topics_of_the_column_is_refused(
     assert [records(other_end, topic) for topic in topics] == [expected(10), []]
 
 
-def test_for_each_batch(
+def test_for_each_batch_writes_each_version_once(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     """A function that fails after it has written is called again with the same batch."""
@@ -152,7 +158,7 @@ def test_for_each_batch(
     assert records(other_end, target) == expected(50)
 
 
-def test_at_least_once_needs_no_transaction(
+def test_write_at_least_once_needs_no_transaction(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
 ) -> None:
     topic = other_end.create(new_name("t"), 2)
@@ -172,7 +178,7 @@ def test_apache_kafka_is_written_to(spark: "SparkSession", kafka_end: OtherEnd, 
     assert not open_transactions(kafka_end)
 
 
-def test_a_time_out_that_brokers_do_not_allow_is_told_by_the_options_name(
+def test_time_out_that_brokers_do_not_allow_is_refused_by_the_options_name(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
 ) -> None:
     writer = to_topic(numbers(spark, 1), other_end, other_end.create(new_name("t"), 1))
@@ -182,7 +188,7 @@ def test_a_time_out_that_brokers_do_not_allow_is_told_by_the_options_name(
 
 
 @pytest.mark.parametrize("group", ["", "nightly"])
-def test_a_second_save_of_a_version_in_one_batch_is_refused_until_it_has_its_own_application(
+def test_second_save_of_a_version_in_one_batch_is_refused_until_it_has_its_own_application(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path, group: str
 ) -> None:
     """Delta skips it. Here no row may be lost silently, and none written twice when the query is started again."""
@@ -216,7 +222,7 @@ def test_a_second_save_of_a_version_in_one_batch_is_refused_until_it_has_its_own
     assert found() == [b"first 1", b"first 2", b"second 1", b"second 2"]
 
 
-def test_a_version_is_skipped_by_the_next_run_though_the_program_gives_all_runs_one_job_group(
+def test_saved_version_is_skipped_by_the_next_run_though_all_runs_have_one_job_group(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     """As the batch fails after it was saved, the next run saves it again: that is no second ``save()`` of one run."""

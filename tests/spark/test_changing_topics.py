@@ -66,7 +66,7 @@ def copy(spark: SparkSession, other_end: OtherEnd, new_name: NewName, tmp_path: 
     return Copy(spark, other_end, new_name, tmp_path)
 
 
-def test_partitions_are_added_to_source_and_target(copy: Copy) -> None:
+def test_partitions_added_to_source_and_target_are_read_and_written(copy: Copy) -> None:
     with copy.running() as query:
         copy.end.write(copy.source, rows(0, 300))
         copy.wait_until_found(query, rows(0, 300))
@@ -79,7 +79,7 @@ def test_partitions_are_added_to_source_and_target(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_the_source_is_deleted_and_created_again(copy: Copy, fails: str) -> None:
+def test_source_deleted_and_created_again_is_data_loss(copy: Copy, fails: str) -> None:
     with copy.running(failOnDataLoss=fails) as query:
         copy.end.write(copy.source, rows(0, 300))
         copy.wait_until_found(query, rows(0, 300))
@@ -98,7 +98,7 @@ def test_the_source_is_deleted_and_created_again(copy: Copy, fails: str) -> None
             copy.wait_until_found(query, rows(0, 700))
 
 
-def test_the_target_is_deleted_and_created_again(copy: Copy) -> None:
+def test_target_deleted_and_created_again_gets_later_rows_once(copy: Copy) -> None:
     """What was in it is gone with it; what comes later is there once."""
     with copy.running() as query:
         copy.end.write(copy.source, rows(0, 300))
@@ -110,7 +110,7 @@ def test_the_target_is_deleted_and_created_again(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_records_are_deleted_before_they_are_read(
+def test_records_deleted_before_they_are_read_are_data_loss(
     spark: SparkSession, other_end: OtherEnd, new_name: NewName, tmp_path: Path, fails: str
 ) -> None:
     """As retention does it, between two runs."""
@@ -131,7 +131,7 @@ def test_records_are_deleted_before_they_are_read(
         assert copy.found() == sorted(rows(0, 300))
 
 
-def test_records_are_compacted_away_before_they_are_read(
+def test_records_compacted_away_before_they_are_read_are_no_data_loss(
     spark: SparkSession, new_name: NewName, tmp_path: Path
 ) -> None:
     """Whole batches of a stream have no record left then: that is no loss."""

@@ -40,20 +40,20 @@ def forget(checkpoint: Path, log: str, after: int) -> None:
 
 
 @pytest.mark.parametrize("spell", ["{}/", "file:{}", "file://{}", "{}/../checkpoint"])
-def test_a_batch_is_not_written_again_by_another_spelling(spark: "SparkSession", case: Case, spell: str) -> None:
+def test_checkpoint_spelt_in_another_way_writes_no_batch_again(spark: "SparkSession", case: Case, spell: str) -> None:
     assert case.crash(spark, "commit/all/after", "kill-process") is not None
     with_checkpoint(case, spell.format(case.copying.checkpoint)).recover(spark)
     case.check()
 
 
-def test_a_batch_is_not_written_again_by_a_checkpoint_that_was_moved(spark: "SparkSession", case: Case) -> None:
+def test_checkpoint_that_was_moved_writes_no_batch_again(spark: "SparkSession", case: Case) -> None:
     assert case.crash(spark, "commit/end_tasks/between", "kill-process") is not None
     moved = Path(case.copying.checkpoint).rename(case.directory / "moved")
     with_checkpoint(case, moved).recover(spark)
     case.check()
 
 
-def test_every_earlier_state_is_refused_or_goes_on(spark: "SparkSession", case: Case) -> None:
+def test_checkpoint_of_any_earlier_state_is_refused_or_continued(spark: "SparkSession", case: Case) -> None:
     """Of each state that the checkpoint had on the way, and with rows that were not there then."""
     assert case.run(spark) is None
     case.check()
@@ -83,7 +83,7 @@ def test_every_earlier_state_is_refused_or_goes_on(spark: "SparkSession", case: 
     case.check()
 
 
-def test_a_batch_that_is_planned_again_with_the_same_offsets_is_skipped(spark: "SparkSession", case: Case) -> None:
+def test_batch_that_is_planned_again_with_the_same_offsets_is_skipped(spark: "SparkSession", case: Case) -> None:
     """The commit log has lost its newest entry, and the offset log has not."""
     assert case.run(spark) is None
     forget(Path(case.copying.checkpoint), "commits", LAST - 1)
@@ -92,7 +92,9 @@ def test_a_batch_that_is_planned_again_with_the_same_offsets_is_skipped(spark: "
     case.check()
 
 
-def test_a_second_query_with_a_copy_is_refused_when_the_first_has_gone_on(spark: "SparkSession", case: Case) -> None:
+def test_second_query_with_a_copied_checkpoint_is_refused_when_the_first_has_continued(
+    spark: "SparkSession", case: Case
+) -> None:
     assert case.run(spark) is None
     first = case.copying.checkpoint
     copy = copied(case, "copy")

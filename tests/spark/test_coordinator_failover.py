@@ -60,7 +60,7 @@ def wait_for_coordinator(query: "StreamingQuery", end: OtherEnd, is_meant: Calla
     return found[-1]
 
 
-def test_each_row_once_while_coordinators_of_transactions_are_killed(
+def test_rows_are_written_once_while_transaction_coordinators_are_killed(
     spark: "SparkSession", cluster: ClusterProcess, tmp_path: Path
 ) -> None:
     """That of a task's open transaction, that of the driver's, which decides, and again that of a task's."""

@@ -27,7 +27,7 @@ def program(name: str) -> str:
     return found[1]
 
 
-def test_every_program_runs(
+def test_programs_of_the_pages_run_as_written(
     spark: SparkSession, other_end: OtherEnd, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(name: str) -> None:
@@ -50,7 +50,7 @@ def test_every_program_runs(
     assert values(other_end, "shop-invoices") == sorted(b"invoice for " + order for order in expected)
 
 
-def test_the_function_for_each_batch_writes_each_version_once(
+def test_foreach_batch_function_of_the_pages_writes_each_version_once(
     spark: SparkSession, other_end: OtherEnd, new_name: Callable[[str], str]
 ) -> None:
     found = re.search(r"`foreachBatch` get the same.*?```python\n(.*?)```", GUIDE, re.DOTALL)

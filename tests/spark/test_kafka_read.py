@@ -22,7 +22,7 @@ def kafka_end(kafka: KafkaProcess) -> Iterator[OtherEnd]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_table(spark: SparkSession, kafka_end: OtherEnd, new_name: NewName, codec: Codec) -> None:
+def test_kafkas_source_reads_a_table(spark: SparkSession, kafka_end: OtherEnd, new_name: NewName, codec: Codec) -> None:
     topic = kafka_end.create(new_name("topic"), 2)
     rows = [(b"k%d" % n, b"v%d" % n) for n in range(500)]
     kafka_end.write(topic, rows, partition=0, compression=codec, headers=[("a", b"1")])
@@ -34,7 +34,9 @@ def test_a_table(spark: SparkSession, kafka_end: OtherEnd, new_name: NewName, co
     ]
 
 
-def test_a_stream_of_transactions(spark: SparkSession, kafka_end: OtherEnd, new_name: NewName, tmp_path: Path) -> None:
+def test_kafkas_source_reads_a_stream_of_transactions(
+    spark: SparkSession, kafka_end: OtherEnd, new_name: NewName, tmp_path: Path
+) -> None:
     topic = kafka_end.create(new_name("topic"))
     options = {"subscribe": topic, "startingOffsets": "earliest", "groupId": new_name("group")}
 
@@ -50,10 +52,10 @@ def test_a_stream_of_transactions(spark: SparkSession, kafka_end: OtherEnd, new_
     assert run() == [5]
     values = [bytes(row.value) for row in spark.read.parquet(str(tmp_path / "table")).collect()]
     assert sorted(values) == [b"a"] * 10 + [b"c"] * 5
-    assert kafka_end.committed(options["groupId"]) == {(topic, 0): 22}, "told when the next batch begins"
+    assert kafka_end.committed(options["groupId"]) == {(topic, 0): 22}, "committed when the next batch begins"
 
 
-def test_over_tls(spark: SparkSession, tmp_path: Path, new_name: NewName) -> None:
+def test_kafkas_source_reads_over_tls(spark: SparkSession, tmp_path: Path, new_name: NewName) -> None:
     """With its own certificate, and one that the broker asks for."""
     certificate, own = make_certificate(tmp_path, "broker"), make_certificate(tmp_path, "spark")
     secured = free_port()

@@ -116,7 +116,9 @@ def test_both_formats_send_a_key_to_the_same_partition(
     assert len(set(homes[0].values())) == 7
 
 
-def test_a_batch_that_fails_is_seen_by_nobody(spark: SparkSession, either_end: OtherEnd, new_name: NewName) -> None:
+def test_rows_of_a_failed_batch_are_visible_to_no_consumer(
+    spark: SparkSession, either_end: OtherEnd, new_name: NewName
+) -> None:
     topic = either_end.create(new_name("topic"), 2)
     rows = mixed_rows(spark, 1_000)
     failing = rows.withColumn("value", f.expr("if(value = 'value 999', raise_error('on purpose'), value)"))
@@ -128,7 +130,7 @@ def test_a_batch_that_fails_is_seen_by_nobody(spark: SparkSession, either_end: O
     assert_both_read_the_same(spark, either_end, topic, 2_000)
 
 
-def test_a_stream_over_restarts_and_a_batch_that_is_run_again(
+def test_stream_over_restarts_writes_a_repeated_batch_once(
     spark: SparkSession, either_end: OtherEnd, new_name: NewName, tmp_path: Path
 ) -> None:
     source, target = either_end.create(new_name("in"), 2), either_end.create(new_name("out"), 3)
@@ -152,7 +154,7 @@ def test_a_stream_over_restarts_and_a_batch_that_is_run_again(
     assert open_transactions(either_end, f"{prefix}.") == []
 
 
-def test_what_a_dead_task_left_open_is_aborted(
+def test_open_transaction_of_a_dead_task_is_aborted(
     spark: SparkSession, kafka_end: OtherEnd, new_name: NewName, tmp_path: Path
 ) -> None:
     source, target = kafka_end.create(new_name("in")), kafka_end.create(new_name("out"))

@@ -70,9 +70,9 @@ def compare(spark: SparkSession, end: OtherEnd, seed: int, directory: Path) -> N
     )
     options["kafka.bootstrap.servers"] = end.address
     condition = rng.choice(["true", draw_filter(rng)])
-    told = f"seed {seed}, options {options}, filter {condition}"
+    message = f"seed {seed}, options {options}, filter {condition}"
     ours, theirs = (run(spark, source, options, condition, directory) for source in ("oncelog", "kafka"))
-    assert ours == theirs, f"first run: {told}"
+    assert ours == theirs, f"first run: {message}"
     for producer in in_transactions:
         if producer is not None:
             (producer.commit_transaction if rng.random() < 0.7 else producer.abort_transaction)(60)
@@ -80,7 +80,7 @@ def compare(spark: SparkSession, end: OtherEnd, seed: int, directory: Path) -> N
         go_on(rng, end, plan)
         end.wait_until_ended(plan.name)
     ours, theirs = (run(spark, source, options, condition, directory) for source in ("oncelog", "kafka"))
-    assert ours == theirs, f"second run: {told}"
+    assert ours == theirs, f"second run: {message}"
 
 
 @pytest.mark.parametrize("seed", range(FEW))

@@ -46,7 +46,7 @@ def test_comparisons_of_partition_and_offset_are_kept_exactly(other_end: OtherEn
     assert read(other_end, topic, [EqualTo(("offset",), 9)])[:2] == ([], [])
 
 
-def test_a_time_says_where_to_begin_and_spark_still_has_to_look(other_end: OtherEnd, topic: str) -> None:
+def test_time_filter_raises_the_start_and_spark_still_filters(other_end: OtherEnd, topic: str) -> None:
     recent = GreaterThanOrEqual(("timestamp",), NOON + timedelta(seconds=3))
     assert read(other_end, topic, [recent]) == ([b"0-3", b"1-3"], [recent], 2)
     later = GreaterThan(("timestamp",), NOON + timedelta(days=1))
@@ -61,7 +61,7 @@ def test_times_before_1970_leave_all_rows(other_end: OtherEnd, topic: str, milli
     assert left == [before]
 
 
-def test_what_is_not_understood_is_left_to_spark(other_end: OtherEnd, topic: str) -> None:
+def test_filters_that_are_not_supported_are_left_to_spark(other_end: OtherEnd, topic: str) -> None:
     other = StringStartsWith(("topic",), "t")
     values, left, _ = read(other_end, topic, [other])
     assert len(values) == 8
@@ -69,7 +69,9 @@ def test_what_is_not_understood_is_left_to_spark(other_end: OtherEnd, topic: str
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_start_after_the_end_is_refused_whatever_data_loss_means(other_end: OtherEnd, topic: str, fails: str) -> None:
+def test_start_after_the_end_is_refused_whatever_fail_on_data_loss_is(
+    other_end: OtherEnd, topic: str, fails: str
+) -> None:
     options = {"kafka.bootstrap.servers": other_end.address, "assign": f'{{"{topic}": [0]}}', "failOnDataLoss": fails}
     options |= {"startingOffsets": f'{{"{topic}": {{"0": 3}}}}', "endingOffsets": f'{{"{topic}": {{"0": 1}}}}'}
     with pytest.raises(BoundInvalid, match=f"{topic}-0: the start, 3, is after the end, 1"):

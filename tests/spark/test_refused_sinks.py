@@ -16,7 +16,7 @@ from tests.processes import OncelogProcess
 _VALUE = [("value", "binary")]
 
 
-def test_a_transaction_time_out_that_brokers_do_not_allow_is_refused_with_the_longest_that_they_do(
+def test_transaction_time_out_that_brokers_do_not_allow_is_refused_with_their_maximum(
     broker: OncelogProcess, new_name: Callable[[str], str]
 ) -> None:
     given = {"kafka.bootstrap.servers": broker.address, "topic": new_name("t"), "transactionTimeoutMs": "1000000000"}
@@ -36,16 +36,16 @@ def test_a_transaction_time_out_that_brokers_do_not_allow_is_refused_with_the_lo
         '{"v": 1, "start": {}, "end": {"orders": {"0": 1}, "%s": {"3": 1}}, "ids": {}, "revision": 2}',
     ],
 )
-def test_a_stream_that_reads_its_own_state_topic_is_refused(
+def test_stream_that_reads_its_own_state_topic_is_refused(
     broker: OncelogProcess, new_name: Callable[[str], str], tmp_path: Path, end: str
 ) -> None:
     """By whichever source: each of its batches would make the next one."""
     state_topic = new_name("state")
     given = _reading_its_decisions(broker, new_name, tmp_path, state_topic, end % state_topic)
     refused = f"UnsuitableStateTopic: the query reads the state topic {state_topic}"
-    with pytest.raises(BatchNotBegun, match=refused) as told:
+    with pytest.raises(BatchNotBegun, match=refused) as raised:
         pickle.dumps(OncelogStreamWriter(stream_write_options(given, _VALUE)))
-    assert f"remove {tmp_path}/offsets/0 and {tmp_path}/offsets/.0.crc" in str(told.value)
+    assert f"remove {tmp_path}/offsets/0 and {tmp_path}/offsets/.0.crc" in str(raised.value)
     _plan(tmp_path, end % "others")
     pickle.dumps(OncelogStreamWriter(stream_write_options(given, _VALUE)))
 

@@ -81,7 +81,7 @@ def configured(spark: "SparkSession", tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize("kind", ["files", "configured", "saved"])
-def test_a_checkpoint_that_is_one_batch_behind_is_refused_and_a_repetition_is_skipped(
+def test_checkpoint_that_is_one_batch_behind_is_refused_and_a_repetition_is_skipped(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path, kind: str
 ) -> None:
     copying = Copying(spark, other_end, other_end.create(new_name("out"), 2), tmp_path, kind)

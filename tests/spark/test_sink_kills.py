@@ -48,14 +48,14 @@ def cases(points: tuple[str, ...]) -> list[object]:
 
 
 @pytest.mark.parametrize("point", cases(PRELUDE + TASK + COMMIT))
-def test_the_driver_is_killed(spark: "SparkSession", case: Case, point: str) -> None:
+def test_driver_killed_at_any_step_writes_rows_once(spark: "SparkSession", case: Case, point: str) -> None:
     case.kill_driver(point)
     case.recover(spark)
     case.check()
 
 
 @pytest.mark.parametrize("point", cases(TASK))
-def test_a_worker_is_killed(spark: "SparkSession", case: Case, point: str) -> None:
+def test_worker_killed_at_any_step_writes_rows_once(spark: "SparkSession", case: Case, point: str) -> None:
     """Spark tries the task again, or with ``local[n]`` the query fails and is started again."""
     if case.crash(spark, point, "kill-process") is not None:
         case.recover(spark)
@@ -63,7 +63,7 @@ def test_a_worker_is_killed(spark: "SparkSession", case: Case, point: str) -> No
 
 
 @pytest.mark.parametrize("point", cases(("task/open_writer/after", "task/write/after", "task/finish/after")))
-def test_a_task_is_tried_again(case: Case, point: str) -> None:
+def test_task_that_is_retried_writes_rows_once(case: Case, point: str) -> None:
     """In ``local[2,4]`` a task has four attempts: the batch goes on, and the stray is aborted."""
     driver = case.launch(point, "kill-process")
     assert driver.wait(SECONDS) == 0, (case.directory / "driver.log").read_text()[-3000:]
@@ -73,7 +73,7 @@ def test_a_task_is_tried_again(case: Case, point: str) -> None:
 
 @pytest.mark.parametrize("point", cases(PRELUDE + COMMIT))
 @pytest.mark.parametrize("action", ["kill-process", "raise"])
-def test_the_planners_or_committers_process_is_killed(
+def test_planner_or_committer_killed_at_any_step_writes_rows_once(
     spark: "SparkSession", case: Case, point: str, action: str
 ) -> None:
     """The query fails, and ``abort`` is called where tasks were done."""
@@ -95,7 +95,7 @@ def test_the_planners_or_committers_process_is_killed(
         )
     ),
 )
-def test_a_driver_wakes_late(spark: "SparkSession", case: Case, point: str) -> None:
+def test_driver_that_wakes_late_fails_and_changes_nothing(spark: "SparkSession", case: Case, point: str) -> None:
     """Its process is stopped, the query goes on elsewhere to the end, and then it wakes."""
     zombie = case.stop_driver(point)
     try:
@@ -110,7 +110,7 @@ def test_a_driver_wakes_late(spark: "SparkSession", case: Case, point: str) -> N
 
 
 @pytest.mark.kills
-def test_another_sink_is_stuck_on_the_same_state_partition(spark: "SparkSession", case: Case) -> None:
+def test_stuck_sink_on_the_same_state_partition_delays_no_other_sink(spark: "SparkSession", case: Case) -> None:
     """Its open transaction is before all that this sink writes and reads there."""
     from random import Random
 

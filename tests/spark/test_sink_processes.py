@@ -41,7 +41,7 @@ POINTS: Final = tuple(
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_process_is_killed(make_query: Callable[[str, str, int], Query], point: str) -> None:
+def test_process_killed_at_any_step_writes_rows_once(make_query: Callable[[str, str, int], Query], point: str) -> None:
     query = make_query(point, "kill-process", 1)
     query.start()
     assert query.crashed.exists()
@@ -53,7 +53,7 @@ def test_a_process_is_killed(make_query: Callable[[str, str, int], Query], point
     "point",
     [f"commit/{each}" for each in ("append_state/after", "end_driver/after", "end_tasks/between", "end_tasks/after")],
 )
-def test_a_query_goes_on_from_what_a_former_release_has_written(
+def test_query_continues_after_the_batches_of_a_former_release(
     make_query: Callable[[str, str, int], Query], point: str
 ) -> None:
     """That named the sink after the checkpoint's location, and was killed in the middle of a commit."""
@@ -69,7 +69,7 @@ def test_a_query_goes_on_from_what_a_former_release_has_written(
     query.check()
 
 
-def test_every_batch_has_the_transactional_ids_of_the_one_before(
+def test_batches_use_the_transactional_ids_of_the_previous_batch(
     make_query: Callable[[str, str, int], Query],
 ) -> None:
     """Each step is in a process of its own here, as with Spark where a trigger is longer than a minute."""
@@ -86,7 +86,9 @@ def test_every_batch_has_the_transactional_ids_of_the_one_before(
 
 @pytest.mark.kills
 @pytest.mark.parametrize("point", [each for each in POINTS if not each.startswith("task")])
-def test_a_driver_is_killed_and_nobody_aborts(make_query: Callable[[str, str, int], Query], point: str) -> None:
+def test_driver_killed_without_an_abort_writes_rows_once(
+    make_query: Callable[[str, str, int], Query], point: str
+) -> None:
     """As with the driver's machine: no ``abort`` comes after it."""
     query = make_query(point, "kill-process", 2)
     query.abort_is_called = False
@@ -100,7 +102,7 @@ def test_a_driver_is_killed_and_nobody_aborts(make_query: Callable[[str, str, in
 @pytest.mark.parametrize(
     "point", [each for each in POINTS if each.startswith("commit") and not each.endswith("all/after")]
 )
-def test_a_committer_wakes_late(make_query: Callable[[str, str, int], Query], point: str) -> None:
+def test_committer_that_wakes_late_changes_nothing(make_query: Callable[[str, str, int], Query], point: str) -> None:
     """It is stopped; another driver goes on to the end; then it goes on, too, and aborts where Spark would have it."""
     query = make_query(point, "stop-process", 3)
     sink = query.options.sink
@@ -121,7 +123,7 @@ def test_a_committer_wakes_late(make_query: Callable[[str, str, int], Query], po
 
 @pytest.mark.kills
 @pytest.mark.parametrize("point", [each for each in POINTS if each.startswith("prelude")])
-def test_a_planner_wakes_late(make_query: Callable[[str, str, int], Query], point: str) -> None:
+def test_planner_that_wakes_late_changes_nothing(make_query: Callable[[str, str, int], Query], point: str) -> None:
     """Then its tasks run, too, and its commit."""
     query = make_query(point, "stop-process", 4)
     sink = query.options.sink
@@ -147,7 +149,9 @@ def test_a_planner_wakes_late(make_query: Callable[[str, str, int], Query], poin
 
 @pytest.mark.kills
 @pytest.mark.parametrize("point", [each for each in POINTS if each.startswith("task")])
-def test_a_task_wakes_late(make_query: Callable[[str, str, int], Query], point: str) -> None:
+def test_task_that_wakes_late_is_not_part_of_the_batch(
+    make_query: Callable[[str, str, int], Query], point: str
+) -> None:
     """Another attempt was faster, and its batch is over: nothing of the late one is seen, or stays open."""
     query = make_query(point, "stop-process", 5)
     sink = query.options.sink
@@ -193,7 +197,7 @@ class LateTaskSession(CrashingSession):
 
 
 @pytest.mark.kills
-def test_a_batch_that_was_taken_back_stays_so_when_a_task_begins_late(
+def test_aborted_batch_stays_aborted_when_a_task_begins_late(
     make_query: Callable[[str, str, int], Query],
 ) -> None:
     """A batch that is tried once has no next prelude which would end what its tasks have left open."""

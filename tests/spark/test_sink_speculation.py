@@ -57,7 +57,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.kills
-def test_of_two_attempts_one_is_seen(master: str, tmp_path: Path) -> None:
+def test_speculative_attempts_write_rows_once(master: str, tmp_path: Path) -> None:
     """The first of one task never ends: that the query goes on shows that there was a second."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

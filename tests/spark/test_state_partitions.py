@@ -75,7 +75,7 @@ class Saves:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_each_version_is_saved_once_whenever_partitions_are_added(
+def test_versions_are_saved_once_whenever_state_partitions_are_added(
     end: OtherEnd, new_name: Callable[[str], str], seed: int
 ) -> None:
     """By processes that know the state topic as it was, and by such that have only started, in any order."""
@@ -90,7 +90,7 @@ def test_each_version_is_saved_once_whenever_partitions_are_added(
     assert saves.written() == list(range(len(APPLICATIONS) * VERSIONS * ROWS))
 
 
-def test_a_process_that_goes_on_and_one_that_starts_agree_where_the_record_is(
+def test_old_and_new_processes_find_the_record_in_the_same_partition(
     end: OtherEnd, new_name: Callable[[str], str]
 ) -> None:
     saves = Saves(end, new_name, 16)
@@ -133,7 +133,7 @@ class Stream:
 
 
 @pytest.mark.parametrize("partitions", [1, 16, 40])
-def test_a_stream_whose_state_topic_was_created_again_is_refused_until_that_is_accepted(
+def test_stream_whose_state_topic_was_created_again_is_refused_unless_the_option_allows_it(
     end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path, partitions: int
 ) -> None:
     stream = Stream(end, new_name, tmp_path)

@@ -43,7 +43,7 @@ def values(start: int, stop: int) -> list[bytes]:
 
 
 @pytest.mark.smoke
-def test_each_record_once_over_restarts(
+def test_records_are_read_once_over_restarts(
     spark: SparkSession, other_end: OtherEnd, new_name: NewName, tmp_path: Path
 ) -> None:
     topic = other_end.create(new_name("topic"))
@@ -57,7 +57,7 @@ def test_each_record_once_over_restarts(
     assert pipeline.values() == values(0, 130)
 
 
-def test_a_stream_that_starts_at_the_end_misses_nothing_after_that(
+def test_stream_that_starts_at_the_end_reads_all_later_records(
     spark: SparkSession, other_end: OtherEnd, new_name: NewName, tmp_path: Path
 ) -> None:
     topic = other_end.create(new_name("topic"), 2)
@@ -71,7 +71,7 @@ def test_a_stream_that_starts_at_the_end_misses_nothing_after_that(
     assert pipeline.values() == [b"after"]
 
 
-def test_a_topic_that_was_created_again_is_noticed(
+def test_topic_that_was_created_again_is_data_loss(
     spark: SparkSession, other_end: OtherEnd, new_name: NewName, tmp_path: Path
 ) -> None:
     topic = other_end.create(new_name("topic"))
@@ -105,7 +105,7 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(
     assert sorted(pipeline.values()) == [b"new partition", b"new topic"]
 
 
-def test_only_what_is_committed_and_the_group_that_is_told(
+def test_committed_records_are_read_and_offsets_are_committed_to_the_group(
     spark: SparkSession, other_end: OtherEnd, new_name: NewName, tmp_path: Path
 ) -> None:
     topic, group = other_end.create(new_name("topic")), new_name("group")
@@ -120,7 +120,7 @@ def test_only_what_is_committed_and_the_group_that_is_told(
     assert other_end.committed(group) == {(topic, 0): 4}
 
 
-def test_a_broker_that_is_killed_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_continues_after_a_broker_is_killed(spark: SparkSession, tmp_path: Path) -> None:
     """The stream waits for it, and reads each record once."""
     with OncelogProcess(tmp_path / "broker") as broker, OtherEnd(broker.address) as end:
         end.create("topic")

@@ -29,13 +29,13 @@ def ranges(start: dict[str, Any], end: dict[str, Any], **options: str) -> list[O
     return [each.value for each in partitions]
 
 
-def test_what_a_batch_reads_stands_in_its_end() -> None:
+def test_partitions_of_a_batch_are_those_of_its_end_offset() -> None:
     """After a crash Spark asks for the initial offset anew; the batch that is run again must be the same."""
     for start in (BEFORE, reader().initialOffset()):
         assert ranges(start, BATCH) == [OffsetRange("t", 0, 4, 9, ID)]
 
 
-def test_a_batch_that_is_there_for_another_source_reads_nothing() -> None:
+def test_batch_of_another_source_reads_nothing() -> None:
     assert ranges(BATCH, BATCH) == []
     assert ranges(reader().initialOffset(), reader().initialOffset()) == []
 
@@ -70,7 +70,7 @@ def test_trigger_once_takes_everything(other_end: OtherEnd) -> None:
     assert sum(batch.num_rows for batch in connected.read(task)) == 10
 
 
-def test_a_group_is_told_and_one_that_cannot_be_told_stops_nothing(
+def test_failed_commit_to_the_group_does_not_stop_the_query(
     other_end: OtherEnd, caplog: pytest.LogCaptureFixture
 ) -> None:
     other_end.create("told")

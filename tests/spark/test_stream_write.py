@@ -40,7 +40,7 @@ def values(other_end: OtherEnd, topic: str) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("where", ["broker", "kafka"])
-def test_a_stream_is_copied(
+def test_stream_that_is_restarted_copies_rows_once(
     spark: "SparkSession", request: pytest.FixtureRequest, where: str, new_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     with OtherEnd(request.getfixturevalue(where).address) as other_end:

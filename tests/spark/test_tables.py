@@ -76,7 +76,7 @@ def default_without_zone(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("default_without_zone")
-def test_the_time_of_a_record_is_an_instant_whatever_sparks_default_is(
+def test_time_of_a_record_is_an_instant_whatever_sparks_default_is(
     spark: SparkSession, other_end: OtherEnd, topic: str, name: str, tmp_path: Path
 ) -> None:
     other_end.write(topic, [(None, b"v")], timestamp_ms=NOON)

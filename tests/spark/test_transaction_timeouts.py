@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kills
 
 TIMEOUT_MS = "15000"
-"""Long enough for a batch on a busy machine, and waited for by the tests."""
+"""Long enough for a batch on a busy machine; the tests wait this long."""
 
 
 def stand_still(spark: "SparkSession", case: Case, point: str) -> str:
@@ -42,7 +42,7 @@ def stand_still(spark: "SparkSession", case: Case, point: str) -> str:
     return str(failed.value)
 
 
-def test_before_the_decision_the_batch_is_taken_back_and_run_again(spark: "SparkSession", case: Case) -> None:
+def test_time_out_before_the_decision_aborts_the_batch_which_is_run_again(spark: "SparkSession", case: Case) -> None:
     failure = stand_still(spark, case, "commit/describe/before")
     assert "BatchNotDecided" in failure
     assert "transactionTimeoutMs must be longer" in failure
@@ -50,7 +50,7 @@ def test_before_the_decision_the_batch_is_taken_back_and_run_again(spark: "Spark
     case.check()
 
 
-def test_after_the_decision_what_is_lost_is_said_at_every_start(spark: "SparkSession", case: Case) -> None:
+def test_time_out_after_the_decision_is_reported_at_every_start(spark: "SparkSession", case: Case) -> None:
     """Until it is written again, and one run with ``failOnDataLoss=false`` goes on."""
     failure = stand_still(spark, case, "commit/end_tasks/before")
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""An address that nobody serves: each way to use it ends in an error that says where, why and what to do."""
+"""An unreachable address: each way to use it ends in an error that says where, why and what to do."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,15 +28,17 @@ def nowhere() -> dict[str, str]:
     }
 
 
-def assert_says_it_all(told: str, nowhere: dict[str, str]) -> None:
+def assert_says_it_all(message: str, nowhere: dict[str, str]) -> None:
     address = nowhere["kafka.bootstrap.servers"]
-    assert f"NoBrokerReachable: no broker was reached within 4 s: {address}: " in told
-    assert "Connection refused" in told
-    assert f"`oncelog doctor --bootstrap {address}`" in told
-    assert "Could not serialize" not in told
+    assert f"NoBrokerReachable: no broker was reached within 4 s: {address}: " in message
+    assert "Connection refused" in message
+    assert f"`oncelog doctor --bootstrap {address}`" in message
+    assert "Could not serialize" not in message
 
 
-def test_reads_and_writes_of_batches(spark: SparkSession, nowhere: dict[str, str]) -> None:
+def test_batches_to_an_unreachable_address_fail_with_it_in_the_message(
+    spark: SparkSession, nowhere: dict[str, str]
+) -> None:
     rows = spark.sql("select 'v' as value")
 
     def write(**more: str) -> Callable[[], None]:
@@ -53,7 +55,9 @@ def test_reads_and_writes_of_batches(spark: SparkSession, nowhere: dict[str, str
         assert "Traceback" not in str(raised.value)
 
 
-def test_a_stream(spark: SparkSession, nowhere: dict[str, str], tmp_path: Path) -> None:
+def test_stream_from_an_unreachable_address_fails_with_it_in_the_message(
+    spark: SparkSession, nowhere: dict[str, str], tmp_path: Path
+) -> None:
     address = nowhere.pop("kafka.bootstrap.servers")
     stream = stream_of(spark, address, {**nowhere, "subscribe": "t"})
     writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
@@ -63,7 +67,7 @@ def test_a_stream(spark: SparkSession, nowhere: dict[str, str], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", [OncelogWriter, OncelogStreamWriter])
-def test_what_fails_while_spark_pickles_a_writer_comes_out_as_it_is(
+def test_error_while_spark_pickles_a_writer_names_its_cause(
     kind: type[OncelogWriter | OncelogStreamWriter], nowhere: dict[str, str]
 ) -> None:
     given = {"kafka.bootstrap.servers": nowhere["kafka.bootstrap.servers"], "kafka.max.block.ms": "50"}
@@ -73,7 +77,7 @@ def test_what_fails_while_spark_pickles_a_writer_comes_out_as_it_is(
         CloudPickleSerializer().dumps(writer)
 
 
-def test_an_abort_that_fails_does_not_hide_why_the_batch_failed(
+def test_abort_that_fails_does_not_hide_why_the_batch_failed(
     nowhere: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Spark says ``Writing job failed`` instead, where ``abort`` raises."""

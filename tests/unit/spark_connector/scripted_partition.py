@@ -36,7 +36,7 @@ TOPIC = "orders"
 
 
 class ScriptedPartition(ScriptedBroker):
-    """Records ``v<offset>``, two in a batch, from ``begin`` to ``end``; a fetch is answered with one batch."""
+    """Records ``v<offset>``, two in a batch, from ``begin`` to ``end``; a fetch returns one batch."""
 
     def __init__(self, end: int = 0) -> None:
         super().__init__(
@@ -60,7 +60,7 @@ class ScriptedPartition(ScriptedBroker):
         """Whether compaction has taken every record."""
         self.fetched: list[int] = []
         self.instead: list[Answer | PartitionData] = []
-        """What to answer to the next fetches."""
+        """The responses to the next fetches."""
 
     def _metadata(self, request: Message) -> Answer:
         assert isinstance(request, MetadataRequest)

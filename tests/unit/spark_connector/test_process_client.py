@@ -1,4 +1,4 @@
-"""One client for each process: caching, forks, interruptions, and connections that broke while nobody looked."""
+"""One client for each process: caching, forks, interruptions, and connections that broke between runs."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ def settings() -> Iterator[ClientSettings]:
         close_process_clients()
 
 
-def test_one_client_and_its_connections_stay(settings: ClientSettings) -> None:
+def test_client_of_equal_settings_is_made_once_and_keeps_its_connections(settings: ClientSettings) -> None:
     client = process_client(settings)
     assert client.run(client.cluster.topics(["orders"])).keys() == {"orders"}
     assert process_client(pickle.loads(pickle.dumps(settings))) is client
@@ -61,10 +61,10 @@ def test_one_client_and_its_connections_stay(settings: ClientSettings) -> None:
     assert process_client(ClientSettings(bootstrap=settings.bootstrap, client_id="other")) is not client
 
 
-def test_a_connection_that_broke_meanwhile_is_not_written_to(settings: ClientSettings) -> None:
+def test_connection_that_broke_between_runs_is_not_written_to(settings: ClientSettings) -> None:
     client = process_client(settings)
     connection = client.run(client.cluster.connection_to_any())
-    connection._transport.get_extra_info("socket").shutdown(2)  # What arrives is an end, and nobody looks yet.
+    connection._transport.get_extra_info("socket").shutdown(2)  # The loop has not read the end yet.
 
     async def is_open() -> bool:
         return connection.is_open
@@ -74,12 +74,12 @@ def test_a_connection_that_broke_meanwhile_is_not_written_to(settings: ClientSet
     assert client.run(client.cluster.topics(["orders"])).keys() == {"orders"}
 
 
-def test_clients_do_not_travel(settings: ClientSettings) -> None:
+def test_pickling_a_client_raises_type_error(settings: ClientSettings) -> None:
     with pytest.raises(TypeError, match="stays in its process"):
         pickle.dumps(process_client(settings))
 
 
-def test_an_interruption_ends_the_work(settings: ClientSettings) -> None:
+def test_interruption_of_run_cancels_the_coroutine(settings: ClientSettings) -> None:
     client = process_client(settings)
     ended = []
 
@@ -118,7 +118,7 @@ class _Companion:
         self.client = client
 
 
-def test_errors_come_out(settings: ClientSettings) -> None:
+def test_error_of_a_coroutine_is_raised_by_run(settings: ClientSettings) -> None:
     async def fail() -> None:
         raise ValueError("reason")
 
@@ -126,7 +126,7 @@ def test_errors_come_out(settings: ClientSettings) -> None:
         process_client(settings).run(fail())
 
 
-def test_a_forked_process_makes_its_own(settings: ClientSettings) -> None:
+def test_forked_process_makes_its_own_client(settings: ClientSettings) -> None:
     """The parent's connections go on, whatever the child does with its own."""
     client = process_client(settings)
     connection = client.run(client.cluster.connection_to_any())
@@ -144,7 +144,7 @@ def test_a_forked_process_makes_its_own(settings: ClientSettings) -> None:
     assert client.run(client.cluster.connection_to_any()) is connection
 
 
-def test_nothing_heavy_is_imported() -> None:
+def test_reading_modules_import_nothing_heavy() -> None:
     """Every worker of Spark pays for it."""
     program = (
         "import sys\n"

@@ -18,7 +18,7 @@ from oncelog.spark_connector.reachability import ReachabilityWatch, reach
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.spark_connector.scripted_partition import ScriptedPartition
 
-NOBODY = Address("127.0.0.1", 1)
+UNREACHABLE = Address("127.0.0.1", 1)
 _WARNING_SECONDS = 5.0
 
 
@@ -35,19 +35,19 @@ async def watched(cluster: Cluster) -> AsyncIterator[None]:
 @in_virtual_time
 async def test_reach_of_a_closed_port_gives_up_and_says_where_and_why() -> None:
     loop = asyncio.get_running_loop()
-    async with Cluster([NOBODY], rng=Random(1)) as cluster:
+    async with Cluster([UNREACHABLE], rng=Random(1)) as cluster:
         began = loop.time()
         with pytest.raises(NoBrokerReachable) as raised:
             await reach(cluster, 60.0)
         assert 58 <= loop.time() - began <= 60
-    told = str(raised.value)
-    assert "no broker was reached within 60 s: 127.0.0.1:1: " in told
-    assert "`oncelog doctor --bootstrap 127.0.0.1:1`" in told
-    assert str(pickle.loads(pickle.dumps(raised.value))) == told
+    message = str(raised.value)
+    assert "no broker was reached within 60 s: 127.0.0.1:1: " in message
+    assert "`oncelog doctor --bootstrap 127.0.0.1:1`" in message
+    assert str(pickle.loads(pickle.dumps(raised.value))) == message
 
 
 @in_virtual_time
-async def test_reach_of_an_address_without_an_answer_takes_no_longer_than_allowed() -> None:
+async def test_reach_of_an_address_without_a_response_takes_no_longer_than_allowed() -> None:
     loop = asyncio.get_running_loop()
     async with silent_address() as address, Cluster([address], rng=Random(1)) as cluster:
         began = loop.time()
@@ -67,13 +67,11 @@ async def silent_address() -> AsyncIterator[Address]:
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
-def test_a_warning_within_5_s_names_address_reason_and_doctor(
-    is_silent: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_warning_within_5_s_names_address_reason_and_doctor(is_silent: bool, caplog: pytest.LogCaptureFixture) -> None:
     @in_virtual_time
     async def play() -> None:
         async with silent_address() as silent:
-            address = silent if is_silent else NOBODY
+            address = silent if is_silent else UNREACHABLE
             async with Cluster([address], rng=Random(1)) as cluster, watched(cluster):
                 reaching = asyncio.get_running_loop().create_task(reach(cluster, 60.0))
                 await asyncio.sleep(_WARNING_SECONDS)
@@ -88,12 +86,12 @@ def test_a_warning_within_5_s_names_address_reason_and_doctor(
         play()
 
 
-def test_an_advertised_address_that_nobody_serves_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_advertised_address_is_named(caplog: pytest.LogCaptureFixture) -> None:
     @in_virtual_time
     async def play() -> None:
         partition = ScriptedPartition(end=2)
         served = await partition.start()
-        partition.address = NOBODY  # What metadata says from now on.
+        partition.address = UNREACHABLE  # What metadata says from now on.
         async with Cluster([served], rng=Random(1), operation_seconds=10) as cluster, watched(cluster):
             await reach(cluster, 60.0)
             await cluster.topics(["orders"])
@@ -108,12 +106,12 @@ def test_an_advertised_address_that_nobody_serves_is_named(caplog: pytest.LogCap
         play()
 
 
-def test_what_is_reached_in_time_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_address_that_is_reached_in_time_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     @in_virtual_time
     async def play() -> None:
         partition = ScriptedPartition(end=2)
         served = await partition.start()
-        async with Cluster([NOBODY, served], rng=Random(1)) as cluster, watched(cluster):
+        async with Cluster([UNREACHABLE, served], rng=Random(1)) as cluster, watched(cluster):
             await reach(cluster, 60.0)
             assert await cluster.connection_to_any()
         partition.stop()

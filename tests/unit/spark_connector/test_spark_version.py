@@ -10,17 +10,17 @@ from tests.processes import REPOSITORY
 
 
 @pytest.mark.parametrize("version", ["4.2.0", "4.2.0.dev3", "4.3.0", "4.10.1", "5.0.0"])
-def test_this_version_or_a_later_one_will_do(version: str) -> None:
+def test_minimum_version_or_a_later_one_is_accepted(version: str) -> None:
     require_spark(version)
 
 
 @pytest.mark.parametrize("version", ["3.5.5", "4.0.0", "4.1.2"])
-def test_an_older_one_is_refused_by_name(version: str) -> None:
+def test_older_version_is_refused_by_name(version: str) -> None:
     with pytest.raises(UnsupportedSpark, match=rf"needs PySpark 4\.2 or later; this is {re.escape(version)}"):
         require_spark(version)
 
 
-def test_package_and_documents_name_this_version() -> None:
+def test_package_and_documents_name_the_minimum_version() -> None:
     needed = ".".join(map(str, MINIMUM))
     extra = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
     assert f"pyspark>={needed},<5" in extra

@@ -13,7 +13,7 @@ A9, A10, B0 = TopicPartition("a", 9), TopicPartition("a", 10), TopicPartition("b
 OFFSET = StreamOffset({B0: 1, A10: 2, A9: 3}, {A9: 30, B0: 10, A10: 20}, {"b": bytes(16), "a": ID})
 
 
-def test_one_text_for_one_offset() -> None:
+def test_equal_offsets_have_one_text() -> None:
     """Spark compares the text: the order is that of topics, then of partition numbers."""
     text = json.dumps(OFFSET.to_json())
     assert text == (
@@ -25,7 +25,7 @@ def test_one_text_for_one_offset() -> None:
     assert json.dumps(parsed.to_json()) == text
 
 
-def test_ranges() -> None:
+def test_ranges_of_an_offset_are_those_of_its_partitions() -> None:
     assert OFFSET.ranges() == [
         OffsetRange("a", 9, 3, 30, ID),
         OffsetRange("a", 10, 2, 20, ID),
@@ -33,7 +33,7 @@ def test_ranges() -> None:
     ]
 
 
-def test_the_initial_offset_is_always_the_same() -> None:
+def test_initial_offset_is_always_the_same() -> None:
     assert initial_json() == initial_json() == {"v": 1, "init": True}
     assert parse_offset(initial_json()) is None
 

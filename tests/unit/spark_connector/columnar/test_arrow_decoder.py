@@ -118,14 +118,18 @@ def log_of(batches: Sequence[Sequence[NewRecord]], codec: Compression = Compress
 
 @settings(deadline=None)
 @given(batches_of_records, codecs, st.integers(0, 2**40))
-def test_what_the_plain_decoder_reads(batches: list[list[NewRecord]], codec: Compression, base: int) -> None:
+def test_arrow_decoder_of_any_batches_reads_what_the_plain_decoder_reads(
+    batches: list[list[NewRecord]], codec: Compression, base: int
+) -> None:
     buffer = log_of(batches, codec, base)
     assert decode_rows(buffer) == plain_rows(buffer)
 
 
 @settings(deadline=None)
 @given(st.lists(equal_records, min_size=1, max_size=3), st.lists(records, min_size=1, max_size=5))
-def test_records_of_one_length(runs: list[list[NewRecord]], others: list[NewRecord]) -> None:
+def test_records_of_one_length_are_read_as_by_the_plain_decoder(
+    runs: list[list[NewRecord]], others: list[NewRecord]
+) -> None:
     """They are walked over in strides, and what follows them is not."""
     buffer = log_of([[*runs[0], *others], *runs, [*others, *runs[-1], *others]])
     assert decode_rows(buffer) == plain_rows(buffer)
@@ -133,7 +137,9 @@ def test_records_of_one_length(runs: list[list[NewRecord]], others: list[NewReco
 
 @settings(deadline=None)
 @given(batches_of_records, st.data())
-def test_only_the_range(batches: list[list[NewRecord]], draw: st.DataObject) -> None:
+def test_decode_of_a_range_inside_a_batch_yields_only_the_range(
+    batches: list[list[NewRecord]], draw: st.DataObject
+) -> None:
     buffer = log_of(batches, base=10)
     last = 10 + sum(map(len, batches))
     start = draw.draw(st.integers(0, last + 5))
@@ -144,7 +150,7 @@ def test_only_the_range(batches: list[list[NewRecord]], draw: st.DataObject) -> 
 
 @settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=40), st.data())
-def test_what_compaction_leaves(batch: list[NewRecord], draw: st.DataObject) -> None:
+def test_batches_with_gaps_after_compaction_keep_their_offsets(batch: list[NewRecord], draw: st.DataObject) -> None:
     whole = build_batch(batch, base_offset=100)
     header = read_header(whole)
     payload = bytes(whole[61:])
@@ -171,13 +177,13 @@ def test_append_time_is_that_of_the_batch(batch: list[NewRecord]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=20), st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
-def test_columns_on_their_own(batch: list[NewRecord], columns: list[str]) -> None:
+def test_each_column_read_alone_equals_its_column_of_a_full_read(batch: list[NewRecord], columns: list[str]) -> None:
     buffer = log_of([batch])
     rows = decode(buffer)
     assert decode(buffer, columns=Columns(tuple(columns))) == [{name: row[name] for name in columns} for row in rows]
 
 
-def test_many_headers_of_few_records() -> None:
+def test_few_records_with_many_headers_are_read_as_by_the_plain_decoder() -> None:
     many = [(f"name{n}", None if n % 3 else b"v" * n) for n in range(500)]
     buffer = log_of(
         [[NewRecord(NOW, b"k", b"v"), NewRecord(NOW, None, None, many), NewRecord(NOW, b"", b"", many[:2])]]
@@ -185,14 +191,14 @@ def test_many_headers_of_few_records() -> None:
     assert decode_rows(buffer) == plain_rows(buffer)
 
 
-def test_header_names_that_are_not_utf_8() -> None:
+def test_header_names_that_are_not_utf_8_have_replacement_characters() -> None:
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
     (row,) = decode_rows(log_of([[NewRecord(NOW, b"k", b"v", [(name, b"1")])]]))
     assert row[5] == [("caf\ufffd", b"1")]
 
 
 @pytest.mark.parametrize("timestamp", [2**62, -(2**62)])
-def test_timestamps_beyond_sparks_are_the_last_ones(timestamp: int) -> None:
+def test_timestamps_beyond_sparks_range_become_its_limits(timestamp: int) -> None:
     (row,) = decode_rows(log_of([[NewRecord(timestamp, b"k", b"v")]]))
     limit = (2**63 - 1) // 1000 * 1000
     assert row[3] == (limit if timestamp > 0 else -limit)
@@ -218,7 +224,7 @@ def marker(producer_id: int, base: int, *, commit: bool) -> bytes:
     return bytes(built)
 
 
-def test_neither_markers_nor_aborted_records() -> None:
+def test_markers_and_aborted_records_are_not_yielded() -> None:
     batch = [NewRecord(NOW, b"k", b"v")] * 2
     buffer = b"".join(
         [
@@ -236,17 +242,17 @@ def test_neither_markers_nor_aborted_records() -> None:
     assert [row[2] for row in decode_rows(buffer)] == [0, 1, 2, 3, 5, 6, 9, 10]
 
 
-def test_what_lies_before_the_first_offset_that_was_asked_for() -> None:
+def test_records_before_the_fetch_offset_are_not_yielded() -> None:
     """A log may begin within a batch, since records can be deleted one by one."""
     buffer = log_of([[NewRecord(NOW, None, b"v")] * 5])
     assert [row[2] for row in decode_rows(buffer, start=3)] == [3, 4]
 
 
-def test_an_answer_without_anything_to_see() -> None:
+def test_response_without_visible_records_yields_nothing() -> None:
     assert decode(marker(7, 4, commit=True)) == []
 
 
-def test_large_answers_come_in_pieces() -> None:
+def test_large_responses_are_yielded_in_pieces() -> None:
     batch = [NewRecord(NOW, None, b"v" * 1_000_000)] * 3
     buffer = log_of([batch] * 4)
     decoder = ArrowDecoder(EVERYTHING, Columns(("offset", "value")), check_crcs=True)
@@ -257,14 +263,14 @@ def test_large_answers_come_in_pieces() -> None:
 # What a broker should never send
 
 
-def test_a_wrong_crc() -> None:
+def test_batch_with_a_wrong_crc_is_refused_if_crcs_are_checked() -> None:
     buffer = bytearray(log_of([[NewRecord(NOW, b"k", b"v")]]))
     buffer[-3] ^= 1
     with pytest.raises(RangeUnreadable, match="offset 0 cannot be read: its CRC is wrong"):
         decode(bytes(buffer))
 
 
-def test_the_batch_that_is_broken_is_named() -> None:
+def test_broken_batch_among_others_is_named_in_the_error() -> None:
     good, broken = log_of([[NewRecord(NOW, b"k", b"v")]]), log_of([[NewRecord(NOW, b"k", b"v")]], base=41)
     header = read_header(broken)
     broken = bytes(assemble_batch(header._replace(records_count=2), broken[61:]))
@@ -288,7 +294,7 @@ small_batches = st.lists(records, min_size=1, max_size=6)
 @example([NewRecord(NOW, None, b"")], 0, 1, False)
 @example([NewRecord(NOW, None, b"v")], 0, 15, False)
 @example([NewRecord(NOW, None, b"v", [("a", None)])], 12, 1, False)
-def test_broken_bytes_are_refused_or_read_as_the_plain_decoder_does(
+def test_broken_bytes_are_refused_or_read_as_by_the_plain_decoder(
     batch: list[NewRecord], position: int, byte: int, cut: bool
 ) -> None:
     """A valid CRC says nothing about what is under it."""
@@ -313,7 +319,9 @@ def test_broken_bytes_are_refused_or_read_as_the_plain_decoder_does(
     st.integers(-3, 8),
     st.one_of(st.integers(NOW - 5, NOW), st.integers(-(2**63), 2**63 - 1)),
 )
-def test_headers_of_batches_that_lie(count: int, last_offset_delta: int, base_timestamp: int) -> None:
+def test_batch_headers_that_contradict_the_records_are_refused(
+    count: int, last_offset_delta: int, base_timestamp: int
+) -> None:
     whole = build_batch([NewRecord(NOW + n, b"k", b"v" * n) for n in range(4)])
     lies = read_header(whole)._replace(
         records_count=count, last_offset_delta=last_offset_delta, base_timestamp=base_timestamp
@@ -328,7 +336,7 @@ def test_headers_of_batches_that_lie(count: int, last_offset_delta: int, base_ti
         assert decode_rows(buffer) == wanted
 
 
-def test_a_varint_that_does_not_end() -> None:
+def test_varint_without_an_end_is_refused() -> None:
     whole = build_batch([NewRecord(NOW, b"k", b"v")])
     payload = struct.pack("b", 26) + b"\0" + b"\xff" * 11 + b"\0"
     buffer = bytes(assemble_batch(read_header(whole), payload))
@@ -337,7 +345,7 @@ def test_a_varint_that_does_not_end() -> None:
         decode(buffer)
 
 
-def test_without_headers_they_are_not_looked_at() -> None:
-    """As in the plain decoder's stead: what nobody asked for is not decoded."""
+def test_headers_that_are_not_read_are_not_decoded() -> None:
+    """As in the plain decoder's stead: columns that are not read are not decoded."""
     rows = decode(log_of([[NewRecord(NOW, b"k", b"v", [("a", b"1")])]]), columns=Columns(WITHOUT_HEADERS))
     assert [sorted(row) for row in rows] == [sorted(WITHOUT_HEADERS)]

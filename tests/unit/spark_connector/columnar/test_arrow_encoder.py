@@ -90,7 +90,7 @@ def _expected(
     skipped=st.integers(0, 3),
 )
 @settings(deadline=None)
-def test_rows_arrive_as_the_plain_codec_would_have_written_them(
+def test_encoded_rows_equal_those_of_the_plain_codec(
     rows: list[dict[str, Any]], topic: str | None, batch_bytes: int, leave_out: frozenset[str], skipped: int
 ) -> None:
     """Also from a batch that is a slice of a larger one."""
@@ -113,7 +113,7 @@ def test_rows_arrive_as_the_plain_codec_would_have_written_them(
 
 @given(keys=st.lists(st.none() | some_bytes, max_size=40))
 @settings(deadline=None)
-def test_keys_go_where_other_clients_send_them(keys: list[bytes | None]) -> None:
+def test_keys_go_to_the_partitions_of_other_clients(keys: list[bytes | None]) -> None:
     array = pa.array(keys, pa.binary())
     found = partitions_of_keys(array, 7)
     assert [int(p) for key, p in zip(keys, found, strict=True) if key is not None] == [
@@ -121,7 +121,7 @@ def test_keys_go_where_other_clients_send_them(keys: list[bytes | None]) -> None
     ]
 
 
-def test_the_hash_is_javas() -> None:
+def test_murmur2_of_keys_equals_javas() -> None:
     """Values from Kafka's UtilsTest.testMurmur2."""
     known = {
         b"21": -973932308,
@@ -136,7 +136,7 @@ def test_the_hash_is_javas() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_every_codec(codec: Compression) -> None:
+def test_batches_of_every_codec_are_read_as_written(codec: Compression) -> None:
     encoder = ArrowEncoder("t", 1000, Random(1))
     rows = rows_of(pa.record_batch({"value": pa.array([b"x" * n for n in range(50)])}))
     values = [record.value for each in encoder.encode(rows, {"t": 1}) for record in decode(each, codec)]
@@ -167,7 +167,7 @@ def test_batches_are_cut_near_their_limit() -> None:
         ({"topic": pa.array(["t"]), "headers": pa.array([[{"key": None, "value": b""}]], HEADERS)}, "null"),
     ],
 )
-def test_rows_that_cannot_be_written(columns: dict[str, Any], complaint: str) -> None:
+def test_rows_that_cannot_be_written_raise_rows_invalid(columns: dict[str, Any], complaint: str) -> None:
     encoder = ArrowEncoder(None, 1000, Random(1))
     rows = rows_of(pa.record_batch({"value": pa.array([b"v"]), **columns}))
     with pytest.raises(RowsInvalid, match=complaint):

@@ -11,7 +11,7 @@ offsets = st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1
 
 
 @given(offsets, offsets, st.integers(1, 2000))
-def test_ends_advance_and_never_pass_what_is_there(
+def test_limited_ends_advance_and_never_pass_the_log_end(
     starts: tuple[int, int, int], lags: tuple[int, int, int], limit: int
 ) -> None:
     start = dict(zip((A, B, C), starts, strict=True))
@@ -24,11 +24,11 @@ def test_ends_advance_and_never_pass_what_is_there(
         assert end == latest
 
 
-def test_in_proportion_to_what_is_there() -> None:
+def test_limited_ends_are_in_proportion_to_the_lag_of_each_partition() -> None:
     assert limited_end({A: 0, B: 100, C: 5}, {A: 900, B: 190, C: 15}, 100) == {A: 90, B: 109, C: 6}
 
 
-def test_a_log_that_ends_before_the_start_is_not_read_backwards() -> None:
+def test_log_that_ends_before_the_start_is_not_read_backwards() -> None:
     assert limited_end({A: 10}, {A: 4}, 100) == {A: 10}
     assert new_offsets({A: 10, B: 0}, {A: 4, B: 3}) == 3
 

@@ -7,20 +7,20 @@ A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("c", 0)
 X, Y, NONE = b"x" * 16, b"y" * 16, bytes(16)
 
 
-def test_nothing_is_lost_while_all_is_as_it_was() -> None:
+def test_unchanged_topics_have_no_losses() -> None:
     assert not find_losses({A: 5, B: 5}, {"a": X}, {A: X, B: Y, C: Y}, {A: 5})
 
 
-def test_topics_that_are_gone_or_others_and_logs_that_are_shorter() -> None:
+def test_deleted_recreated_and_truncated_topics_are_losses() -> None:
     losses = find_losses({A: 5, B: 5, C: 5}, {"a": X, "b": X, "c": X}, {B: Y, C: X}, {B: 1, C: 4})
     assert losses.deleted == {A}
     assert losses.recreated == {"b"}
     assert losses.cut_back == {C}
-    told = str(data_loss(losses))
+    message = str(data_loss(losses))
     for part in ("created again: b", "do not exist any more: a-0", "ends before", "c-0", "failOnDataLoss=false"):
-        assert part in told
+        assert part in message
 
 
-def test_a_cluster_that_learns_or_loses_its_ids_loses_no_data() -> None:
+def test_topic_ids_that_appear_or_vanish_are_no_losses() -> None:
     assert not find_losses({A: 5}, {}, {A: X}, {})
     assert not find_losses({A: 5}, {"a": X}, {A: NONE}, {})

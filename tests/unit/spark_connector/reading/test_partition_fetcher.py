@@ -49,7 +49,7 @@ async def bases(fetching: PartitionFetcher) -> list[int]:
 
 
 @in_virtual_time
-async def test_the_next_fetch_is_under_way_before_the_answer_is_used() -> None:
+async def test_next_fetch_is_sent_before_the_response_is_returned() -> None:
     partition = ScriptedPartition(end=6)
     async with connected_to(partition) as cluster:
         fetching = fetcher(cluster, 1, 5)
@@ -59,7 +59,7 @@ async def test_the_next_fetch_is_under_way_before_the_answer_is_used() -> None:
         await asyncio.sleep(1)
         assert partition.fetched == [1, 2]
         assert await bases(fetching) == [2, 4]
-        assert partition.fetched == [1, 2, 4], "nothing is asked for beyond the range"
+        assert partition.fetched == [1, 2, 4], "no fetch goes beyond the range"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_the_next_fetch_is_under_way_before_the_answer_is_used() -> None:
         FetchResponse(),
     ],
 )
-def test_what_passes_is_tried_again(passing: PartitionData | Reaction | FetchResponse) -> None:
+def test_retriable_errors_are_retried(passing: PartitionData | Reaction | FetchResponse) -> None:
     @in_virtual_time
     async def play() -> None:
         partition = ScriptedPartition(end=4)
@@ -87,7 +87,7 @@ def test_what_passes_is_tried_again(passing: PartitionData | Reaction | FetchRes
 
 
 @in_virtual_time
-async def test_patience_ends() -> None:
+async def test_range_without_a_response_is_unreadable_after_the_time_out() -> None:
     partition = ScriptedPartition(end=4)
     partition.instead = [PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 10_000
     async with connected_to(partition) as cluster:
@@ -96,7 +96,7 @@ async def test_patience_ends() -> None:
 
 
 @in_virtual_time
-async def test_what_does_not_pass_is_raised() -> None:
+async def test_errors_that_are_not_retriable_are_raised() -> None:
     partition = ScriptedPartition(end=4)
     partition.instead = [PartitionData(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     async with connected_to(partition) as cluster:
@@ -105,8 +105,8 @@ async def test_what_does_not_pass_is_raised() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 30])
-def test_empty_answers_of_a_log_that_goes_on_skip_nothing(count: int) -> None:
-    """A broker whose remote tier does not answer in time sends them, and then the records."""
+def test_empty_responses_of_a_log_that_goes_on_skip_nothing(count: int) -> None:
+    """A broker whose remote tier does not respond in time sends them, and then the records."""
 
     @in_virtual_time
     async def play() -> None:
@@ -119,7 +119,7 @@ def test_empty_answers_of_a_log_that_goes_on_skip_nothing(count: int) -> None:
 
 
 @in_virtual_time
-async def test_a_range_that_stays_empty_is_lost_when_patience_ends() -> None:
+async def test_range_that_stays_empty_is_data_loss_after_the_time_out() -> None:
     partition = ScriptedPartition(end=4)
     partition.is_emptied = True
     loop = asyncio.get_running_loop()
@@ -129,11 +129,11 @@ async def test_a_range_that_stays_empty_is_lost_when_patience_ends() -> None:
         began = loop.time()
         assert await bases(fetcher(cluster, 0, 4, fail=False)) == []
         assert loop.time() - began >= 60
-        assert len(partition.fetched) < 200, "answers that come at once are asked for after a pause"
+        assert len(partition.fetched) < 200, "responses that come at once are followed by a pause"
 
 
 @in_virtual_time
-async def test_a_throttled_answer_is_empty_and_proves_nothing() -> None:
+async def test_throttled_response_without_records_is_no_data_loss() -> None:
     partition = ScriptedPartition(end=2)
     throttled = respond(PartitionData(records=b"", high_watermark=2, last_stable_offset=2))
     throttled.throttle_time_ms = 700
@@ -143,7 +143,7 @@ async def test_a_throttled_answer_is_empty_and_proves_nothing() -> None:
 
 
 @in_virtual_time
-async def test_what_is_before_the_beginning_of_the_log_is_lost() -> None:
+async def test_range_before_the_log_start_is_data_loss() -> None:
     partition = ScriptedPartition(end=8)
     partition.begin = 5
     async with connected_to(partition) as cluster:
@@ -157,7 +157,7 @@ async def test_what_is_before_the_beginning_of_the_log_is_lost() -> None:
 
 
 @in_virtual_time
-async def test_what_is_behind_the_end_of_the_log_is_lost_once_that_is_certain() -> None:
+async def test_range_after_the_log_end_is_data_loss_once_confirmed() -> None:
     partition = ScriptedPartition(end=2)
     partition.instead = [PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)]
     async with connected_to(partition) as cluster:
@@ -168,16 +168,16 @@ async def test_what_is_behind_the_end_of_the_log_is_lost_once_that_is_certain() 
 
 
 @pytest.mark.parametrize(
-    ("topic_id", "told"), [(None, "does not exist any more"), (b"o" * 16, "was deleted and created again")]
+    ("topic_id", "message"), [(None, "does not exist any more"), (b"o" * 16, "was deleted and created again")]
 )
-def test_another_topic_is_not_read_in_its_place(topic_id: bytes | None, told: str) -> None:
+def test_recreated_topic_is_not_read_in_place_of_the_old_one(topic_id: bytes | None, message: str) -> None:
     @in_virtual_time
     async def play() -> None:
         partition = ScriptedPartition(end=4)
         async with connected_to(partition) as cluster:
             assert await bases(fetcher(cluster, 0, 4)) == [0, 2]
             partition.topic_id = topic_id
-            with pytest.raises(DataLoss, match=told):
+            with pytest.raises(DataLoss, match=message):
                 await bases(fetcher(cluster, 0, 4))
             assert await bases(fetcher(cluster, 0, 4, fail=False)) == []
 
@@ -185,7 +185,7 @@ def test_another_topic_is_not_read_in_its_place(topic_id: bytes | None, told: st
 
 
 @in_virtual_time
-async def test_a_broker_that_does_not_know_the_topic_yet_is_not_believed() -> None:
+async def test_unknown_topic_is_no_data_loss_until_confirmed() -> None:
     partition = ScriptedPartition(end=4)
     async with connected_to(partition) as cluster:
         for unknown in (None, b"o" * 16):
@@ -195,7 +195,7 @@ async def test_a_broker_that_does_not_know_the_topic_yet_is_not_believed() -> No
 
 
 @in_virtual_time
-async def test_what_is_no_batch_is_unreadable() -> None:
+async def test_corrupt_response_makes_the_range_unreadable() -> None:
     partition = ScriptedPartition(end=4)
     old = bytearray(batch(0))
     old[16] = 1
@@ -208,7 +208,7 @@ async def test_what_is_no_batch_is_unreadable() -> None:
 
 
 @in_virtual_time
-async def test_nobody_waits_for_what_was_under_way() -> None:
+async def test_close_cancels_the_fetch_under_way() -> None:
     partition = ScriptedPartition(end=6)
     async with connected_to(partition) as cluster:
         fetching = fetcher(cluster, 0, 6)
@@ -219,7 +219,7 @@ async def test_nobody_waits_for_what_was_under_way() -> None:
 
 @pytest.mark.parametrize("fail", [True, False])
 @pytest.mark.parametrize("end", [0, 2, 3])
-def test_log_that_lost_its_end_while_it_was_read_is_data_loss(end: int, fail: bool, caplog: Any) -> None:
+def test_log_truncated_while_it_was_read_is_data_loss(end: int, fail: bool, caplog: Any) -> None:
     """New records have the offsets of lost ones that were read: without a word they would never be."""
 
     @in_virtual_time
@@ -230,19 +230,19 @@ def test_log_that_lost_its_end_while_it_was_read_is_data_loss(end: int, fail: bo
             for _ in range(2):
                 assert await fetching.next() is not None
             partition.elect(end)
-            told = f"the log was cut off at {end} and goes on with other records, after it had been read up to"
+            message = f"the log was cut off at {end} and goes on with other records, after it had been read up to"
             if not fail:
                 assert await bases(fetching) == [4, 6]
-                assert told in caplog.text
+                assert message in caplog.text
                 return
-            with pytest.raises(DataLoss, match=told):
+            with pytest.raises(DataLoss, match=message):
                 await bases(fetching)
 
     play()
 
 
 @pytest.mark.parametrize("end", [4, 6, 8])
-def test_new_leader_with_all_that_was_read_is_read_on(end: int) -> None:
+def test_new_leader_with_the_records_that_were_read_is_read_on(end: int) -> None:
     @in_virtual_time
     async def play() -> None:
         partition = ScriptedPartition(end=8)
@@ -257,7 +257,7 @@ def test_new_leader_with_all_that_was_read_is_read_on(end: int) -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, None])
-def test_end_of_epoch_is_asked_again_until_it_is_known(error: ErrorCode | None) -> None:
+def test_epoch_end_is_requested_again_until_it_is_known(error: ErrorCode | None) -> None:
     @in_virtual_time
     async def play() -> None:
         partition = ScriptedPartition(end=8)
@@ -286,7 +286,7 @@ def test_end_of_epoch_is_asked_again_until_it_is_known(error: ErrorCode | None) 
 
 
 @in_virtual_time
-async def test_broker_that_cannot_tell_the_ends_of_epochs_is_trusted() -> None:
+async def test_broker_without_offset_for_leader_epoch_is_read_on() -> None:
     partition = ScriptedPartition(end=8)
     partition.versions = {ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions(0, 1)}
     async with connected_to(partition) as cluster:
@@ -297,7 +297,7 @@ async def test_broker_that_cannot_tell_the_ends_of_epochs_is_trusted() -> None:
 
 
 @in_virtual_time
-async def test_leader_of_an_earlier_epoch_is_not_asked_what_is_lost() -> None:
+async def test_leader_of_an_earlier_epoch_gets_no_epoch_end_request() -> None:
     """Its log never had what was read of its successor, of which metadata that lag behind say nothing."""
     partition = ScriptedPartition(end=12)
     partition.epoch_begins = [0, 2, 4]

@@ -29,7 +29,7 @@ def test_topic_may_have_the_name_of_a_part_of_such_an_offset() -> None:
         '{"orders": {"0": 0}, "orders": {"1": 5}}',
     ],
 )
-def test_what_is_named_twice_is_refused(text: str) -> None:
+def test_partition_numbers_that_name_a_key_twice_are_refused(text: str) -> None:
     """JSON takes the last one, so a start that was meant would be passed over."""
     with pytest.raises(ValueError, match="twice"):
         parse_partition_numbers(text)
@@ -37,6 +37,6 @@ def test_what_is_named_twice_is_refused(text: str) -> None:
         read_options({"kafka.bootstrap.servers": "b:1", "subscribe": "orders", "startingOffsets": text}, streaming=True)
 
 
-def test_a_topic_that_is_assigned_twice_is_refused() -> None:
+def test_topic_that_is_assigned_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         parse_assign('{"orders": [0], "orders": [1]}')

@@ -28,7 +28,7 @@ comparisons = st.one_of(
 
 
 @given(st.lists(comparisons, max_size=4))
-def test_what_is_left_is_what_the_filters_keep(filters: list[Comparison]) -> None:
+def test_narrowed_ranges_have_the_offsets_that_the_filters_keep(filters: list[Comparison]) -> None:
     pushed = PushedFilters()
     assert all(pushed.push(each) for each in filters)
     left = {(each.partition, o) for each in pushed.narrowed(RANGES, {}) for o in range(each.start, each.end)}
@@ -41,7 +41,7 @@ def test_what_is_left_is_what_the_filters_keep(filters: list[Comparison]) -> Non
     assert left == wanted
 
 
-def test_the_youngest_time_says_where_to_begin_and_spark_still_has_to_look() -> None:
+def test_latest_time_raises_the_start_and_spark_still_filters() -> None:
     pushed = PushedFilters()
     assert not pushed.push(Comparison("timestamp", ">=", datetime(1970, 1, 1, 0, 0, 2, 999, tzinfo=UTC)))
     assert not pushed.push(Comparison("timestamp", ">", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)))
@@ -51,7 +51,7 @@ def test_the_youngest_time_says_where_to_begin_and_spark_still_has_to_look() -> 
 
 
 @given(st.datetimes(max_value=datetime(1969, 12, 31, 23, 59, 59, 999_999)), st.sampled_from(["=", ">", ">="]))
-def test_a_time_before_1970_is_no_timestamp_of_list_offsets(before: datetime, operator: Operator) -> None:
+def test_time_before_1970_narrows_nothing(before: datetime, operator: Operator) -> None:
     """-1 is the end of the log there, -2 its beginning, and lower ones are refused or positions, too."""
     pushed = PushedFilters()
     assert not pushed.push(Comparison("timestamp", operator, before.replace(tzinfo=UTC)))
@@ -71,7 +71,7 @@ def test_a_time_before_1970_is_no_timestamp_of_list_offsets(before: datetime, op
         Comparison("partition", "in", (1, None)),
     ],
 )
-def test_what_is_not_understood_is_left_to_spark(comparison: Comparison) -> None:
+def test_filters_that_are_not_supported_are_left_to_spark(comparison: Comparison) -> None:
     pushed = PushedFilters()
     assert not pushed.push(comparison)
     assert pushed.min_timestamp is None

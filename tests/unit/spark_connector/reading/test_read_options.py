@@ -1,4 +1,4 @@
-"""Options of reading: what they become, and how all that is wrong with them is told at once."""
+"""Options of reading: what they become, and how all problems with them are reported at once."""
 
 import pickle
 
@@ -33,7 +33,7 @@ def problems_of(options: dict[str, str], streaming: bool) -> tuple[str, ...]:
     return raised.value.problems
 
 
-def test_defaults() -> None:
+def test_read_options_without_settings_have_the_defaults() -> None:
     batch, stream = parse(), parse(streaming=True)
     assert (batch.start, batch.end) == (FROM_EARLIEST, FROM_LATEST)
     assert stream.start == FROM_LATEST
@@ -45,8 +45,8 @@ def test_defaults() -> None:
     assert stream.max_trigger_delay_seconds == 900
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
-    told = problems(
+def test_options_with_several_problems_report_all_at_once() -> None:
+    found = problems(
         subscribe="absent",
         kafka__bootstrap__servers="absent",
         startingOffsets="newest",
@@ -59,7 +59,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         startingOffset="earliest",
         groupId="g",
     )
-    named = [problem.split(":")[0] for problem in told]
+    named = [problem.split(":")[0] for problem in found]
     assert sorted(named) == sorted(
         [
             "kafka.bootstrap.servers",
@@ -103,19 +103,19 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ("entirely.else", "1", "there are"),
     ],
 )
-def test_a_complaint_names_the_option_and_what_it_may_be(option: str, value: str, valid: str) -> None:
+def test_problem_names_the_option_and_its_valid_values(option: str, value: str, valid: str) -> None:
     problem = problems_of({option.replace(".", "__"): value}, True)[0]
     assert problem.lower().startswith(option.lower())
     assert valid in problem
 
 
 @pytest.mark.parametrize("given", [{"assign": '{"t": [0]}'}, {"subscribePattern": "t.*"}])
-def test_one_selection_only(given: dict[str, str]) -> None:
+def test_options_without_exactly_one_selection_are_refused(given: dict[str, str]) -> None:
     (problem,) = problems_of(given, False)
     assert "one of them is required" in problem
 
 
-def test_selections() -> None:
+def test_selection_options_are_parsed_into_selections() -> None:
     assert parse(subscribe="a, b,a").selection == Subscribe(("a", "b"))
     assert parse(subscribe="absent", assign='{"t": [1, 0]}').selection == Assign((T0, T1))
     pattern = parse(subscribe="absent", subscribePattern="t[0-9]").selection
@@ -133,7 +133,7 @@ def test_selections() -> None:
     assert "not valid" in problems(subscribe="absent", subscribePattern="t[")[0]
 
 
-def test_timestamps_go_before_offsets_and_one_for_all_before_many() -> None:
+def test_timestamps_override_offsets_and_one_for_all_overrides_many() -> None:
     each = '{"t": {"0": 5}}'
     offsets = '{"t": {"0": 7}}'
     assert parse(startingOffsets=offsets).start == Offsets("startingOffsets", {T0: 7})
@@ -144,7 +144,7 @@ def test_timestamps_go_before_offsets_and_one_for_all_before_many() -> None:
     assert parse(endingTimestamp="9", endingOffsets=offsets).end == Timestamp("endingTimestamp", 9, True)
 
 
-def test_a_partition_whose_start_time_is_after_its_end_time_is_refused() -> None:
+def test_partition_whose_start_time_is_after_its_end_time_is_refused() -> None:
     """Also where it has no records, so that the offsets of both times are the same."""
     starts, ends = '{"t": {"0": 5, "1": 9}}', '{"t": {"0": 5, "1": 8}}'
     assert problems(startingOffsetsByTimestamp=starts, endingOffsetsByTimestamp=ends) == (
@@ -154,7 +154,7 @@ def test_a_partition_whose_start_time_is_after_its_end_time_is_refused() -> None
     assert parse(startingOffsetsByTimestamp=starts, endingOffsetsByTimestamp='{"t": {"0": 5}}')
 
 
-def test_what_only_streams_or_only_batches_have() -> None:
+def test_options_of_streams_and_of_batches_are_refused_by_the_other() -> None:
     assert problems(startingOffsets="latest")[0].startswith("startingOffsets")
     assert problems(startingOffsets='{"t": {"0": -1}}')[0].startswith("startingOffsets")
     assert parse(streaming=True, startingOffsets='{"t": {"0": -1}}').start == Offsets("startingOffsets", {T0: -1})
@@ -163,22 +163,22 @@ def test_what_only_streams_or_only_batches_have() -> None:
     assert problems(endingOffsets='{"t": {"0": -2}}')[0].startswith("endingOffsets")
 
 
-def test_triggers() -> None:
+def test_trigger_options_are_parsed_into_limits() -> None:
     limits = parse(streaming=True, maxOffsetsPerTrigger="10", minOffsetsPerTrigger="10", maxTriggerDelay="90s")
     assert (limits.max_offsets_per_trigger, limits.min_offsets_per_trigger) == (10, 10)
     assert limits.max_trigger_delay_seconds == 90
-    told = problems(streaming=True, maxOffsetsPerTrigger="10", minOffsetsPerTrigger="11")
-    assert told == ("minOffsetsPerTrigger: 11 is more than maxOffsetsPerTrigger, 10",)
+    found = problems(streaming=True, maxOffsetsPerTrigger="10", minOffsetsPerTrigger="11")
+    assert found == ("minOffsetsPerTrigger: 11 is more than maxOffsetsPerTrigger, 10",)
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("500ms", 0.5), ("500", 0.5), ("15m", 900), ("1h", 3600), ("2 d", 172800)]
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_durations_are_parsed_into_seconds(text: str, seconds: float) -> None:
     assert parse(streaming=True, maxTriggerDelay=text).max_trigger_delay_seconds == seconds
 
 
-def test_columns() -> None:
+def test_column_options_are_parsed_into_columns() -> None:
     assert parse(includeHeaders="true").columns.names == NAMES
     assert parse(columns="value, timestampTYPE").columns.names == ("value", "timestampType")
     assert problems(columns="value", includeHeaders="true")[0].startswith("includeHeaders")
@@ -188,7 +188,7 @@ def test_columns() -> None:
     assert len(raised.value.problems) == 1
 
 
-def test_client_settings() -> None:
+def test_client_options_are_parsed_into_settings() -> None:
     options = parse(
         kafka__client__id="me",
         kafka__request__timeout__ms="1500",
@@ -201,7 +201,7 @@ def test_client_settings() -> None:
     assert options.fetch.max_partition_bytes == 1000
 
 
-def test_tls() -> None:
+def test_tls_options_are_parsed_or_refused() -> None:
     options = parse(
         kafka__security__protocol="SSL",
         kafka__ssl__truststore__type="PEM",
@@ -216,22 +216,22 @@ def test_tls() -> None:
     )
     assert pickle.loads(pickle.dumps(options)) == options
     assert parse(kafka__security__protocol="SSL").client.tls == TlsSettings()
-    told = problems(
+    found = problems(
         kafka__security__protocol="SSL",
         kafka__ssl__truststore__location="/ca.jks",
         kafka__ssl__truststore__certificates="x",
     )
-    assert [problem.split(":")[0] for problem in told] == [
+    assert [problem.split(":")[0] for problem in found] == [
         "kafka.ssl.truststore.type",
         "kafka.ssl.truststore.certificates",
     ]
 
 
-def test_what_spark_adds_is_no_mistake() -> None:
+def test_options_that_spark_adds_are_accepted() -> None:
     parse(streaming=True, checkpointLocation="/tmp/x", queryName="q")
 
 
-def test_options_and_their_errors_travel() -> None:
+def test_options_and_their_errors_survive_pickling() -> None:
     options = parse()
     assert pickle.loads(pickle.dumps(options)) == options
     error = OptionsInvalid(["a: is wrong"])

@@ -25,13 +25,13 @@ def options(**others: str) -> ReadOptions:
 
 
 async def advance(planner: StreamPlanner, previous: StreamOffset, limit: int | None = None) -> StreamOffset:
-    """After long enough for the brokers to be asked again."""
+    """After the pause between two requests to the brokers."""
     await asyncio.sleep(1.5)
     return await planner.advance(previous, max_offsets=limit, may_wait=True)
 
 
 @in_virtual_time
-async def test_batches_follow_one_another() -> None:
+async def test_batches_begin_where_the_previous_one_ended() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options(startingOffsets="earliest"))
@@ -47,7 +47,7 @@ async def test_batches_follow_one_another() -> None:
 
 
 @in_virtual_time
-async def test_idle_polls_do_not_ask_the_brokers() -> None:
+async def test_idle_polls_send_no_requests() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options())
@@ -61,7 +61,7 @@ async def test_idle_polls_do_not_ask_the_brokers() -> None:
 
 
 @in_virtual_time
-async def test_a_new_run_goes_on_where_the_checkpoint_is() -> None:
+async def test_new_run_begins_at_the_offset_of_the_checkpoint() -> None:
     """Another process knows only the last offset; where the options say to start does not matter any more."""
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
@@ -71,7 +71,7 @@ async def test_a_new_run_goes_on_where_the_checkpoint_is() -> None:
 
 
 @in_virtual_time
-async def test_available_now_reads_what_there_was() -> None:
+async def test_available_now_reads_up_to_the_ends_at_its_start() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options(startingOffsets="earliest", minOffsetsPerTrigger="100"))
@@ -84,7 +84,7 @@ async def test_available_now_reads_what_there_was() -> None:
 
 
 @in_virtual_time
-async def test_small_batches_wait() -> None:
+async def test_batch_below_min_offsets_waits_for_the_delay() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options(minOffsetsPerTrigger="5", maxTriggerDelay="60s"))
@@ -101,7 +101,7 @@ async def test_small_batches_wait() -> None:
 
 
 @in_virtual_time
-async def test_new_partitions_begin_at_their_beginning() -> None:
+async def test_new_partitions_are_read_from_their_beginning() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options())
@@ -116,7 +116,7 @@ async def test_new_partitions_begin_at_their_beginning() -> None:
 
 
 @in_virtual_time
-async def test_what_is_committed_may_end_before_the_start_that_was_asked_for() -> None:
+async def test_last_stable_offset_before_the_start_is_no_data_loss() -> None:
     partition = ScriptedPartition(end=10)
     partition.stable_end = 4
     async with connected_to(partition) as cluster:
@@ -129,7 +129,7 @@ async def test_what_is_committed_may_end_before_the_start_that_was_asked_for() -
 
 
 @in_virtual_time
-async def test_ends_never_go_back_and_a_log_that_does_is_data_loss() -> None:
+async def test_truncated_log_is_data_loss_and_ends_never_go_back() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options())
@@ -143,7 +143,7 @@ async def test_ends_never_go_back_and_a_log_that_does_is_data_loss() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_that_knows_less_for_a_moment_is_not_believed() -> None:
+async def test_broker_with_old_metadata_for_a_moment_is_no_data_loss() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options())
@@ -162,7 +162,7 @@ async def test_a_broker_that_knows_less_for_a_moment_is_not_believed() -> None:
 
 
 @in_virtual_time
-async def test_what_is_there_now_is_not_what_a_broker_says_that_knows_less() -> None:
+async def test_available_now_target_of_old_metadata_is_replaced() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         offset = StreamOffset({P0: 0}, {P0: 4}, {TOPIC: ID})
@@ -177,7 +177,7 @@ async def test_what_is_there_now_is_not_what_a_broker_says_that_knows_less() -> 
 
 
 @in_virtual_time
-async def test_deleted_and_recreated_topics() -> None:
+async def test_deleted_and_recreated_topics_are_data_loss() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options())
@@ -195,7 +195,7 @@ async def test_deleted_and_recreated_topics() -> None:
 
 
 @in_virtual_time
-async def test_while_no_broker_answers_the_stream_stands_still_and_then_it_fails() -> None:
+async def test_stream_without_a_response_pauses_and_fails_after_the_time_out() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options(**{"kafkaConsumer.pollTimeoutMs": "60000"}))
@@ -209,7 +209,7 @@ async def test_while_no_broker_answers_the_stream_stands_still_and_then_it_fails
 
 
 @in_virtual_time
-async def test_topics_that_are_named_have_to_exist() -> None:
+async def test_named_topics_that_do_not_exist_are_refused() -> None:
     partition = ScriptedPartition(end=10)
     partition.topic_id = None
     async with connected_to(partition) as cluster:
@@ -220,7 +220,7 @@ async def test_topics_that_are_named_have_to_exist() -> None:
 
 
 @in_virtual_time
-async def test_a_state_topic_that_a_former_release_read_by_a_pattern_is_left_out_of_what_is_known() -> None:
+async def test_state_topic_that_a_former_release_read_by_a_pattern_is_left_out() -> None:
     """It exists, so it is not lost."""
     partition = ScriptedPartition(end=10)
     state = TopicPartition("__spark_sink_state", 3)

@@ -24,17 +24,17 @@ ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{}}\n{"end":{"or
         ("/a/b:c", "/a/b:c"),
     ],
 )
-def test_a_local_checkpoint_is_found_however_it_is_spelt(location: str, path: str) -> None:
+def test_local_checkpoint_is_found_however_it_is_spelt(location: str, path: str) -> None:
     assert local_path(location) == Path(path)
 
 
 @pytest.mark.parametrize("location", ["hdfs://n/a", "s3a://bucket/a", "dbfs:/a"])
-def test_a_checkpoint_elsewhere_is_not_a_local_one(location: str) -> None:
+def test_checkpoint_on_another_file_system_is_not_local(location: str) -> None:
     assert local_path(location) is None
     assert read_plan(location, 0) == BatchPlan()
 
 
-def test_the_same_batch_planned_later_has_the_same_offsets(tmp_path: Path) -> None:
+def test_same_batch_planned_later_has_the_same_offsets(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "7").write_text(ENTRY % 1)
     (tmp_path / "offsets" / "8").write_text(ENTRY % 2)
@@ -65,7 +65,7 @@ def test_many_offsets_become_a_digest() -> None:
         ([], False),
     ],
 )
-def test_only_offsets_of_topics_name_rows(sources: list[str], names_rows: bool) -> None:
+def test_offsets_of_topics_alone_name_rows(sources: list[str], names_rows: bool) -> None:
     assert plan_of("\n".join(["v1", "{}", *sources])).names_rows is names_rows
 
 

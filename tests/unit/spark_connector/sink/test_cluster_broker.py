@@ -1,4 +1,4 @@
-"""The sink's requests to a cluster that is too old, or that does not answer; the rest is seen on real brokers."""
+"""The sink's requests to a cluster that is too old, or that does not response; the rest is seen on real brokers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -60,7 +60,7 @@ async def test_brokers_before_3_0_are_refused_by_what_they_lack() -> None:
             await broker.require_support()
 
 
-async def test_newer_brokers_are_not() -> None:
+async def test_brokers_from_3_0_on_are_accepted() -> None:
     scripted = ScriptedBroker({})
     served = (ApiKey.API_VERSIONS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS)
     scripted.versions = {key: Versions(0, 0) for key in served}
@@ -70,7 +70,7 @@ async def test_newer_brokers_are_not() -> None:
 
 
 @pytest.mark.parametrize(("version", "asked"), [(1, 4), (2, 5)])
-async def test_a_transaction_ends_in_the_version_in_which_it_began(version: int, asked: int) -> None:
+async def test_transaction_ends_in_the_version_in_which_it_began(version: int, asked: int) -> None:
     """Version 5 and later of EndTxn bump the epoch, and mean version 2 of the protocol."""
     scripted = ScriptedBroker({EndTxnRequest: EndTxnResponse(producer_id=7, producer_epoch=4)})
     scripted.script[FindCoordinatorRequest] = lambda request: coordinates_all(request, scripted)  # type: ignore[arg-type]
@@ -80,12 +80,12 @@ async def test_a_transaction_ends_in_the_version_in_which_it_began(version: int,
     assert (EndTxnRequest, asked) in scripted.versions_asked
 
 
-async def test_what_is_not_answered_is_to_be_asked_again() -> None:
+async def test_step_without_a_response_returns_a_transient_error() -> None:
     scripted = ScriptedBroker({EndTxnRequest: Reaction.CLOSE})
     scripted.script[FindCoordinatorRequest] = lambda request: coordinates_all(request, scripted)  # type: ignore[arg-type]
     async with broker_over(scripted) as broker:
-        answers = await broker.end([TaskTransaction(f"s.1.p.{slot}", 7, 3, 2) for slot in range(3)], commit=True)
-    assert [each.error for each in answers] == [ErrorCode.NETWORK_EXCEPTION] * 3
+        responses = await broker.end([TaskTransaction(f"s.1.p.{slot}", 7, 3, 2) for slot in range(3)], commit=True)
+    assert [each.error for each in responses] == [ErrorCode.NETWORK_EXCEPTION] * 3
 
 
 def coordinator_that_refuses(error: ErrorCode) -> ScriptedBroker:
@@ -99,7 +99,7 @@ def coordinator_that_refuses(error: ErrorCode) -> ScriptedBroker:
     return scripted
 
 
-async def test_a_step_is_given_up_when_its_patience_ends_and_says_why() -> None:
+async def test_step_after_its_last_retry_raises_the_reason() -> None:
     loop = asyncio.get_running_loop()
     async with broker_over(coordinator_that_refuses(ErrorCode.CONCURRENT_TRANSACTIONS)) as broker:
         began = loop.time()
@@ -108,7 +108,7 @@ async def test_a_step_is_given_up_when_its_patience_ends_and_says_why() -> None:
         assert loop.time() - began < 1.4
 
 
-async def test_a_step_has_its_own_patience_whatever_the_one_before_has_used() -> None:
+async def test_step_has_its_own_time_whatever_the_previous_one_used() -> None:
     scripted = coordinator_that_refuses(ErrorCode.CONCURRENT_TRANSACTIONS)
     async with broker_over(scripted) as broker:
         with pytest.raises(SinkUnavailable):
@@ -119,7 +119,7 @@ async def test_a_step_has_its_own_patience_whatever_the_one_before_has_used() ->
         assert len(scripted.requests) > asked + 1
 
 
-async def test_what_is_decided_is_tried_until_its_transactions_have_timed_out() -> None:
+async def test_decided_step_is_retried_until_its_transactions_have_timed_out() -> None:
     loop = asyncio.get_running_loop()
     async with broker_over(coordinator_that_refuses(ErrorCode.CONCURRENT_TRANSACTIONS)) as broker:
         began = loop.time()
@@ -149,7 +149,7 @@ def _marker(*, commit: bool) -> bytes:
 
 
 class _LateMarker(ScriptedPartition):
-    """The state topic of a coordinator that has answered EndTxn: the marker comes with the ``due``-th read of the end.
+    """The state topic after the response to EndTxn: the marker comes with the ``due``-th read of the end.
 
     A read_committed fetch ends before the open record, and a read_uncommitted one returns it.
     """
@@ -178,14 +178,14 @@ class _LateMarker(ScriptedPartition):
 
 @pytest.mark.parametrize(("commit", "state"), [(True, _DECIDED), (False, None)])
 async def test_read_state_waits_for_the_marker_of_the_sinks_own_record(commit: bool, state: StateRecord | None) -> None:
-    """Apache Kafka answers EndTxn before the markers are in the partitions."""
+    """Apache Kafka responds to EndTxn before the markers are in the partitions."""
     script = _LateMarker(commit=commit, due=2)
     async with broker_over(script) as broker:
         assert await broker.read_state("sink", TopicPartition(TOPIC, 0), 0) == state
     assert script.ends_read == 2
 
 
-async def test_read_state_of_a_record_that_stays_open_is_given_up_when_its_patience_ends() -> None:
+async def test_read_state_of_a_record_that_stays_open_fails_after_its_time() -> None:
     loop = asyncio.get_running_loop()
     script = _LateMarker(commit=True, due=1_000)
     async with broker_over(script) as broker:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real_loop
 _SECONDS = 60.0
 
 
-async def test_the_loop_runs_while_rows_are_computed() -> None:
+async def test_loop_runs_while_rows_are_computed() -> None:
     computed = threading.Event()
 
     def rows() -> Iterator[int]:
@@ -28,7 +28,7 @@ async def test_the_loop_runs_while_rows_are_computed() -> None:
         assert [each async for each in pulled] == [2]
 
 
-async def test_what_the_rows_raise_the_task_sees() -> None:
+async def test_error_of_the_rows_is_raised_in_the_task() -> None:
     def rows() -> Iterator[int]:
         yield 1
         raise OSError("the upstream has gone")
@@ -39,7 +39,7 @@ async def test_what_the_rows_raise_the_task_sees() -> None:
             await anext(pulled)
 
 
-async def test_no_row_is_pulled_that_nobody_wants() -> None:
+async def test_rows_are_pulled_only_on_request() -> None:
     taken: list[int] = []
 
     def rows() -> Iterator[int]:
@@ -52,7 +52,7 @@ async def test_no_row_is_pulled_that_nobody_wants() -> None:
     assert taken == [0]
 
 
-async def test_a_task_that_is_cancelled_does_not_wait_for_its_rows() -> None:
+async def test_cancelled_task_does_not_wait_for_its_rows() -> None:
     rows = _BlockedRows()
     with closing(PulledRows(rows)) as pulled:
         await _cancel_a_pull(pulled, rows)
@@ -71,7 +71,7 @@ def test_rows_that_come_after_close_leave_a_closed_loop_alone() -> None:
     rows.release()
 
 
-async def test_an_error_that_comes_after_close_is_not_handed_over() -> None:
+async def test_error_that_comes_after_close_is_dropped() -> None:
     unhandled: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     rows = _BlockedRows(OSError("the upstream has gone"))

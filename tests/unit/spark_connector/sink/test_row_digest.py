@@ -19,7 +19,7 @@ def whole(batches: list[pa.RecordBatch], topic: str | None = None) -> Content | 
 
 @settings(max_examples=200, deadline=None)
 @given(rows=st.lists(row, max_size=12), cut=st.integers(0, 12), seed=st.integers(0, 2**32))
-def test_order_and_tasks_do_not_matter(rows: list[dict[str, Any]], cut: int, seed: int) -> None:
+def test_digest_of_rows_in_any_order_and_tasks_is_the_same(rows: list[dict[str, Any]], cut: int, seed: int) -> None:
     batch = record_batch(rows)
     shuffled = Random(seed).sample(rows, len(rows))
     expected = whole([batch])
@@ -59,7 +59,7 @@ def test_rows_that_are_nearly_the_same_have_other_digests(one: pa.RecordBatch, o
     assert digest_of(one, "t") != digest_of(other, "t")
 
 
-def test_the_digest_of_known_rows_does_not_change() -> None:
+def test_digest_of_known_rows_does_not_change() -> None:
     """Records of the state topic outlive a release."""
     batch = record_batch([{"key": b"k", "value": b"a value", "headers": [], "topic": "a", "partition": 1}])
     assert digest_of(batch, None) == Content(1, 0xCAF9A120897DFF54)

@@ -17,12 +17,12 @@ def claim(directory: Path, seed: int, cluster: str = "c") -> SlotFile:
     return file
 
 
-def test_two_processes_have_two_names(tmp_path: Path) -> None:
+def test_two_processes_at_once_have_two_names(tmp_path: Path) -> None:
     first, second, elsewhere = claim(tmp_path, 1), claim(tmp_path, 2), claim(tmp_path, 3, "another")
     assert len({first.process, second.process, elsewhere.process}) == 3
 
 
-def test_a_name_is_used_again_with_what_was_kept(tmp_path: Path) -> None:
+def test_name_of_an_ended_process_is_used_again_with_its_state(tmp_path: Path) -> None:
     first = claim(tmp_path, 1)
     first.keep("a long text that is replaced")
     first.keep("what is known")
@@ -31,7 +31,7 @@ def test_a_name_is_used_again_with_what_was_kept(tmp_path: Path) -> None:
     assert (again.process, again.kept) == (first.process, "what is known")
 
 
-def test_a_process_that_is_killed_gives_its_name_back(tmp_path: Path) -> None:
+def test_name_of_a_killed_process_is_free(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -49,7 +49,7 @@ def test_a_process_that_is_killed_gives_its_name_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"machine": "another", "process": "p", "slots": ""}'])
-def test_a_file_that_tells_nothing_gets_a_new_name(tmp_path: Path, content: bytes) -> None:
+def test_file_that_cannot_be_read_gets_a_new_name(tmp_path: Path, content: bytes) -> None:
     """Torn by a crash, or written before the machine was started again."""
     first = claim(tmp_path, 1)
     first.keep("known")
@@ -61,7 +61,7 @@ def test_a_file_that_tells_nothing_gets_a_new_name(tmp_path: Path, content: byte
     assert again.kept == ""
 
 
-def test_a_file_that_is_deleted_takes_its_name_with_it(tmp_path: Path) -> None:
+def test_name_of_a_deleted_file_is_not_used_again(tmp_path: Path) -> None:
     """Programs that clean directories of temporary files do not ask who is at work."""
     first = claim(tmp_path, 1)
     (path,) = (tmp_path / "slots").iterdir()
@@ -69,21 +69,19 @@ def test_a_file_that_is_deleted_takes_its_name_with_it(tmp_path: Path) -> None:
     assert claim(tmp_path, 2).process != first.process
 
 
-def test_a_name_that_cannot_be_kept_is_not_used_again(tmp_path: Path) -> None:
+def test_name_that_cannot_be_kept_is_not_used_again(tmp_path: Path) -> None:
     first = claim(tmp_path, 1)
     os.close(first._descriptor)
     first.keep("known")
     assert not list((tmp_path / "slots").iterdir())
 
 
-def test_a_directory_that_others_may_write_is_not_used(tmp_path: Path) -> None:
+def test_directory_that_others_may_write_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "slots").mkdir()
     (tmp_path / "slots").chmod(0o777)
     assert claim_slot_file("c", Random(1), tmp_path / "slots") is None
 
 
-def test_a_machine_that_does_not_tell_of_its_starts_has_no_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machine_without_a_boot_id_has_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slot_file, "_BOOT_ID", tmp_path / "absent")
     assert claim_slot_file("c", Random(1), tmp_path / "slots") is None

@@ -61,7 +61,7 @@ def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
     )
 
 
-def test_a_committed_fetch_moves_on_and_finds_the_newest() -> None:
+def test_committed_fetch_advances_and_finds_the_newest_value() -> None:
     records = (
         data(5, 1, KEY, b"old")
         + marker(6, 1, commit=True)
@@ -75,7 +75,7 @@ def test_a_committed_fetch_moves_on_and_finds_the_newest() -> None:
     assert read_committed(PartitionData(records=None), Committed(3, b"kept"), KEY) == Committed(3, b"kept")
 
 
-def test_what_lies_behind_anothers_open_transaction_is_judged_by_its_markers() -> None:
+def test_records_after_anothers_open_transaction_count_by_their_markers() -> None:
     stuck = data(0, 9, b"other", b"open")
     mine = data(1, 1, KEY, b"first") + marker(2, 1, commit=True)
     aborted = data(3, 1, KEY, b"second") + marker(4, 1, commit=False)
@@ -83,13 +83,13 @@ def test_what_lies_behind_anothers_open_transaction_is_judged_by_its_markers() -
     assert apply_markers([(0, stuck)], KEY, b"before") == b"before"
 
 
-def test_an_open_record_of_the_sinks_own_is_never_guessed_about() -> None:
+def test_open_record_of_the_sink_itself_raises_record_open() -> None:
     with pytest.raises(SinkUnavailable, match="mine is in a transaction that has not ended"):
         apply_markers([(0, data(0, 1, KEY, b"open"))], KEY, None)
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans()), max_size=12))
-def test_both_ways_of_reading_agree(transactions: list[tuple[int, bool, bool]]) -> None:
+def test_committed_and_uncommitted_reads_find_the_same_value(transactions: list[tuple[int, bool, bool]]) -> None:
     records, aborted, offset = b"", [], 0
     for number, (producer_id, is_mine, commit) in enumerate(transactions):
         records += data(offset, producer_id, KEY if is_mine else b"other", b"%d" % number)
@@ -101,7 +101,7 @@ def test_both_ways_of_reading_agree(transactions: list[tuple[int, bool, bool]]) 
     assert read_committed(fetched, Committed(), KEY).value == apply_markers([(0, records)], KEY, None)
 
 
-def test_the_record_survives_its_encoding() -> None:
+def test_state_record_survives_its_encoding() -> None:
     transactions = (TaskTransaction("sink.3.ab.0", 5, 6, 2), TaskTransaction("sink.3.ab.1", 7, 0, 1))
     record = StateRecord(
         sink="sink", generation=3, query="query", batch=41, decided_by=(1, 2), transactions=transactions
@@ -117,7 +117,7 @@ def test_the_record_survives_its_encoding() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"v": 2}', b'{"v": 1, "generation": "x"}', b"[]"])
-def test_what_is_not_ours_is_refused(value: bytes) -> None:
+def test_record_of_another_format_is_refused(value: bytes) -> None:
     with pytest.raises(UnreadableState):
         decode_state("sink", value)
 
@@ -161,12 +161,12 @@ async def reading(script: StatePartitionScript, begin: int | None = None) -> Asy
         yield StateTopicReader(StatePartition(cluster, TopicPartition(TOPIC, 0)), KEY, begin)
 
 
-async def test_a_log_that_does_not_begin_at_0_is_read_from_its_beginning() -> None:
+async def test_log_that_does_not_begin_at_0_is_read_from_its_start() -> None:
     async with reading(StatePartitionScript(decided(1000, b"first"))) as reader:
         assert await reader.newest() == b"first"
 
 
-async def test_an_empty_log_that_does_not_begin_at_0_has_nothing() -> None:
+async def test_empty_log_that_does_not_begin_at_0_has_no_value() -> None:
     script = StatePartitionScript({})
     script.begin = script.end = 70
     async with reading(script) as reader:
@@ -187,7 +187,7 @@ async def test_records_that_are_deleted_between_two_reads_are_forgotten() -> Non
         assert await reader.newest() == b"newer"
 
 
-async def test_a_topic_that_was_created_again_is_read_again() -> None:
+async def test_state_topic_that_was_created_again_is_read_again() -> None:
     script = StatePartitionScript(decided(50, b"known"))
     async with reading(script) as reader:
         assert await reader.newest() == b"known"
@@ -195,7 +195,7 @@ async def test_a_topic_that_was_created_again_is_read_again() -> None:
         assert await reader.newest() == b"newer"
 
 
-async def test_a_task_reads_only_what_came_after_its_prelude() -> None:
+async def test_task_reads_only_records_after_its_prelude() -> None:
     """A new worker would read a day's records otherwise."""
     script = StatePartitionScript(decided(0, b"old") | decided(2, b"older") | decided(4, b"new"))
     async with reading(script, begin=4) as reader:
@@ -209,7 +209,7 @@ async def test_a_task_reads_only_what_came_after_its_prelude() -> None:
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-async def test_a_state_topic_that_forgets_is_refused(policy: str) -> None:
+async def test_state_topic_without_compaction_is_refused(policy: str) -> None:
     script = StatePartitionScript({})
     script.script[DescribeConfigsRequest] = policy_of(policy)
     async with connected_to(script) as cluster:

@@ -29,7 +29,7 @@ def complaints(call: Any, *args: Any, **kwargs: Any) -> list[str]:
     return list(raised.value.problems)
 
 
-def test_a_stream_is_named_after_the_query_in_its_checkpoint(tmp_path: Path) -> None:
+def test_stream_without_a_prefix_is_named_after_the_query_in_its_checkpoint(tmp_path: Path) -> None:
     """However the location is spelt, and wherever the directory is."""
     first, moved, other = (tmp_path / name for name in ("first", "moved", "other"))
     for directory, query in ((first, "a-query"), (other, "another")):
@@ -48,7 +48,7 @@ def at(location: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("location", ["hdfs://n/c", "/no/such/checkpoint"])
-def test_a_checkpoint_that_python_cannot_read_needs_a_name(location: str) -> None:
+def test_stream_whose_checkpoint_cannot_be_read_needs_a_name(location: str) -> None:
     """The refusal says under which name a former release has written."""
     (complaint,) = complaints(with_sink_name, stream_write_options(at(location), VALUE))
     assert complaint.startswith("transactionalIdPrefix: is required")
@@ -60,17 +60,17 @@ def test_a_checkpoint_that_python_cannot_read_needs_a_name(location: str) -> Non
     assert with_sink_name(stream_write_options(without, VALUE)).sink is None
 
 
-def test_stream_options_travel() -> None:
+def test_stream_options_survive_pickling() -> None:
     options = stream_write_options(STREAM, VALUE)
     assert options.guarantee is Guarantee.EXACTLY_ONCE
     assert pickle.loads(pickle.dumps(options)) == options
 
 
-def test_a_prefix_goes_before_the_checkpoint() -> None:
+def test_prefix_overrides_the_name_of_the_checkpoint() -> None:
     assert stream_write_options({**STREAM, "transactionalidprefix": "orders"}, VALUE).sink == "orders"
 
 
-def test_a_stream_without_a_name_is_refused_unless_it_needs_none() -> None:
+def test_stream_without_a_name_is_refused_unless_at_least_once() -> None:
     unnamed = {**BOOTSTRAP, "topic": "t"}
     (complaint,) = complaints(stream_write_options, unnamed, VALUE)
     assert complaint.startswith("transactionalIdPrefix: is required")
@@ -99,7 +99,7 @@ def test_settings_reach_the_producer() -> None:
     assert options.producer_config(None).transactional_id is None
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_options_with_several_problems_report_all_at_once() -> None:
     found = complaints(
         stream_write_options,
         {
@@ -128,7 +128,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     assert any("did you mean kafka.compression.type?" in line for line in found)
 
 
-def test_the_topic_may_be_a_column() -> None:
+def test_topic_column_replaces_the_option() -> None:
     assert stream_write_options({**BOOTSTRAP, "checkpointlocation": "/c"}, [*VALUE, ("topic", "string")]).topic is None
 
 
@@ -137,7 +137,7 @@ def test_other_columns_are_left_out() -> None:
     stream_write_options(STREAM, columns)
 
 
-def test_a_batch_with_an_application_and_a_version_has_a_name() -> None:
+def test_batch_with_an_application_and_a_version_has_a_name() -> None:
     named = {**BOOTSTRAP, "topic": "t", "txnappid": "app", "txnversion": "7"}
     options = batch_write_options(named, VALUE, overwrite=False)
     assert (options.application, options.version) == ("app", 7)
@@ -163,19 +163,21 @@ def test_a_batch_with_an_application_and_a_version_has_a_name() -> None:
         ({}, True, 'mode: "overwrite" cannot be'),
     ],
 )
-def test_batches_that_cannot_be(given: dict[str, str], overwrite: bool, complaint: str) -> None:
+def test_batch_options_that_contradict_each_other_are_refused(
+    given: dict[str, str], overwrite: bool, complaint: str
+) -> None:
     (found,) = complaints(batch_write_options, {**BOOTSTRAP, "topic": "t", **given}, VALUE, overwrite=overwrite)
     assert found.startswith(complaint)
 
 
-def test_a_version_cannot_be_written_once_without_transactions() -> None:
+def test_version_without_transactions_is_refused() -> None:
     given = {**BOOTSTRAP, "topic": "t", "txnappid": "a", "txnversion": "1", "delivery.guarantee": "at-least-once"}
     found = complaints(batch_write_options, given, VALUE, overwrite=False)
     assert [line.partition(":")[0] for line in found] == ["txnAppId", "txnVersion"]
     assert "has no effect with delivery.guarantee=at-least-once" in found[0]
 
 
-def test_a_stream_has_no_use_for_what_batches_are_told() -> None:
+def test_stream_with_options_of_batches_is_refused() -> None:
     found = complaints(stream_write_options, {**STREAM, "txnappid": "a", "txnversion": "1"}, VALUE)
     assert [line.partition(":")[0] for line in found] == ["txnAppId", "txnVersion"]
 

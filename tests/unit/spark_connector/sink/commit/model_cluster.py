@@ -4,7 +4,7 @@ Coordinators follow Kafka's ``TransactionCoordinator`` (4.3) for both versions o
 has succeeded, epochs that are bumped by ends (version 2) and by fencing, producer ids that are replaced when their
 epochs are used up. A partition refuses what its coordinator would not know (KIP-890), so a late record is just refused.
 
-``ModelBroker`` is the port over it for one process. Each request can be cut off before it arrives, its answer can be
+``ModelBroker`` is the port over it for one process. Each request can be cut off before it arrives, its response can be
 lost, and it can arrive later than its sender has given it up for lost.
 """
 
@@ -197,9 +197,9 @@ class Cluster:
 class Fate(Enum):
     """What becomes of a request."""
 
-    ANSWERED = "it arrives, and so does the answer"
+    RESPONDED = "it arrives, and so does the response"
     LOST = "it never arrives"
-    ANSWER_LOST = "it arrives, and the answer does not"
+    RESPONSE_LOST = "it arrives, and the response does not"
     LATE = "it arrives after its sender has given up"
 
 
@@ -216,7 +216,7 @@ class ModelBroker:
     def __init__(self, cluster: Cluster, fate: Callable[[], Fate]) -> None:
         self.cluster = cluster
         self.fate = fate
-        """Also of patience: a pause that is not ``ANSWERED`` has been the last one."""
+        """Also of patience: a pause that is not ``RESPONDED`` has been the last one."""
         self.homes: dict[str, TopicPartition] = {}
 
     async def ask(self, request: Callable[[], T], lost: T) -> T:
@@ -227,9 +227,9 @@ class ModelBroker:
             return lost
         if fate is Fate.LOST:
             return lost
-        answer = request()
+        response = request()
         await Turn()
-        return answer if fate is Fate.ANSWERED else lost
+        return response if fate is Fate.RESPONDED else lost
 
     async def transaction_version(self) -> int:
         return self.cluster.version
@@ -295,13 +295,13 @@ class ModelBroker:
         ]
 
     async def open_writer(self, transactional_id: str) -> "ModelWriter":
-        answer = await self.init_producer_id(transactional_id)
-        while answer is ErrorCode.CONCURRENT_TRANSACTIONS:
-            answer = await self.init_producer_id(transactional_id)
-        if isinstance(answer, ErrorCode):
+        response = await self.init_producer_id(transactional_id)
+        while response is ErrorCode.CONCURRENT_TRANSACTIONS:
+            response = await self.init_producer_id(transactional_id)
+        if isinstance(response, ErrorCode):
             raise ResponseLost(transactional_id)
         version = self.cluster.version
-        return ModelWriter(self, TaskTransaction(transactional_id, answer.producer_id, answer.epoch, version))
+        return ModelWriter(self, TaskTransaction(transactional_id, response.producer_id, response.epoch, version))
 
     def patience(self, *, is_decided: bool = False) -> "ModelPatience":
         return ModelPatience(self.fate)
@@ -315,7 +315,7 @@ class ModelPatience:
 
     async def wait(self, reason: ErrorCode) -> None:
         await Turn()
-        if self._fate() is not Fate.ANSWERED:
+        if self._fate() is not Fate.RESPONDED:
             raise SinkUnavailable(reason.name)
 
 

@@ -22,7 +22,7 @@ SINK = "s"
 QUERY = "q"
 ROWS_IN_BATCH = 4
 _MOST_ATTEMPTS = 3
-_FAULTS = (Fate.LOST, Fate.ANSWER_LOST, Fate.LATE)
+_FAULTS = (Fate.LOST, Fate.RESPONSE_LOST, Fate.LATE)
 
 
 class Actor:
@@ -87,7 +87,7 @@ class World:
         return self.committed == self.batches - 1
 
     def fate(self) -> Fate:
-        return self.rng.choice(_FAULTS) if self.rng.random() < self.fault_rate else Fate.ANSWERED
+        return self.rng.choice(_FAULTS) if self.rng.random() < self.fault_rate else Fate.RESPONDED
 
     def broker(self) -> ModelBroker:
         return ModelBroker(self.cluster, self.fate)

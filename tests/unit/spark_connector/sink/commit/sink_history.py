@@ -45,8 +45,8 @@ def digest(rows: Sequence[int]) -> Content:
 
 
 def broker_of(cluster: Cluster) -> ModelBroker:
-    """A process's broker that answers everything."""
-    return ModelBroker(cluster, lambda: Fate.ANSWERED)
+    """A process's broker that responds to everything."""
+    return ModelBroker(cluster, lambda: Fate.RESPONDED)
 
 
 @dataclass

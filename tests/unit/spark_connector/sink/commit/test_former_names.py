@@ -31,7 +31,7 @@ def former_of(location: str) -> FormerNames:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("location", [LOCATION, LOCATION + "/", "/moved"])
 @pytest.mark.parametrize("calls", [*range(COMMITTERS_TURNS), None])
-def test_a_stream_goes_on_from_what_a_former_release_has_decided(
+def test_stream_continues_after_the_decision_of_a_former_release(
     calls: int | None, location: str, version: int
 ) -> None:
     """Killed after any of the committer's requests, with the checkpoint moved or spelt otherwise at the same time."""
@@ -47,7 +47,7 @@ def test_a_stream_goes_on_from_what_a_former_release_has_decided(
     assert not cluster.open_ids
 
 
-def test_a_former_sink_is_looked_for_once() -> None:
+def test_former_sink_is_looked_for_once() -> None:
     cluster, checkpoint = Cluster(2), Checkpoint(QUERY)
     Run(cluster, checkpoint, "p", sink=digest(LOCATION)).run_batch(10)
     now = Run(cluster, checkpoint, "r", sink=QUERY, former=former_of(LOCATION))
@@ -69,7 +69,7 @@ def test_sinks_of_other_queries_are_left_alone() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("calls", [*range(COMMITTERS_TURNS), None])
-def test_an_application_goes_on_from_what_was_decided_under_its_prefix(calls: int | None, version: int) -> None:
+def test_application_continues_after_the_decision_under_its_prefix(calls: int | None, version: int) -> None:
     cluster, checkpoint = Cluster(version), Checkpoint("app")
     formerly = Run(cluster, checkpoint, "p", sink="prefix")
     formerly.run_batch(10)

@@ -47,7 +47,7 @@ def go_on(cluster: Cluster, checkpoint: Checkpoint, step: int, planned: Planned 
 @pytest.mark.parametrize("step", [10, 5, 60])
 @pytest.mark.parametrize("planned", PLANS)
 @pytest.mark.parametrize(("offsets", "commits"), _BACKUPS)
-def test_a_restored_checkpoint_loses_and_doubles_nothing(
+def test_restored_checkpoint_neither_loses_nor_repeats_rows(
     offsets: int, commits: int, planned: Planned | None, step: int, version: int
 ) -> None:
     """Batches that are planned anew under decided numbers may have other rows than those that were decided."""
@@ -61,14 +61,14 @@ def test_a_restored_checkpoint_loses_and_doubles_nothing(
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("planned", PLANS)
-def test_a_batch_that_was_decided_is_skipped_when_it_is_the_same(planned: Planned | None, version: int) -> None:
+def test_decided_batch_that_comes_again_unchanged_is_skipped(planned: Planned | None, version: int) -> None:
     cluster, checkpoint = written(version, planned)
     assert not go_on(cluster, checkpoint.restored(BATCHES, BATCHES - 1), 20, planned)
     assert sorted(cluster.visible) == list(range(ROWS + 20))
 
 
 @pytest.mark.parametrize("planned", PLANS[1:])
-def test_other_rows_under_a_decided_number_are_refused_though_the_plan_does_not_tell(planned: Planned) -> None:
+def test_other_rows_under_a_decided_number_are_refused_though_the_plan_is_equal(planned: Planned) -> None:
     """The checkpoint is one batch behind, and as many rows come as the decided batch had."""
     cluster, checkpoint = written(2, planned)
     rewound = checkpoint.restored(BATCHES - 1, BATCHES - 1)
@@ -79,7 +79,7 @@ def test_other_rows_under_a_decided_number_are_refused_though_the_plan_does_not_
     assert sorted(cluster.visible) == list(range(ROWS))
 
 
-def test_other_rows_are_skipped_where_that_is_asked_for() -> None:
+def test_other_rows_are_skipped_without_fail_on_difference() -> None:
     """Rows that are drawn anew each time: the batch stays as it was decided, and the query goes on."""
     cluster, checkpoint = written(2, UNKNOWN_PLAN)
     again = checkpoint.restored(BATCHES, BATCHES - 1)
@@ -89,7 +89,7 @@ def test_other_rows_are_skipped_where_that_is_asked_for() -> None:
     assert again.commits == set(range(BATCHES))
 
 
-def test_a_batch_that_has_the_time_of_the_decided_ones_plan_is_the_same_whatever_its_rows() -> None:
+def test_batch_with_the_planning_time_of_the_decided_one_is_skipped_whatever_its_rows() -> None:
     cluster, checkpoint = written(2, OPAQUE)
     again = checkpoint.restored(BATCHES, BATCHES - 1)
     again.offsets[BATCHES - 1] += 7
@@ -99,14 +99,14 @@ def test_a_batch_that_has_the_time_of_the_decided_ones_plan_is_the_same_whatever
     assert sorted(cluster.visible) == list(range(ROWS))
 
 
-def test_a_batch_whose_offsets_cannot_be_read_any_more_is_not_taken_for_the_decided_one() -> None:
+def test_batch_whose_offsets_cannot_be_read_is_not_taken_for_the_decided_one() -> None:
     """The checkpoint is given in another way since: nothing tells whether it was rewound, too."""
     cluster, checkpoint = written(2)
     with pytest.raises(CheckpointRewound, match=r"up to \[40\], and where it ends in this checkpoint cannot be read"):
         Run(cluster, checkpoint.restored(BATCHES, BATCHES - 1), "r", planned=UNKNOWN_PLAN).run_batch(ROWS)
 
 
-def test_the_refusal_says_which_batch_is_decided_and_where_it_ends() -> None:
+def test_refusal_of_a_rewound_batch_names_the_decided_batch_and_its_end() -> None:
     cluster, checkpoint = written(2)
     with pytest.raises(CheckpointRewound, match=r"batch 1 of q is not written: batch 3 is decided .*up to \[40\]"):
         Run(cluster, checkpoint.restored(1, 1), "r").run_batch(20)
@@ -114,7 +114,7 @@ def test_the_refusal_says_which_batch_is_decided_and_where_it_ends() -> None:
         Run(cluster, checkpoint.restored(3, 3), "r").run_batch(50)
 
 
-def test_a_copy_of_the_checkpoint_does_not_take_anothers_batch_for_its_own() -> None:
+def test_copied_checkpoint_does_not_take_anothers_batch_for_its_own() -> None:
     """A second query that begins with a copy, and writes the same rows to another topic."""
     cluster, checkpoint = written(2)
     copied = checkpoint.restored(BATCHES, BATCHES - 1)
@@ -132,8 +132,8 @@ def test_transactional_ids_that_expired_after_the_commit_are_not_lost(version: i
     assert sorted(cluster.visible) == list(range(ROWS + 20))
 
 
-def test_a_record_of_the_former_format_without_its_transactional_ids_is_refused() -> None:
-    """Nobody can tell what became of them; the message says what to do."""
+def test_record_of_the_former_format_without_its_transactional_ids_is_refused() -> None:
+    """Their outcome is not known; the message has the remedy."""
     cluster, checkpoint = written(2)
     cluster.states["s"] = (
         b'{"v":1,"generation":1,"query":"q","batch":3,"driver":[1,9],"transactions":[[".1.x.0",77,0,2]]}'

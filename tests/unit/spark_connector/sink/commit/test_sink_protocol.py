@@ -44,25 +44,25 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def test_every_row_is_visible_once_after_any_history() -> None:
+def test_rows_after_any_history_are_visible_once() -> None:
     wrong = {seed: verdict for seed in range(HISTORIES) if (verdict := simulate(seed)) is not None}
     assert not wrong
 
 
-def test_what_times_out_is_never_lost_silently() -> None:
+def test_transactions_that_time_out_are_never_lost_silently() -> None:
     """Coordinators abort transactions at any time, even decided ones: then the query fails, and says so."""
     verdicts = _kinds_with_time_outs()
     assert verdicts.keys() <= USUAL, verdicts
     assert verdicts["right"] > 0.9 * HISTORIES
 
 
-def test_a_topic_that_is_replaced_has_each_batch_as_a_whole_or_not_at_all() -> None:
+def test_replaced_topic_has_each_batch_as_a_whole_or_not_at_all() -> None:
     """Whenever it was deleted and created again: what was decided before is gone with it, and nothing else."""
     wrong = {seed: verdict for seed in range(HISTORIES) if (verdict := simulate(seed, replaces_topic=True)) is not None}
     assert not wrong
 
 
-def test_every_row_is_visible_once_whenever_partitions_are_added_to_the_state_topic() -> None:
+def test_rows_are_visible_once_whenever_partitions_are_added_to_the_state_topic() -> None:
     """The name of a sink hashes to another partition then."""
     found = {seed: simulate(seed, adds_state_partitions=True) for seed in range(HISTORIES)}
     assert not {seed: verdict for seed, verdict in found.items() if verdict is not None}
@@ -232,14 +232,14 @@ SAFEGUARDS: Final = (
         "if False:",
     ),
     Safeguard(
-        "an id whose InitProducerId was not answered is left alone",
+        "an id whose InitProducerId had no response is not used",
         "task", "_begin",
         "continue",
         "slots._unanswered.clear(); slots._uses.clear()",
         first=700,
     ),
     Safeguard(
-        "what is listed is committed by whoever comes next",
+        "listed transactions are committed by the next driver",
         "batch_commit", "commit_batch",
         "await _carry_out(broker, state, fail_on_loss)",
         "pass",
@@ -268,13 +268,15 @@ SAFEGUARDS: Final = (
 
 
 @pytest.mark.parametrize("safeguard", SAFEGUARDS, ids=lambda each: each.what.replace(" ", "-"))
-def test_no_safeguard_can_be_left_out(safeguard: Safeguard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_protocol_without_a_safeguard_fails_in_some_history(
+    safeguard: Safeguard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _take_away(safeguard, monkeypatch)
     if not safeguard.time_outs:
         seeds = range(safeguard.first, safeguard.first + ENOUGH)
         more = {"replaces_topic": safeguard.replaces_topic, "adds_state_partitions": safeguard.adds_state_partitions}
         noticed = any(simulate(seed, **more) for seed in seeds)
-        assert noticed, f"nobody noticed in {ENOUGH} histories"
+        assert noticed, f"no history of {ENOUGH} fails"
         return
     without = _kinds_with_time_outs()
     monkeypatch.undo()
@@ -303,7 +305,7 @@ def _take_away(safeguard: Safeguard, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(owner, safeguard.function, scope[safeguard.function])
 
 
-def test_the_model_is_the_port() -> None:
+def test_model_broker_has_the_methods_of_the_port() -> None:
     """The model has what the protocol asks for, and nothing of it is missing."""
     from oncelog.spark_connector.sink.commit.sink_broker import SinkBroker
 
@@ -321,10 +323,10 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(version: int) -> None:
+def test_task_whose_transaction_was_aborted_is_fenced(version: int) -> None:
     """Its later rows would be a transaction of the same epoch with version 1, and look like a whole one."""
     cluster = Cluster(version)
-    broker = ModelBroker(cluster, lambda: Fate.ANSWERED)
+    broker = ModelBroker(cluster, lambda: Fate.RESPONDED)
     writer = _run(broker.open_writer("s.1.p.0"))
     _run(writer.write([1]))
     _run(abort_all(broker, [writer.transaction]))
@@ -334,7 +336,7 @@ def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(version: i
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_query_that_is_started_for_each_batch_keeps_its_generation(version: int) -> None:
+def test_query_that_is_started_for_each_batch_keeps_its_generation(version: int) -> None:
     """Spark ends Python processes that have nothing to do for a minute; ids must not grow with each batch then."""
     cluster, checkpoint = Cluster(version), Checkpoint()
     for batch in range(20):
@@ -344,7 +346,7 @@ def test_a_query_that_is_started_for_each_batch_keeps_its_generation(version: in
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_generation_goes_on_after_a_permit_that_was_not_used(version: int) -> None:
+def test_generation_after_an_unused_permit_is_incremented(version: int) -> None:
     """Tasks of it may be at work."""
     cluster, checkpoint = Cluster(version), Checkpoint()
     Run(cluster, checkpoint, "p").run_batch(10)
@@ -353,7 +355,7 @@ def test_the_generation_goes_on_after_a_permit_that_was_not_used(version: int) -
     assert _run(begin_batch(broker_of(cluster), "s")).generation == 2
 
 
-def test_ids_tell_their_generation() -> None:
+def test_generation_of_a_task_id_is_parsed() -> None:
     assert generation_of("s", task_id("s", 7, "p", 0)) == 7
     assert generation_of("1", task_id("1", 1, "p", 0)) == 1
     for other in ("s.driver", "s.7.p", "t.7.p.0", "s.t.7.p.0", "s.-1.p.0", "xs.7.p.0", "s.1.orders.driver"):
@@ -361,7 +363,7 @@ def test_ids_tell_their_generation() -> None:
 
 
 @given(st.lists(st.text("s1.", min_size=1, max_size=8), min_size=2, max_size=2, unique=True), st.integers(0, 12))
-def test_no_id_of_a_sink_is_taken_for_anothers(names: list[str], generation: int) -> None:
+def test_ids_of_one_sink_are_never_ids_of_another(names: list[str], generation: int) -> None:
     """Whatever users call their sinks: an id that looks like a task's of another sink would be aborted as a stray."""
     mine, other = names
     for transactional_id in (driver_id(other), task_id(other, generation, "1", 1)):

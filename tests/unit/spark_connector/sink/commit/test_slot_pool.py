@@ -28,7 +28,7 @@ class Kept:
         self.text = text
 
 
-def test_a_slot_is_used_once_for_each_batch_and_then_again() -> None:
+def test_slot_is_used_once_in_a_batch_and_again_in_the_next() -> None:
     slots = SlotPool("p")
     assert [taken(slots, batch) for batch in (0, 0, 1, 1, 1)] == [0, 1, 0, 1, 2]
     assert taken(slots, 0, sink="other") == 0
@@ -36,7 +36,7 @@ def test_a_slot_is_used_once_for_each_batch_and_then_again() -> None:
     assert taken(slots, 0, generation=2, query="a query that begins anew") == 0
 
 
-def test_a_task_of_a_batch_before_the_last_one_takes_no_slot() -> None:
+def test_task_of_an_earlier_batch_gets_no_slot() -> None:
     slots = SlotPool("p")
     taken(slots, 5)
     with pytest.raises(SupersededTask, match="batch 4 of sink s is over"):
@@ -46,18 +46,18 @@ def test_a_task_of_a_batch_before_the_last_one_takes_no_slot() -> None:
         taken(slots, 5)
 
 
-def test_a_slot_that_was_not_answered_is_never_taken_again() -> None:
+def test_slot_without_a_response_is_never_used_again() -> None:
     slots = SlotPool("p")
     assert slots.take("s", 1, "q", 0) == 0
     assert [taken(slots, batch) for batch in (0, 1, 1, 2)] == [1, 1, 2, 1]
 
 
-def test_the_next_process_uses_the_slots_of_earlier_batches_again() -> None:
+def test_next_process_uses_the_slots_of_earlier_batches_again() -> None:
     kept = Kept()
     assert [taken(kept.process(), batch) for batch in range(50)] == [0] * 50
 
 
-def test_the_next_process_leaves_alone_what_may_be_open() -> None:
+def test_next_process_skips_slots_that_may_be_open() -> None:
     """``spark.python.worker.reuse=false`` has a process for each task of a batch."""
     kept = Kept()
     assert [taken(kept.process(), 3) for _ in range(3)] == [0, 1, 2]
@@ -66,7 +66,7 @@ def test_the_next_process_leaves_alone_what_may_be_open() -> None:
     assert taken(kept.process(), 4) == 0
 
 
-def test_the_next_process_leaves_alone_what_was_not_answered() -> None:
+def test_next_process_skips_slots_without_a_response() -> None:
     kept = Kept()
     kept.process().take("s", 1, "q", 0)
     assert [taken(kept.process(), batch) for batch in (1, 2)] == [1, 1]
@@ -74,13 +74,13 @@ def test_the_next_process_leaves_alone_what_was_not_answered() -> None:
     assert '"unanswered":[]' in kept.text, "what is of no use any more is not kept"
 
 
-def test_a_state_topic_that_begins_anew_does_not_stop_the_next_process() -> None:
+def test_next_process_after_a_new_state_topic_gets_slots() -> None:
     kept = Kept()
     taken(kept.process(), 100, generation=7)
     assert taken(kept.process(), 0, generation=1) == 0
 
 
-def test_what_is_kept_has_a_bound() -> None:
+def test_kept_state_of_many_sinks_is_bounded() -> None:
     kept = Kept()
     slots = kept.process()
     for number in range(1500):
@@ -89,7 +89,7 @@ def test_what_is_kept_has_a_bound() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=30))
-def test_no_slot_is_used_twice_in_a_batch(steps: list[tuple[int, bool, bool]]) -> None:
+def test_slots_of_one_batch_are_all_different(steps: list[tuple[int, bool, bool]]) -> None:
     """Whichever processes of one name its tasks are in, and whether they end in the middle."""
     kept, batch = Kept(), 0
     slots, used, unanswered = kept.process(), set[int](), set[int]()

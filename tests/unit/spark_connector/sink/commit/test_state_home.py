@@ -19,13 +19,13 @@ HOMES = [TopicPartition(STATE_TOPIC, number) for number in range(64)]
 GROWTHS = [first_home("s", HOMES[:count]).partition for count in range(1, 9)]
 
 
-def test_the_name_of_the_sink_hashes_to_other_partitions_as_they_are_added() -> None:
+def test_home_of_a_new_sink_changes_as_partitions_are_added() -> None:
     assert len(set(GROWTHS)) > 3
 
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("calls", [*range(COMMITTERS_TURNS), None])
-def test_a_killed_stream_goes_on_where_partitions_were_added(calls: int | None, version: int) -> None:
+def test_killed_stream_continues_after_partitions_were_added(calls: int | None, version: int) -> None:
     """Killed after any of the committer's requests, and after each batch that follows partitions are added."""
     cluster, checkpoint = Cluster(version), Checkpoint()
     first = Run(cluster, checkpoint, "p")
@@ -41,7 +41,7 @@ def test_a_killed_stream_goes_on_where_partitions_were_added(calls: int | None, 
     assert sum("s" in records for records in cluster.state_log) == 1
 
 
-def test_the_first_start_of_a_sink_has_its_home_by_its_name() -> None:
+def test_home_of_a_sink_at_its_first_start_is_by_its_name() -> None:
     cluster = Cluster(2)
     cluster.add_state_partitions(7)
     Run(cluster, Checkpoint(), "p").run_batch(10)
@@ -50,7 +50,7 @@ def test_the_first_start_of_a_sink_has_its_home_by_its_name() -> None:
 
 @pytest.mark.parametrize("query", ["q", "another query"])
 @pytest.mark.parametrize("log", [True, False])
-def test_a_later_batch_without_any_decision_is_refused_until_it_is_accepted(query: str, log: bool) -> None:
+def test_later_batch_without_a_decision_is_refused_unless_the_option_allows_it(query: str, log: bool) -> None:
     """The state topic was created again, or another query has used the sink's name, while the query was stopped."""
     cluster, checkpoint = Cluster(2), Checkpoint()
     stopped = Run(cluster, checkpoint, "p")
@@ -68,7 +68,7 @@ def test_a_later_batch_without_any_decision_is_refused_until_it_is_accepted(quer
     assert set(range(40)) <= set(cluster.visible)
 
 
-def test_the_first_batch_of_a_query_needs_no_decision() -> None:
+def test_first_batch_of_a_query_needs_no_decision() -> None:
     cluster = Cluster(2)
     Run(cluster, Checkpoint("former"), "p").run_batch(10)
     Run(cluster, Checkpoint("q", offsets={-1: 10}), "p").run_batch(20)
@@ -76,7 +76,7 @@ def test_the_first_batch_of_a_query_needs_no_decision() -> None:
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])
-def test_a_batch_whose_sinks_record_vanishes_meanwhile_is_not_decided(done: int) -> None:
+def test_batch_whose_sinks_record_vanishes_is_not_decided(done: int) -> None:
     cluster, checkpoint = Cluster(2), Checkpoint()
     before = Run(cluster, checkpoint, "p")
     for batch in range(done):
@@ -89,7 +89,7 @@ def test_a_batch_whose_sinks_record_vanishes_meanwhile_is_not_decided(done: int)
     assert not cluster.open_ids
 
 
-def test_a_sink_that_has_been_at_work_and_has_no_record_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_driver_of_a_used_sink_without_a_record_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """A version of an application may have any number: so nothing is refused."""
     cluster, checkpoint = Cluster(2), Checkpoint()
     with caplog.at_level(logging.WARNING):
@@ -122,7 +122,7 @@ def found(*states: StateRecord) -> Found | None:
         ([StateRecord(sink="s", generation=4), record("q", 0, 3)], 1),
     ],
 )
-def test_of_the_records_that_a_former_release_has_left_the_newest_counts(states: list[StateRecord], index: int) -> None:
+def test_newest_of_several_records_counts(states: list[StateRecord], index: int) -> None:
     """It hashed among the partitions that there were: a sink may have a record in more than one."""
     counts = found(*states)
     assert counts is not None
@@ -132,5 +132,5 @@ def test_of_the_records_that_a_former_release_has_left_the_newest_counts(states:
     assert counts.state.generation == max(each.generation for each in states)
 
 
-def test_where_there_is_no_record_none_counts() -> None:
+def test_newest_of_no_records_is_none() -> None:
     assert found() is None

@@ -68,7 +68,7 @@ async def topic() -> AsyncIterator[Topic]:
         broker.stop()
 
 
-async def test_task_tells_the_id_that_a_topic_has_now_and_not_the_one_that_its_process_remembers() -> None:
+async def test_task_reports_the_current_id_of_a_topic_and_not_a_cached_one() -> None:
     async with topic() as scripted:
         for scripted.topic_id in (FIRST, SECOND):
             producer = scripted.producer()
@@ -87,7 +87,7 @@ async def test_task_whose_topic_is_replaced_while_it_writes_fails() -> None:
             producer.written_topics()
 
 
-async def test_task_tells_no_id_where_brokers_have_none() -> None:
+async def test_task_reports_no_topic_id_if_brokers_have_none() -> None:
     async with topic() as scripted:
         scripted.topic_id = ZERO_UUID
         producer = scripted.producer()
