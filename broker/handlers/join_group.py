@@ -9,7 +9,7 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.coordinator.group.coordinator import JoiningMember
+from oncelog.coordinator.group.joining_member import JoiningMember
 from oncelog.coordinator.group.member import GroupProtocol, JoinResult
 from oncelog.coordinator.promise import Promise
 from oncelog.protocol.api_keys import ApiKey

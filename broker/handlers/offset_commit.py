@@ -54,23 +54,23 @@ def handle_offset_commit(broker: Broker, context: RequestContext, request: Offse
         return _response(topics, {})
     reply: Promise[OffsetCommitResponse] = Promise()
     broker.group_coordinator.commit_offsets(
-        _committer(request),
+        _committer(request, version),
         offsets,
         lambda errors: reply.complete(_response(topics, errors)),
         retention_ms=request.retention_time_ms,
-        unknown_group=_error_of_unknown_group(version),
     )
     return reply.result()
 
 
-def _committer(request: OffsetCommitRequest) -> Committer:
+def _committer(request: OffsetCommitRequest, version: int) -> Committer:
+    knows_unknown_groups = version >= _FIRST_WITH_UNKNOWN_GROUPS
     return Committer(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        unknown_group=ErrorCode.GROUP_ID_NOT_FOUND if knows_unknown_groups else ErrorCode.ILLEGAL_GENERATION,
     )
-
-
-def _error_of_unknown_group(version: int) -> ErrorCode:
-    return ErrorCode.GROUP_ID_NOT_FOUND if version >= _FIRST_WITH_UNKNOWN_GROUPS else ErrorCode.ILLEGAL_GENERATION
 
 
 async def _commit_in_slices(
@@ -83,8 +83,7 @@ async def _commit_in_slices(
     errors: PartitionErrors = {}
     if made is not None:
         reply: Promise[PartitionErrors] = Promise()
-        unknown_group = _error_of_unknown_group(context.api_version)
-        broker.group_coordinator.commit_at_once(_committer(request), made, reply.complete, unknown_group=unknown_group)
+        broker.group_coordinator.commit_at_once(_committer(request, context.api_version), made, reply.complete)
         answer = reply.result()
         errors = await answer if isinstance(answer, asyncio.Future) else answer
     response = _response_in_slices(topics, errors, budget)

@@ -101,7 +101,8 @@ def _verify(broker: Broker, version: int, request: TxnOffsetCommitRequest) -> Er
 
 
 def _committer(request: TxnOffsetCommitRequest) -> Committer:
-    return Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    return Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id, producer)
 
 
 async def _append_in_slices(
@@ -117,8 +118,7 @@ async def _append_in_slices(
         unverified = verdict if isinstance(verdict, dict) else await verdict.decided()
         error = next(iter(unverified.values()), None)
         if error is None:
-            producer = Producer(request.producer_id, request.producer_epoch)
-            broker.group_coordinator.commit_at_once(_committer(request), made, reply.complete, producer=producer)
+            broker.group_coordinator.commit_at_once(_committer(request), made, reply.complete)
         else:
             made.refuse(error, reply.complete)
         answer = reply.result()
@@ -193,9 +193,8 @@ class _Commit:
         request, reply = self._request, Promise[TxnOffsetCommitResponse]()
         for error in unverified.values():
             return self._answer(dict.fromkeys((offset.partition for offset in self.offsets), error))
-        self._broker.group_coordinator.txn_commit_offsets(
+        self._broker.group_coordinator.commit_offsets(
             _committer(request),
-            Producer(request.producer_id, request.producer_epoch),
             self.offsets,
             lambda errors: reply.complete(self._answer(errors)),
         )

@@ -16,24 +16,21 @@ It goes on with its groups all the same, because a member that is refused for a 
 * Committed offsets are not given out, and nothing is deleted: those answers would need no replication.
 """
 
-import asyncio
 import logging
 import random
-import uuid
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from oncelog.coordinator.controller.cluster_image import MetadataChange, TopicImage
 from oncelog.coordinator.group import membership, offset_requests
 from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.joining_member import LONGEST_INSTANCE_ID, JoiningMember
 from oncelog.coordinator.group.large_commit import LargeCommit
 from oncelog.coordinator.group.log_lines import log_rebalance, log_refusal
 from oncelog.coordinator.group.log_records import OffsetCommitted
 from oncelog.coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
-    GroupProtocol,
     JoinReply,
     JoinResult,
     MemberImage,
@@ -50,53 +47,20 @@ from oncelog.coordinator.group.offset_requests import (
     OnPartitionErrors,
     PartitionErrors,
 )
+from oncelog.coordinator.group.offset_sweeps import OffsetSweeps
 from oncelog.coordinator.group.settings import GroupSettings
-from oncelog.coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
-from oncelog.coordinator.group.state import GroupState, JoinRequest, SyncRequest
-from oncelog.coordinator.load_report import LoadReport
-from oncelog.coordinator.log_loading import batch_by_batch, load
-from oncelog.coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
+from oncelog.coordinator.group.shard import GroupShard
+from oncelog.coordinator.group.shards import GroupShards
+from oncelog.coordinator.group.state import GroupState, SyncRequest
+from oncelog.coordinator.ports import ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.internal.placement import partition_for
-from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
-from oncelog.protocol.records.record_batch import NO_PRODUCER_ID
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-LONGEST_INSTANCE_ID: Final = 249
-"""Characters, as Kafka's clients demand of their ``group.instance.id``."""
-LONGEST_CLIENT_ID: Final = 249
-"""Characters of a client id that its member keeps; the rest is cut off.
-
-A member id is one of the two and 37 characters, and is part of responses to other members and of the group's record:
-what cannot be encoded there would be the whole group's failure."""
-
 CLASSIC_GROUP_TYPE: Final = "classic"
-
-_SWEEP_UNITS: Final = 10_000
-"""Offsets and subscribed topics that one slice of a sweep looks at, a single group's apart."""
-_IS_DONE: Final = object()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoiningMember:
-    """A JoinGroup request, and what the connection knows of who sends it."""
-
-    group_id: str
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: Sequence[GroupProtocol]
-    requires_known_member_id: bool
-    supports_skipping_assignment: bool
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,81 +105,33 @@ class GroupCoordinator:
     ) -> None:
         self._settings = settings
         self._metadata = metadata
-        self._tasks = tasks
-        self._wall_clock = wall_clock
         self._rng = rng
         self._memory = GroupMemory(settings.memory_limits())
-        self._shards: dict[int, GroupShard] = {}
+        self._shards = GroupShards(settings, self._memory, metadata=metadata, tasks=tasks, wall_clock=wall_clock)
+        self._sweeps = OffsetSweeps(settings, self._shards.open)
         self._metadata_rules = OffsetMetadataRules(
             longest=settings.offset_metadata_max_bytes,
             most_bytes=settings.offsets_metadata_max_bytes,
             most_offsets=settings.offsets_max_count,
-            stores=lambda: (shard.offsets for shard in self._shards.values()),
+            stores=lambda: (shard.offsets for shard in self._shards.owned.values()),
         )
-        self._loads: dict[int, Cancellable] = {}
-        """Of each shard, for as long as it is here."""
-        self._loading: set[GroupShard] = set()
-        """Those that are being read. One that could not be read is not among them until the next attempt."""
-        self._load_report = LoadReport(GROUP_METADATA_TOPIC_NAME, "groups", logger)
-        self._sweep_timer: asyncio.TimerHandle | None = None
-        self._sweep_budget = WorkBudget(_SWEEP_UNITS)
-        self._load_turn = asyncio.Lock()
-
-    # Life
 
     def start(self) -> None:
-        """Begin to look for expired offsets now and then."""
-        self._sweep_after(self._settings.offsets_retention_check_interval_ms / 1000, None)
+        """Begin to search for expired offsets now and then."""
+        self._sweeps.start()
 
     def stop(self) -> None:
-        """Answer whoever is parked, and run no more timers."""
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-            self._sweep_timer = None
-        for partition in list(self._shards):
-            self.on_resigned(partition)
+        """Respond to the parked requests, and run no more timers."""
+        self._sweeps.stop()
+        self._shards.stop()
 
     def on_elected(self, partition: int, log: ReplicatedLog) -> None:
-        """This broker now leads a partition of ``__consumer_offsets``."""
-        self.on_resigned(partition)
-        shard = self._shards[partition] = self._new_shard(partition, log)
-        self._loading.add(shard)
-        self._loads[partition] = self._tasks.retry(
-            partial(self._load, partition, log), f"load {GROUP_METADATA_TOPIC_NAME}-{partition}"
-        )
-
-    def _new_shard(self, partition: int, log: ReplicatedLog) -> GroupShard:
-        return GroupShard(partition, log, self._settings, self._wall_clock, self._memory)
+        """Load a partition of ``__consumer_offsets`` that this broker leads from now on."""
+        self._shards.elect(partition, log)
 
     def on_resigned(self, partition: int) -> None:
-        """This broker no longer leads the partition, or leads it anew."""
-        shard = self._shards.pop(partition, None)
-        if shard is not None:
-            self._loads.pop(partition).cancel()
-            self._loading.discard(shard)
-            shard.close()
-
-    async def _load(self, partition: int, log: ReplicatedLog) -> None:
-        """Make one attempt. What it raises is no reason to give up: another one begins with nothing."""
-        before = self._shards[partition]
-        before.close()
-        self._loading.discard(before)
-        shard = self._shards[partition] = self._new_shard(partition, log)
-        self._loading.add(shard)
-        try:
-            loaded = await load(
-                log,
-                batch_by_batch(shard.replay),
-                lambda: self._shards.get(partition) is shard,
-                turn=self._load_turn,
-            )
-        finally:
-            self._loading.discard(shard)
-        if loaded:
-            shard.open()
-            self._load_report.note(partition, len(shard.groups))
-        if not self._loading:
-            self._load_report.conclude()
+        """Drop a partition of ``__consumer_offsets`` that this broker does not lead any more."""
+        self._shards.resign(partition)
 
     def on_metadata_change(self, change: MetadataChange) -> None:
         """Topics that are gone, or replaced by others of the same name, take their committed offsets with them."""
@@ -226,7 +142,7 @@ class GroupCoordinator:
                 deleted[name] = before.topic_id
         if not deleted:
             return
-        for shard in self._open_shards():
+        for shard in self._shards.open():
             shard.offsets.note_deletions(deleted)
             changes = [OffsetCommitted(*owner, None) for owner in shard.offsets.partitions_of_topics(deleted)]
             if changes:
@@ -237,14 +153,14 @@ class GroupCoordinator:
 
         A shard that is still loading will meet the marker in the log.
         """
-        shard = self._shards.get(partition)
+        shard = self._shards.owned.get(partition)
         if shard is not None and shard.is_open:
             shard.end_transaction(producer_id, commit=commit)
 
     # Membership
 
     def join_group(self, joining: JoiningMember, reply: JoinReply) -> None:
-        shard = self._shard_of_named_group(joining.group_id)
+        shard = self._shards.find_named(joining.group_id)
         if isinstance(shard, ErrorCode):
             reply(JoinResult(error=shard, member_id=joining.member_id))
             return
@@ -261,7 +177,7 @@ class GroupCoordinator:
             return
         group = shard.group_or_new(joining.group_id)
         state = group.state
-        request = self._join_request(joining)
+        request = joining.to_request(self._rng)
         refusal = self._memory.validate_join(group, request)
         if refusal is None:
             step = membership.join(group, request, reply, shard.now())
@@ -272,7 +188,7 @@ class GroupCoordinator:
         shard.carry_out(group, step)
 
     def sync_group(self, group_id: str, request: SyncRequest, reply: SyncReply) -> None:
-        shard = self._shard_of_named_group(group_id)
+        shard = self._shards.find_named(group_id)
         if shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # Older clients do not expect that error here; and the rebalance under way is lost, so they must rejoin.
             reply(SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -300,7 +216,7 @@ class GroupCoordinator:
             shard.carry_out(group, membership.sync(group, request, answer, shard.now()))
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        shard = self._shard_of_named_group(group_id)
+        shard = self._shards.find_named(group_id)
         if shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE  # Sessions start anew when the group is loaded.
         if isinstance(shard, ErrorCode):
@@ -314,7 +230,7 @@ class GroupCoordinator:
         self, group_id: str, leavers: Sequence[LeavingMember], reply: Callable[[list[ErrorCode] | ErrorCode], None]
     ) -> None:
         """The reply gets one error code per member, or one for all of them."""
-        shard = self._shard_of_named_group(group_id)
+        shard = self._shards.find_named(group_id)
         if isinstance(shard, ErrorCode):
             reply(shard)
             return
@@ -336,7 +252,7 @@ class GroupCoordinator:
         if isinstance(outcome, ErrorCode):
             reply(outcome)
         else:
-            shard.when_replicated(outcome, lambda error: reply(error if error else errors))
+            shard.waits.when_replicated(outcome, lambda error: reply(error if error else errors))
 
     # Offsets
 
@@ -347,9 +263,9 @@ class GroupCoordinator:
         reply: OnPartitionErrors,
         *,
         retention_ms: int = DEFAULT_RETENTION,
-        unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
     ) -> None:
-        shard = self._shard_of(committer.group_id)
+        """Commit offsets; those of a producer count when the commit marker of its transaction comes."""
+        shard = self._shards.find_for_commit(committer.group_id, committer.producer)
         if isinstance(shard, ErrorCode):
             reply({offset.partition: shard for offset in offsets})
             return
@@ -361,60 +277,26 @@ class GroupCoordinator:
             reply,
             metadata_rules=self._metadata_rules,
             retention_ms=retention_ms,
-            unknown_group=unknown_group,
         )
 
     def begin_commit(self, group_id: str, *, retention_ms: int = DEFAULT_RETENTION) -> LargeCommit | ErrorCode:
         """Begin a commit of many offsets, which is made in slices and then given to ``commit_at_once``."""
-        shard = self._shard_of(group_id)
+        shard = self._shards.find(group_id)
         if isinstance(shard, ErrorCode):
             return shard
         return LargeCommit(
             shard, self._metadata, group_id, metadata_rules=self._metadata_rules, retention_ms=retention_ms
         )
 
-    def commit_at_once(
-        self,
-        committer: Committer,
-        made: LargeCommit,
-        reply: OnPartitionErrors,
-        *,
-        producer: Producer | None = None,
-        unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
-    ) -> None:
-        """Commit what was made, as ``commit_offsets`` would, or ``txn_commit_offsets`` if there is a producer."""
-        if producer is None:
-            shard = self._shard_of(committer.group_id)
-        else:
-            shard = self._shard_of_producer(committer.group_id, producer)
+    def commit_at_once(self, committer: Committer, made: LargeCommit, reply: OnPartitionErrors) -> None:
+        """Commit what was made, as ``commit_offsets`` would."""
+        shard = self._shards.find_for_commit(committer.group_id, committer.producer)
         if isinstance(shard, ErrorCode):
             made.refuse(shard, reply)
         elif shard is not made.shard:  # It was resigned in a pause, and loaded anew.
             made.refuse(ErrorCode.NOT_COORDINATOR, reply)
         else:
-            made.commit(committer, reply, producer=producer or NO_PRODUCER, unknown_group=unknown_group)
-
-    def txn_commit_offsets(
-        self,
-        committer: Committer,
-        producer: Producer,
-        offsets: Sequence[OffsetToCommit],
-        reply: OnPartitionErrors,
-    ) -> None:
-        """Commit offsets in a producer's transaction: they count when its commit marker comes."""
-        shard = self._shard_of_producer(committer.group_id, producer)
-        if isinstance(shard, ErrorCode):
-            reply(dict.fromkeys((offset.partition for offset in offsets), shard))
-            return
-        offset_requests.commit(
-            shard,
-            self._metadata,
-            committer,
-            offsets,
-            reply,
-            metadata_rules=self._metadata_rules,
-            producer=producer,
-        )
+            made.commit(committer, reply)
 
     def fetch_offsets(
         self,
@@ -430,7 +312,7 @@ class GroupCoordinator:
         ``reply`` is called once, possibly later. Partitions come with their topic's id, or ZERO_UUID; None asks for all
         that the group has committed.
         """
-        shard = self._shard_of(group_id)
+        shard = self._shards.find(group_id)
         if isinstance(shard, ErrorCode):
             reply(shard)
             return 0
@@ -438,7 +320,7 @@ class GroupCoordinator:
             reply(ErrorCode.NOT_COORDINATOR)  # All that consumers before 3.9 expect of a coordinator that is away.
             return 0
         fetched = yield from offset_requests.fetch(shard, group_id, partitions, budget, require_stable=require_stable)
-        if self._shard_of(group_id) is shard:
+        if self._shards.find(group_id) is shard:
             offset_requests.reply_fetched_when_replicated(shard, group_id, fetched, reply)
         else:  # It was resigned in a pause.
             reply(ErrorCode.NOT_COORDINATOR)
@@ -450,7 +332,7 @@ class GroupCoordinator:
         partitions: Sequence[TopicPartition],
         reply: Callable[[PartitionErrors | ErrorCode], None],
     ) -> None:
-        shard = self._shard_of_named_group(group_id)
+        shard = self._shards.find_named(group_id)
         if isinstance(shard, ErrorCode):
             reply(shard)
         elif shard.log.is_deserted:
@@ -465,8 +347,8 @@ class GroupCoordinator:
 
         A partition that could not be read does not keep the others from being listed.
         """
-        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._loading else ErrorCode.NONE
-        groups = [group for shard in self._open_shards() for group in shard.groups.values()]
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._shards.is_loading else ErrorCode.NONE
+        groups = [group for shard in self._shards.open() for group in shard.groups.values()]
         return error, [
             GroupOverview(group_id=group.group_id, protocol_type=group.protocol_type or "", state=group.state)
             for group in groups
@@ -474,7 +356,7 @@ class GroupCoordinator:
 
     def describe_group(self, group_id: str) -> GroupDescription | ErrorCode:
         """GROUP_ID_NOT_FOUND for a group that does not exist."""
-        shard = self._shard_of(group_id)
+        shard = self._shards.find(group_id)
         if isinstance(shard, ErrorCode):
             return shard
         group = shard.groups.get(group_id)
@@ -485,7 +367,7 @@ class GroupCoordinator:
         errors: dict[str, ErrorCode] = {}
         by_shard: dict[int, tuple[GroupShard, list[str]]] = {}
         for group_id in dict.fromkeys(group_ids):
-            shard = self._shard_of(group_id)
+            shard = self._shards.find(group_id)
             if isinstance(shard, ErrorCode):
                 errors[group_id] = shard
             elif shard.log.is_deserted:
@@ -506,80 +388,14 @@ class GroupCoordinator:
         if not by_shard:
             reply(errors)
 
-    # Finding the shard
-
     def partition_for(self, group_id: str) -> int | None:
-        """The partition of ``__consumer_offsets`` that a group lives in; None while that topic is not known."""
-        count = self._metadata.partition_count(GROUP_METADATA_TOPIC_NAME)
-        return None if count is None else partition_for(group_id, count)
+        """Return the partition of ``__consumer_offsets`` that a group lives in; None while that topic is not known."""
+        return self._shards.partition_for(group_id)
 
     def availability(self, group_id: str) -> ErrorCode:
-        """Why this broker cannot be asked about the members of a group now; NONE if it can."""
-        shard = self._shard_of_named_group(group_id)
+        """Return why this broker does not serve the members of a group now; NONE if it does."""
+        shard = self._shards.find_named(group_id)
         return shard if isinstance(shard, ErrorCode) else ErrorCode.NONE
-
-    def _shard_of(self, group_id: str) -> GroupShard | ErrorCode:
-        """For offsets, and for looking at groups and deleting them, a group id may be empty."""
-        partition = self.partition_for(group_id)
-        shard = None if partition is None else self._shards.get(partition)
-        if shard is None:
-            return ErrorCode.NOT_COORDINATOR
-        if not shard.is_open:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if len(group_id) > self._settings.group_id_max_length and group_id not in shard.groups:
-            return ErrorCode.INVALID_GROUP_ID
-        return shard
-
-    def _shard_of_named_group(self, group_id: str) -> GroupShard | ErrorCode:
-        return self._shard_of(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-
-    def _shard_of_producer(self, group_id: str, producer: Producer) -> GroupShard | ErrorCode:
-        shard = self._shard_of_named_group(group_id)
-        if not isinstance(shard, ErrorCode) and producer.id <= NO_PRODUCER_ID:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        return shard
-
-    def _open_shards(self) -> list[GroupShard]:
-        return [shard for shard in self._shards.values() if shard.is_open]
-
-    # Details
-
-    def _join_request(self, joining: JoiningMember) -> JoinRequest:
-        """JoinGroup 0 has no rebalance time-out; its session time-out serves for both."""
-        client_id = joining.client_id[:LONGEST_CLIENT_ID]
-        name = joining.group_instance_id or client_id
-        unique = uuid.UUID(int=self._rng.getrandbits(128), version=4)
-        has_rebalance_timeout = joining.rebalance_timeout_ms > 0
-        return JoinRequest(
-            member_id=joining.member_id,
-            new_member_id=f"{name}-{unique}",
-            group_instance_id=joining.group_instance_id,
-            client_id=client_id,
-            client_host=joining.client_host,
-            session_timeout_ms=joining.session_timeout_ms,
-            rebalance_timeout_ms=joining.rebalance_timeout_ms if has_rebalance_timeout else joining.session_timeout_ms,
-            protocol_type=joining.protocol_type,
-            protocols=tuple({protocol.name: protocol for protocol in reversed(joining.protocols)}.values())[::-1],
-            requires_known_member_id=joining.requires_known_member_id,
-            supports_skipping_assignment=joining.supports_skipping_assignment,
-        )
-
-    def _sweep_after(self, seconds: float, begun: Generator[None] | None) -> None:
-        self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._sweep, begun)
-
-    def _sweep(self, begun: Generator[None] | None) -> None:
-        """Do one slice of a sweep, then let the loop run before the next."""
-        self._sweep_budget.left = _SWEEP_UNITS
-        sweep = begun or self._look_through_shards()
-        if next(sweep, _IS_DONE) is _IS_DONE:
-            self._sweep_after(self._settings.offsets_retention_check_interval_ms / 1000, None)
-        else:
-            self._sweep_after(0, sweep)
-
-    def _look_through_shards(self) -> Generator[None]:
-        for shard in self._open_shards():
-            yield from offset_requests.expire(shard, self._settings.offsets_retention_ms, self._sweep_budget)
-            yield
 
 
 def _is_another(before: TopicImage, after: TopicImage) -> bool:

@@ -27,7 +27,7 @@ from oncelog.coordinator.group.offset_requests import (
     why_refused,
 )
 from oncelog.coordinator.group.offsets import CommittedOffset
-from oncelog.coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
+from oncelog.coordinator.group.shard import NO_PRODUCER, GroupShard
 from oncelog.coordinator.ports import TopicMetadata
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NewRecord, encode_record
@@ -95,16 +95,9 @@ class LargeCommit:
             if partition in learnt and self._accepted[slot].leader_epoch == NO_PARTITION_LEADER_EPOCH
         ]
 
-    def commit(
-        self,
-        committer: Committer,
-        reply: OnPartitionErrors,
-        *,
-        producer: Producer = NO_PRODUCER,
-        unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
-    ) -> None:
+    def commit(self, committer: Committer, reply: OnPartitionErrors) -> None:
         """Commit in this step what the group's rules allow; see ``offset_requests.commit``."""
-        error = why_refused(self.shard, committer, producer, unknown_group)
+        error = why_refused(self.shard, committer)
         if error is not ErrorCode.NONE:
             self.refuse(error, reply)
             return
@@ -120,13 +113,14 @@ class LargeCommit:
             return
         for slot in outdated:
             self._committed[slot], self._records[slot] = self._encoded(slot, self._accepted[slot])
+        producer = committer.producer or NO_PRODUCER
         end = self.shard.write_commit(
             self._group_id, self._partitions, self._committed, self._records, self._now_ms, producer
         )
         if isinstance(end, ErrorCode):
             reply(self._outcome(refusal_of(end)))
             return
-        reply_when_replicated(self.shard, committer, producer, end, lambda outcome: reply(self._outcome(outcome)))
+        reply_when_replicated(self.shard, committer, end, lambda outcome: reply(self._outcome(outcome)))
 
     def _has_deleted(self) -> bool:
         deleted = self._learnt.deleted_topics

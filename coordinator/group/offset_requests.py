@@ -20,13 +20,14 @@ from oncelog.coordinator.group.log_records import OffsetCommitted
 from oncelog.coordinator.group.membership import validate_offset_commit
 from oncelog.coordinator.group.offset_metadata import OffsetMetadataRules
 from oncelog.coordinator.group.offsets import CommittedOffset, StoredOffset
-from oncelog.coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, OnOutcome, Producer
+from oncelog.coordinator.group.replication_waits import OnOutcome
+from oncelog.coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, Producer
 from oncelog.coordinator.group.state import GroupState
 from oncelog.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from oncelog.coordinator.log_errors import coordinator_error
 from oncelog.coordinator.ports import TopicMetadata
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
+from oncelog.protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
@@ -48,6 +49,10 @@ class Committer(NamedTuple):
     member_id: str = ""
     group_instance_id: str | None = None
     generation: int = -1
+    producer: Producer | None = None
+    """The producer in whose transaction they are committed."""
+    unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
+    """The error for a member of a group that does not exist; any other client's commit creates the group."""
 
 
 class OffsetToCommit(NamedTuple):
@@ -92,14 +97,9 @@ def commit(
     *,
     metadata_rules: OffsetMetadataRules,
     retention_ms: int = DEFAULT_RETENTION,
-    producer: Producer = NO_PRODUCER,
-    unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
 ) -> None:
-    """Commit what the group's rules allow; ``producer`` makes it part of that producer's transaction.
-
-    ``unknown_group`` is for members of a group that does not exist; anybody else's commit creates the group.
-    """
-    error = why_refused(shard, committer, producer, unknown_group)
+    """Commit what the group's rules allow."""
+    error = why_refused(shard, committer)
     if error is not ErrorCode.NONE:
         reply({offset.partition: error for offset in offsets})
         return
@@ -111,7 +111,7 @@ def commit(
     now_ms = shard.now().wall_ms
     expire_ms = expiry(now_ms, retention_ms)
     changes = [change_of(shard, metadata, committer.group_id, offset, now_ms, expire_ms) for offset in accepted]
-    end = shard.write_offsets(changes, producer)
+    end = shard.write_offsets(changes, committer.producer or NO_PRODUCER)
     if isinstance(end, ErrorCode):
         refusal = refusal_of(end)
         reply(errors | {offset.partition: refusal for offset in accepted})
@@ -119,27 +119,24 @@ def commit(
     reply_when_replicated(
         shard,
         committer,
-        producer,
         end,
         lambda outcome: reply(errors | {offset.partition: outcome for offset in accepted}),
     )
 
 
-def why_refused(shard: GroupShard, committer: Committer, producer: Producer, unknown_group: ErrorCode) -> ErrorCode:
-    """Why the group's rules allow no commit of this committer, or NONE. A commit is a sign of life of its member."""
+def why_refused(shard: GroupShard, committer: Committer) -> ErrorCode:
+    """Return why the group's rules refuse this commit, or NONE. A commit prolongs its member's session."""
     if committer.group_id not in shard.groups:
-        error = ErrorCode.NONE if committer.generation < 0 else unknown_group
+        error = ErrorCode.NONE if committer.generation < 0 else committer.unknown_group
     else:
-        error = _validate(shard, committer, transactional=producer.id != NO_PRODUCER_ID)
+        error = _validate(shard, committer, transactional=committer.producer is not None)
     return error if error is ErrorCode.NONE else shard.verdict(error)
 
 
-def reply_when_replicated(
-    shard: GroupShard, committer: Committer, producer: Producer, end: int, outcome: OnOutcome
-) -> None:
+def reply_when_replicated(shard: GroupShard, committer: Committer, end: int, outcome: OnOutcome) -> None:
     """Call back when a commit that ends there is replicated, or cannot be waited for any longer."""
-    at_most_ms = _patience_ms(shard, committer) if producer.id == NO_PRODUCER_ID else None
-    shard.when_replicated(end, outcome, at_most_ms=at_most_ms)
+    at_most_ms = _patience_ms(shard, committer) if committer.producer is None else None
+    shard.waits.when_replicated(end, outcome, at_most_ms=at_most_ms)
 
 
 def _patience_ms(shard: GroupShard, committer: Committer) -> int | None:
@@ -230,7 +227,9 @@ def reply_fetched_when_replicated(
 
     Consumers before 3.9 know only NOT_COORDINATOR here, so that is what a high watermark that does not move is called.
     """
-    shard.when_replicated(shard.written(group_id), lambda error: reply(ErrorCode.NOT_COORDINATOR if error else fetched))
+    shard.waits.when_replicated(
+        shard.written(group_id), lambda error: reply(ErrorCode.NOT_COORDINATOR if error else fetched)
+    )
 
 
 def _fetched(stored: StoredOffset | None, topic_id: bytes) -> FetchedOffset:
@@ -267,7 +266,7 @@ def delete(
         reply(coordinator_error(end))
         return
     deleted = errors | dict.fromkeys(doomed, ErrorCode.NONE)
-    shard.when_replicated(end, lambda error: reply(error if error else deleted))
+    shard.waits.when_replicated(end, lambda error: reply(error if error else deleted))
 
 
 def delete_groups(shard: GroupShard, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], None]) -> None:
@@ -285,7 +284,7 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[str], reply: Callable[[
     if isinstance(end, ErrorCode):
         reply(errors | dict.fromkeys(doomed, coordinator_error(end)))
         return
-    shard.when_replicated(end, lambda outcome: reply(errors | dict.fromkeys(doomed, outcome)))
+    shard.waits.when_replicated(end, lambda outcome: reply(errors | dict.fromkeys(doomed, outcome)))
 
 
 def _deletable(group: Group | None) -> ErrorCode:
@@ -327,7 +326,7 @@ def _write_in_batches(shard: GroupShard, changes: list[OffsetCommitted], doomed:
 
 def _is_dead(shard: GroupShard, group: Group, expired: Sequence[TopicPartition]) -> bool:
     """Will nothing be left of the group?"""
-    if group.state is not GroupState.EMPTY or group.pending_members or shard.offsets.has_unstable(group.group_id):
+    if group.state is not GroupState.EMPTY or group.pending_members or shard.offsets.unstable(group.group_id):
         return False
     return shard.offsets.committed(group.group_id).keys() <= set(expired)
 

@@ -185,9 +185,6 @@ class OffsetStore:
         """The partitions whose offsets a transaction may still change."""
         return self._open.get(group_id, _NOTHING)
 
-    def has_unstable(self, group_id: str) -> bool:
-        return group_id in self._open
-
     def known_partitions(self, group_id: str) -> list[TopicPartition]:
         """Whatever a tombstone would have to be written for, to forget the group."""
         return list({**self._committed.get(group_id, {}), **self._open.get(group_id, {})})
@@ -200,12 +197,11 @@ class OffsetStore:
         for group_id in self.group_ids():
             for partition in self.known_partitions(group_id):
                 topic_id = topic_ids.get(partition.topic)
-                if topic_id is not None and self._latest_topic_id(group_id, partition) in (topic_id, ZERO_UUID):
+                if topic_id is None:
+                    continue
+                latest = self._latest(group_id, partition)
+                if latest is None or latest.topic_id in (topic_id, ZERO_UUID):
                     yield group_id, partition
-
-    def _latest_topic_id(self, group_id: str, partition: TopicPartition) -> bytes:
-        latest = self._latest(group_id, partition)
-        return ZERO_UUID if latest is None else latest.topic_id
 
     def group_ids(self) -> list[str]:
         return list({**self._committed, **self._open})

@@ -33,11 +33,11 @@ from oncelog.coordinator.group.log_records import (
 from oncelog.coordinator.group.member import UNKNOWN_MEMBER_ID, Instant, JoinReply, JoinResult, SyncReply, SyncResult
 from oncelog.coordinator.group.memory import GroupMemory
 from oncelog.coordinator.group.offsets import CommittedOffset, OffsetStore
+from oncelog.coordinator.group.replication_waits import ReplicationWaits
 from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.group.state import GroupState, Step
 from oncelog.coordinator.log_errors import coordinator_error
 from oncelog.coordinator.ports import ReplicatedLog, WallClock
-from oncelog.coordinator.timers import Deadlines
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.control_records import parse_end_txn_marker
 from oncelog.protocol.records.record_batch import (
@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 SESSION_PARTS: Final = 4
 """A member's commit holds up its heartbeats for one of these parts of its session time-out at most."""
 _LOOK_MS: Final = 500
-"""How often such waits, and deadlines of groups whose log is deserted, are looked at again."""
+"""How often the deadlines of groups whose log is deserted are looked at again."""
 _ANSWERS_IN_A_TURN: Final = 500
 """Members of one group whose parked requests are answered in one turn of the loop."""
 _DISMISSALS: Final = frozenset(
@@ -85,8 +85,6 @@ class Producer(NamedTuple):
 
 NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
-OnOutcome = Callable[[ErrorCode], None]
-
 
 class GroupShard:
     """See the module's text. It answers nothing before it is ``open``."""
@@ -113,8 +111,7 @@ class GroupShard:
         self._written: dict[str, int] = {}
         """Group id → the end of the last record or marker that changed the group."""
         self._timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}
-        self._overdue = Deadlines(settings.offsets_commit_timeout_ms)
-        self._looks = Deadlines(_LOOK_MS)
+        self.waits = ReplicationWaits(log, settings.offsets_commit_timeout_ms)
 
     # Becoming and ceasing to be the coordinator
 
@@ -153,8 +150,7 @@ class GroupShard:
     def close(self) -> None:
         """The leadership has ended: everyone who is parked here must find the next coordinator."""
         self.is_open = False
-        self._overdue.stop()
-        self._looks.stop()
+        self.waits.stop()
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -290,7 +286,7 @@ class GroupShard:
         if result.error is not ErrorCode.NONE:
             reply(replace(result, error=self.verdict(result.error)))
             return
-        self.when_replicated(
+        self.waits.when_replicated(
             end_offset,
             lambda error: reply(JoinResult(error=error, member_id=UNKNOWN_MEMBER_ID) if error else result),
         )
@@ -299,7 +295,7 @@ class GroupShard:
         if result.error is not ErrorCode.NONE:
             reply(replace(result, error=self.verdict(result.error)))
             return
-        self.when_replicated(end_offset, lambda error: reply(SyncResult(error=error) if error else result))
+        self.waits.when_replicated(end_offset, lambda error: reply(SyncResult(error=error) if error else result))
 
     def verdict(self, error: ErrorCode) -> ErrorCode:
         """What a member may be told. A deserted coordinator dismisses nobody: its successor may know the member."""
@@ -361,39 +357,6 @@ class GroupShard:
         """Drop the bookkeeping of what nobody has to wait for any more."""
         high_watermark = self.log.high_watermark
         self._written = {group_id: end for group_id, end in self._written.items() if end > high_watermark}
-
-    def when_replicated(self, end_offset: int, outcome: OnOutcome, *, at_most_ms: int | None = None) -> None:
-        """Call back once with NONE, or with a coordinator's error: the leadership was lost, or it takes too long.
-
-        "Too long" is no failure: the records are in the log and may become replicated yet. ``at_most_ms`` is for a
-        response that cannot wait for ``offsets.commit.timeout.ms``; the outcome is REQUEST_TIMED_OUT then: librdkafka
-        repeats the request, and keeps its coordinator, which it gives up by COORDINATOR_NOT_AVAILABLE.
-        """
-        if self.log.high_watermark >= end_offset:
-            outcome(ErrorCode.NONE)
-            return
-        deadlines, looks, too_late = self._overdue, 1, coordinator_error(ErrorCode.REQUEST_TIMED_OUT)
-        if at_most_ms is not None and at_most_ms < self._settings.offsets_commit_timeout_ms:
-            deadlines, looks, too_late = self._looks, at_most_ms // _LOOK_MS, ErrorCode.REQUEST_TIMED_OUT
-        waiting, key = True, 0
-
-        def settle(error: ErrorCode) -> None:
-            nonlocal waiting
-            if waiting:
-                waiting = False
-                deadlines.cancel(key)
-                outcome(error)
-
-        def look() -> None:
-            nonlocal key, looks
-            looks -= 1
-            if looks > 0:
-                key = deadlines.add(look)
-            else:
-                settle(too_late)
-
-        key = deadlines.add(look)
-        self.log.when_replicated(end_offset, lambda error: settle(coordinator_error(error)))
 
 
 def _call_in_slices(calls: Sequence[Callable[[], None]]) -> None:

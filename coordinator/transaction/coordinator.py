@@ -113,7 +113,7 @@ class TransactionCoordinator:
             tasks=host.tasks,
             wall_clock=host.wall_clock,
             features=features,
-            on_open=self._on_open,
+            on_open=lambda partition, prepared: self._completion.resume(partition, prepared),
         )
         markers = MarkerSender(
             broker_id=host.broker_id,
@@ -156,9 +156,6 @@ class TransactionCoordinator:
         """Unload a partition of the transaction log that this broker does not lead any more."""
         self._completion.forget(partition_index)
         self._states.resign(partition_index)
-
-    def _on_open(self, partition: OwnedPartition, prepared: list[Transaction]) -> None:
-        self._completion.resume(partition, prepared)
 
     # InitProducerId
 

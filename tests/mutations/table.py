@@ -1310,7 +1310,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B98", _OFFSET_REQUESTS,
-        "at_most_ms = _patience_ms(shard, committer) if producer.id == NO_PRODUCER_ID else None\n",
+        "at_most_ms = _patience_ms(shard, committer) if committer.producer is None else None\n",
         "at_most_ms = None\n",
         "tests/simulation/test_silent_followers.py::"
         "test_members_keep_session_and_commits_while_both_followers_stand_still",

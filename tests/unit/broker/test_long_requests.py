@@ -208,7 +208,7 @@ async def test_commit_of_many_offsets_is_encoded_in_slices(count: int, error: Er
             await asyncio.sleep(0)
     assert turns > count / 200
     assert {partition.error_code for partition in task.result().topics[0].partitions} == {error}
-    shard = broker.group_coordinator._shards[0]
+    shard = broker.group_coordinator._shards.owned[0]
     committed = shard.offsets.committed("g")
     assert {partition.partition: stored.committed.offset for partition, stored in committed.items()} == (
         {} if error else {index: index for index in range(count)}

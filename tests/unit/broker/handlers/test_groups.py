@@ -552,7 +552,7 @@ async def test_a_deleted_topic_takes_its_offsets_along() -> None:
 @pytest.mark.parametrize("version", handle_txn_offset_commit.versions)
 async def test_old_producers_do_not_hear_of_loading(version: int) -> None:
     async with group_broker() as broker:
-        broker.group_coordinator._shards[0].is_open = False
+        broker.group_coordinator._shards.owned[0].is_open = False
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await txn_commit(broker, txn_request((7, 0)), version) == loading
 
@@ -560,7 +560,7 @@ async def test_old_producers_do_not_hear_of_loading(version: int) -> None:
 @pytest.mark.parametrize("version", handle_offset_fetch.versions)
 async def test_errors_of_a_fetch_stand_where_the_version_has_room_for_them(version: int) -> None:
     async with group_broker() as broker:
-        broker.group_coordinator._shards[0].is_open = False
+        broker.group_coordinator._shards.owned[0].is_open = False
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         expected = (loading, {}) if version >= 2 else (OK, {("t", 0): (-1, loading)})
         assert await fetch(broker, version) == expected

@@ -78,7 +78,7 @@ async def delete(broker: Broker, group: str = "g", topic: str = "t") -> OffsetDe
 
 
 def committed(broker: Broker, group: str = "g") -> dict[int, int]:
-    offsets = broker.group_coordinator._shards[0].offsets.committed(group)
+    offsets = broker.group_coordinator._shards.owned[0].offsets.committed(group)
     return {partition.partition: stored.committed.offset for partition, stored in offsets.items()}
 
 
@@ -104,7 +104,7 @@ async def test_transactional_commit_of_many_partitions_commits_those_that_exist(
         )
         response = await ask(broker, handle_txn_offset_commit, request, TxnOffsetCommitResponse, 5)
         assert [partition.error_code for partition in response.topics[0].partitions] == EXPECTED
-        offsets = broker.group_coordinator._shards[0].offsets
+        offsets = broker.group_coordinator._shards.owned[0].offsets
         assert committed(broker) == {}
         assert {partition.partition for partition in offsets.unstable("g")} == set(range(KNOWN))
         broker.authorizer = Denies([Operation.READ])

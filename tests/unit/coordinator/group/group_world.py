@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from oncelog.coordinator.controller.cluster_image import ClusterImage, MetadataChange, PartitionImage, TopicImage
-from oncelog.coordinator.group.coordinator import GroupCoordinator, JoiningMember, LeavingMember
+from oncelog.coordinator.group.coordinator import GroupCoordinator, LeavingMember
 from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.joining_member import JoiningMember
 from oncelog.coordinator.group.log_records import GroupRecord, decode_record
 from oncelog.coordinator.group.member import GroupProtocol, JoinResult, SyncResult
 from oncelog.coordinator.group.offset_requests import (
@@ -131,7 +132,7 @@ class GroupWorld:
 
     @property
     def shard(self) -> GroupShard:
-        return self.coordinator._shards[0]
+        return self.coordinator._shards.owned[0]
 
     @property
     def group(self) -> Group:
@@ -287,7 +288,9 @@ class GroupWorld:
         metadata: str = "",
     ) -> Call[PartitionErrors]:
         offsets = [OffsetToCommit(partition, offset, metadata=metadata)]
-        return self.begin(lambda reply: self.coordinator.txn_commit_offsets(committer, producer, offsets, reply))
+        return self.begin(
+            lambda reply: self.coordinator.commit_offsets(committer._replace(producer=producer), offsets, reply)
+        )
 
     def fetch(
         self, *partitions: TopicPartition, group: str = GROUP, stable: bool = False, topic_id: bytes = ZERO_UUID

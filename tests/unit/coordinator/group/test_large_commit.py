@@ -34,7 +34,9 @@ def commit_at_once(
         pass
     meanwhile()
     producer = PRODUCER if transactional else None
-    return w.begin(lambda reply: w.coordinator.commit_at_once(committer, made, reply, producer=producer)).answer
+    return w.begin(
+        lambda reply: w.coordinator.commit_at_once(committer._replace(producer=producer), made, reply)
+    ).answer
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -43,7 +45,7 @@ def test_large_commit_writes_and_remembers_what_a_small_one_does(transactional: 
         offsets = [*OFFSETS, TOO_LARGE]
         if transactional:
             expected = small.begin(
-                lambda reply: small.coordinator.txn_commit_offsets(MEMBER, PRODUCER, offsets, reply)
+                lambda reply: small.coordinator.commit_offsets(MEMBER._replace(producer=PRODUCER), offsets, reply)
             ).answer
         else:
             expected = small.commit_all(offsets).answer
@@ -51,7 +53,7 @@ def test_large_commit_writes_and_remembers_what_a_small_one_does(transactional: 
         assert expected[TOO_LARGE.partition] is ErrorCode.OFFSET_METADATA_TOO_LARGE
         assert large.log.batches == small.log.batches
         for w in (small, large):
-            assert w.shard.offsets.has_unstable(GROUP) is transactional
+            assert bool(w.shard.offsets.unstable(GROUP)) is transactional
             if transactional:
                 w.marker()
         assert large.fetch().answer == small.fetch().answer
@@ -89,7 +91,11 @@ def test_large_commit_is_refused_when_a_commit_in_between_changes_very_many_of_i
 def test_large_commit_without_leader_epochs_learns_from_a_transaction_that_ends_in_between(commit: bool) -> None:
     with group_world() as w:
         w.commit(2, leader_epoch=1)
-        w.begin(lambda reply: w.coordinator.txn_commit_offsets(MEMBER, PRODUCER, [OffsetToCommit(P0, 10, 3)], reply))
+        w.begin(
+            lambda reply: w.coordinator.commit_offsets(
+                MEMBER._replace(producer=PRODUCER), [OffsetToCommit(P0, 10, 3)], reply
+            )
+        )
         commit_at_once(w, [OffsetToCommit(P0, 1)], meanwhile=lambda: w.marker(commit=commit))
         assert w.fetched() == (1, 3 if commit else 1, "", OK)
 

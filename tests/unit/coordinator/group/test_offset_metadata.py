@@ -85,9 +85,9 @@ def test_new_group_with_a_long_id_is_refused(world: GroupWorld) -> None:
 def test_group_with_a_long_id_that_is_in_the_log_goes_on() -> None:
     long_id = "g" * 2_000
     with group_world() as w:
-        w.coordinator._settings = GroupSettings(group_id_max_length=2_000)
+        w.coordinator._shards._settings = GroupSettings(group_id_max_length=2_000)
         assert _commit(w, _offsets(0, 1), long_id) == [ErrorCode.NONE]
-        w.coordinator._settings = GroupSettings()
+        w.coordinator._shards._settings = GroupSettings()
         w.elect()
         w.load()
         assert _commit(w, _offsets(1, 1), long_id) == [ErrorCode.NONE]

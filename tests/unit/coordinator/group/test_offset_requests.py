@@ -72,10 +72,9 @@ def test_members_of_a_group_that_is_gone_may_be_told_so() -> None:
     with group_world() as w:
         call = w.begin(
             lambda reply: w.coordinator.commit_offsets(
-                Committer(GROUP, "m", None, 3),
+                Committer(GROUP, "m", None, 3, unknown_group=ErrorCode.GROUP_ID_NOT_FOUND),
                 [OffsetToCommit(P0, 1)],
                 reply,
-                unknown_group=ErrorCode.GROUP_ID_NOT_FOUND,
             )
         )
         assert call.answer == {P0: ErrorCode.GROUP_ID_NOT_FOUND}

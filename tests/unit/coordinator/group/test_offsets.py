@@ -41,7 +41,7 @@ def test_an_abort_leaves_the_position_of_before_the_transaction() -> None:
     store.commit("g", P1, at(3), record_offset=2, producer_id=7)
     store.end_transaction(7, commit=False)
     assert (position(store, P0), position(store, P1)) == (5, None)
-    assert not store.has_unstable("g")
+    assert not store.unstable("g")
 
 
 def test_the_later_record_wins_though_its_marker_is_not_needed() -> None:
@@ -169,5 +169,5 @@ def test_the_store_agrees_with_a_reading_of_the_whole_log(events: list[tuple[obj
             assert store.is_unstable(group, partition) == unstable
             known = (group, partition) in counted or unstable
             assert (partition in store.known_partitions(group)) == known
-        assert store.has_unstable(group) == any(each[1] == group for each in waiting)
+        assert bool(store.unstable(group)) == any(each[1] == group for each in waiting)
         assert (group in store.group_ids()) == bool(store.known_partitions(group))

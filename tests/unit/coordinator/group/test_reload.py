@@ -38,7 +38,7 @@ def knowledge(shard: GroupShard) -> dict[str, Any]:
         "groups": {g: image for g, image in groups.items() if image is not None or g in with_offsets},
         "offsets": {g: dict(shard.offsets.committed(g)) for g in with_offsets},
         "pending": {p: {g: dict(o) for g, o in shard.offsets.pending_of(p).items()} for p in (7, 8)},
-        "unstable": {g: shard.offsets.has_unstable(g) for g in with_offsets},
+        "unstable": {g: bool(shard.offsets.unstable(g)) for g in with_offsets},
     }
 
 
