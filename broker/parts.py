@@ -13,6 +13,7 @@ from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.peers.auto_topics import AutoTopicCreation
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.security.authorizer import Authorizer
 from oncelog.broker.security.quotas import Quotas
@@ -52,6 +53,7 @@ class Broker:
     configs: ConfigRepository
     log_manager: LogManager
     replica_manager: ReplicaManager
+    replica_control: ReplicaControl
     controller: Controller
     controller_apis: ControllerApis
     auto_topics: AutoTopicCreation

@@ -11,9 +11,9 @@ line that says how it ends.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,10 @@ from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.process.supervisor import Interval, Supervisor
 from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
-from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication.high_watermarks import HighWatermarks
+from oncelog.broker.replication.replica_control import ReplicaControl
+from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll
 from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
@@ -97,6 +100,39 @@ async def start_broker(
     return broker
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Data:
+    """The result of the first phase: the data directory with its logs, whose it is, and what they report to."""
+
+    listeners: Listeners
+    """As configured, without the ports that the system chooses."""
+    broker_id: int
+    cluster_id: str
+    store: MetadataStore
+    configs: ConfigRepository
+    logs: LogManager
+    member: "ClusterMember | None"
+    """None if the broker is alone."""
+    channel: BrokerChannel
+    producer_ids: ProducerIds
+    coordinators: "_Coordinators"
+    replicas: ReplicaManager
+    control: ReplicaControl
+    markers: MarkerWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """The result of the second phase: the sockets, which are bound, and the controller, which is not started."""
+
+    verifier: TransactionVerifier
+    server: SocketServer
+    listeners: Listeners
+    """With the ports."""
+    monitor: "Monitor | None"
+    apis: ControllerApis
+
+
 class _Start:
     """One start. The constructor makes the parts and ties them together; ``run`` brings them to life."""
 
@@ -123,74 +159,107 @@ class _Start:
         self._running: Controller | None = None
 
     async def run(self, open_store: OpenStore) -> Broker:
-        config, resources, supervisor = self._config, self._resources, self._supervisor
-        listeners = _checked_listeners(config)
+        """Start the broker in three phases: open its data, make its other parts, join the cluster and serve."""
+        data = await self._open(open_store)
+        parts = await self._make_parts(data)
+        return await self._join_and_serve(data, parts)
+
+    async def _open(self, open_store: OpenStore) -> "_Data":
+        """Lock the data directory, find out which broker this is, and load the logs."""
+        listeners = _checked_listeners(self._config)
         logs = self._lock_data_dir()
         store, (broker_id, cluster_id) = await self._identify(logs, open_store)
         configs = self._open_configs(store)
-        local = LocalChannel(broker_id, self._metadata)
+        local = LocalChannel(broker_id, self._metadata, self._supervisor.spawn)
         member = self._cluster_member(broker_id, local, listeners.inter_broker)
         if member is not None:  # From here on the directory is ours: what follows writes to it.
             await member.await_free_id(_session_of(store))
         channel: BrokerChannel = local if member is None else member.channel
         producer_ids = ProducerIds(store, broker_id)
-        transactions = self._transaction_coordinator(broker_id, channel, producer_ids)
-        coordinators = _Coordinators(groups := self._group_coordinator(), transactions)
-        replicas = self._replica_manager(broker_id, logs, coordinators)
-        local.serve(replicas, markers := self._marker_writer(replicas, groups))
-        self._follow_changes(logs, groups)
-
+        coordinators = _Coordinators(
+            self._group_coordinator(), self._transaction_coordinator(broker_id, channel, producer_ids)
+        )
+        replicas = self._replica_manager(broker_id, logs, coordinators, member)
+        control = ReplicaControl(replicas, logs, self._metadata, self._new_log_config)
+        markers = self._marker_writer(replicas, coordinators.groups)
+        local.serve(control, markers)
+        self._follow_changes(logs, coordinators.groups)
         await self._load(store, logs)
-        self._stop_logs_last(logs, replicas)
-        verifier = self._transaction_verifier(broker_id, replicas, transactions, channel)
+        self._stop_logs_last(logs, replicas, control)
+        return _Data(
+            listeners=listeners,
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            store=store,
+            configs=configs,
+            logs=logs,
+            member=member,
+            channel=channel,
+            producer_ids=producer_ids,
+            coordinators=coordinators,
+            replicas=replicas,
+            control=control,
+            markers=markers,
+        )
+
+    async def _make_parts(self, data: "_Data") -> "_Parts":
+        """Make the parts that need loaded logs, and bind the sockets."""
+        resources, supervisor = self._resources, self._supervisor
+        verifier = self._transaction_verifier(data)
         resources.callback(verifier.stop)
         resources.push_async_callback(supervisor.stop)
-        if member is not None:
-            resources.callback(member.close)
-        server = SocketServer(config, supervisor, self._heartbeats)
+        if data.member is not None:
+            resources.callback(data.member.close)
+        server = SocketServer(self._config, supervisor, self._heartbeats)
         self._settings.follow(server.reconfigure)
         resources.push_async_callback(server.stop)
-        resources.callback(coordinators.stop)
-        listeners = listeners.with_ports(await server.bind(listeners.bound, listeners.inter_broker))
+        resources.callback(data.coordinators.stop)
+        ports = await server.bind(data.listeners.bound, data.listeners.inter_broker)
+        listeners = data.listeners.with_ports(ports)
         monitor = await self._open_monitor()
+        apis = self._controller(data, listeners)
+        data.logs.space.on_change = partial(self._disk_changed, data.logs, apis.controller)
+        return _Parts(verifier=verifier, server=server, listeners=listeners, monitor=monitor, apis=apis)
 
-        apis = self._controller(broker_id, store, channel, listeners)
-        logs.space.on_change = partial(self._disk_changed, logs, apis.controller)
-        await self._join(apis, store, member, replicas, partial(logs.directory.claim, broker_id, cluster_id))
-        self._begin_background(logs, replicas, apis.controller, producer_ids, coordinators)
+    async def _join_and_serve(self, data: "_Data", parts: "_Parts") -> Broker:
+        """Join the cluster, begin what goes on beside requests, and serve."""
+        await self._join(data, parts.apis)
+        self._begin_background(data, parts.apis.controller)
+        member = data.member
         broker = Broker(
-            config=config,
+            config=self._config,
             disk=self._disk,
             wall_clock=self._wall_clock,
             rng=self._rng,
-            broker_id=broker_id,
-            cluster_id=cluster_id,
-            listeners=listeners,
-            handlers=all_handlers(clustered=not config.is_embedded),
+            broker_id=data.broker_id,
+            cluster_id=data.cluster_id,
+            listeners=parts.listeners,
+            handlers=all_handlers(clustered=not self._config.is_embedded),
             metadata=self._metadata,
             features=self._features,
-            configs=configs,
-            log_manager=logs,
-            replica_manager=replicas,
-            controller=apis.controller,
-            controller_apis=apis,
-            auto_topics=self._auto_topics(ControllerClient(apis, channel, config)),
-            producer_ids=producer_ids,
-            group_coordinator=groups,
-            transaction_coordinator=transactions,
-            transaction_verifier=verifier,
-            marker_writer=markers,
+            configs=data.configs,
+            log_manager=data.logs,
+            replica_manager=data.replicas,
+            replica_control=data.control,
+            controller=parts.apis.controller,
+            controller_apis=parts.apis,
+            auto_topics=self._auto_topics(ControllerClient(parts.apis, data.channel, self._config)),
+            producer_ids=data.producer_ids,
+            group_coordinator=data.coordinators.groups,
+            transaction_coordinator=data.coordinators.transactions,
+            transaction_verifier=parts.verifier,
+            marker_writer=data.markers,
             authorizer=AllowAll(),
             quotas=Unlimited(),
-            response_memory=server.response_memory,
-            supervisor=supervisor,
+            response_memory=parts.server.response_memory,
+            supervisor=self._supervisor,
             failure=self._failure,
             told=_knowing() if member is None else member.told,
-            resources=resources,
+            resources=self._resources,
             controller_link=None if member is None else member.controller_link,
-            session_health=SessionHealth(store),
+            session_health=SessionHealth(data.store),
         )
-        await self._serve(broker, server, monitor, member)
+        await self._serve(broker, parts.server, parts.monitor, member)
         return broker
 
     async def _serve(
@@ -262,10 +331,11 @@ class _Start:
         await self._configs.load(_session_of(store), _nobody)
         logs.load()
 
-    def _stop_logs_last(self, logs: LogManager, replicas: ReplicaManager) -> None:
+    def _stop_logs_last(self, logs: LogManager, replicas: ReplicaManager, control: ReplicaControl) -> None:
         self._resources.callback(self._close_logs, logs)
         self._resources.push_async_callback(logs.settle)
         self._resources.push_async_callback(replicas.stop)
+        self._resources.callback(control.stop)
 
     def _close_logs(self, logs: LogManager) -> None:
         logs.close(NO_BROKER_EPOCH if self._running is None else self._running.broker_epoch)
@@ -288,22 +358,17 @@ class _Start:
             supervisor=self._supervisor,
         )
 
-    async def _join(
-        self,
-        controller_apis: ControllerApis,
-        store: MetadataStore,
-        member: "ClusterMember | None",
-        replicas: ReplicaManager,
-        claim_directory: Callable[[], None],
-    ) -> None:
-        controller = self._running = controller_apis.controller
+    async def _join(self, data: "_Data", apis: ControllerApis) -> None:
+        self._running = apis.controller
+        member = data.member
         if member is not None:  # Another broker may have taken the id while the logs were loaded.
-            await member.await_free_id(_session_of(store))
-        claim_directory()  # A broker that is refused its id leaves the directory free for another id.
-        SessionFile(self._disk, self._config.data_dir).keep(store)
+            await member.await_free_id(_session_of(data.store))
+        # Claimed only now: a broker that is refused its id leaves the directory free for another id.
+        data.logs.directory.claim(data.broker_id, data.cluster_id)
+        SessionFile(self._disk, self._config.data_dir).keep(data.store)
         if member is not None:
-            member.follow(controller_apis, replicas, store)
-        await controller.start()
+            member.follow(apis, data.replicas, data.store)
+        await apis.controller.start()
 
     # The parts
 
@@ -341,47 +406,46 @@ class _Start:
         config = transaction_config(self._config)
         return TransactionCoordinator(host, config, producer_ids=producer_ids, features=self._features)
 
-    def _transaction_verifier(
-        self, broker_id: int, replicas: ReplicaManager, transactions: TransactionCoordinator, channel: BrokerChannel
-    ) -> TransactionVerifier:
+    def _transaction_verifier(self, data: "_Data") -> TransactionVerifier:
         coordinators = TransactionCoordinators(
-            transactions,
-            broker_id=broker_id,
+            data.coordinators.transactions,
+            broker_id=data.broker_id,
             metadata=self._metadata,
-            channel=channel,
+            channel=data.channel,
             request_timeout_ms=self._config.request_timeout_ms,
         )
-        verifier = TransactionVerifier(replicas, coordinators, verification_settings(self._config))
+        verifier = TransactionVerifier(data.replicas, coordinators, verification_settings(self._config))
         self._settings.follow(partial(_reconfigure_verifier, verifier))
         return verifier
 
-    def _replica_manager(self, broker_id: int, logs: LogManager, coordinators: "_Coordinators") -> ReplicaManager:
+    def _replica_manager(
+        self, broker_id: int, logs: LogManager, coordinators: "_Coordinators", member: "ClusterMember | None"
+    ) -> ReplicaManager:
+        config, replication = self._config, None if member is None else member.replication
+        checkpoint = OffsetCheckpoint(self._disk, config.data_dir, REPLICATION_CHECKPOINT)
         return ReplicaManager(
-            broker_id=broker_id,
+            ReplicaHost(broker_id=broker_id, spawn=self._supervisor.spawn) if replication is None else replication.host,
             log_manager=logs,
-            high_watermarks=OffsetCheckpoint(self._disk, self._config.data_dir, REPLICATION_CHECKPOINT),
+            high_watermarks=HighWatermarks(checkpoint),
             metadata=self._metadata,
-            log_config=self._new_log_config,
-            fetch_sessions=FetchSessionCache(
-                slots=self._config.max_incremental_fetch_session_cache_slots, rng=self._rng
+            fetch_sessions=FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots, rng=self._rng),
+            events=ReplicaEvents(
+                on_elected=coordinators.on_elected,
+                on_resigned=coordinators.on_resigned,
+                on_storage_failure=lambda partition: self._fail(f"the log of {partition} failed"),
             ),
-            spawn=self._supervisor.spawn,
-            on_elected=coordinators.on_elected,
-            on_resigned=coordinators.on_resigned,
-            on_storage_failure=lambda partition: self._fail(f"the log of {partition} failed"),
+            fetchers=None if replication is None else replication.fetchers,
         )
 
     def _marker_writer(self, replicas: ReplicaManager, groups: GroupCoordinator) -> MarkerWriter:
         wait_ms = longest_wait_ms(self._config.request_timeout_ms)
         return MarkerWriter(replicas, groups.on_txn_marker, self._wall_clock, wait_ms=wait_ms)
 
-    def _controller(
-        self, broker_id: int, store: MetadataStore, channel: BrokerChannel, listeners: Listeners
-    ) -> ControllerApis:
+    def _controller(self, data: "_Data", listeners: Listeners) -> ControllerApis:
         config = self._config
         settings = ControllerSettings(
             registration=BrokerRegistration(
-                broker_id=broker_id,
+                broker_id=data.broker_id,
                 endpoints=tuple(
                     RegisteredEndpoint(
                         listener=listener.name,
@@ -407,10 +471,10 @@ class _Start:
         )
         controller = Controller(
             settings,
-            store=store,
+            store=data.store,
             configs=self._configs,
             features=self._features,
-            channel=channel,
+            channel=data.channel,
             wall_clock=self._wall_clock,
             rng=self._rng,
         )
@@ -419,25 +483,19 @@ class _Start:
     def _auto_topics(self, controller: ControllerClient) -> AutoTopicCreation:
         return AutoTopicCreation(self._config, controller, self._metadata, self._supervisor)
 
-    def _begin_background(
-        self,
-        logs: LogManager,
-        replicas: ReplicaManager,
-        controller: Controller,
-        producer_ids: ProducerIds,
-        coordinators: "_Coordinators",
-    ) -> None:
+    def _begin_background(self, data: "_Data", controller: Controller) -> None:
         """Start what goes on beside requests as long as the broker."""
         supervisor, interval_ms = self._supervisor, self._config.replica_high_watermark_checkpoint_interval_ms
         supervisor.supervise(controller.run, "controller")
-        supervisor.supervise(producer_ids.run, "producer ids")
-        supervisor.repeat(replicas.checkpoint_high_watermarks, "high watermark checkpoint", interval_ms / 1000)
-        maintenance = LogMaintenance(logs)
+        supervisor.supervise(data.producer_ids.run, "producer ids")
+        checkpoint = data.replicas.checkpoint_high_watermarks
+        supervisor.repeat(checkpoint, "high watermark checkpoint", interval_ms / 1000)
+        maintenance = LogMaintenance(data.logs)
         intervals = {
             name: supervisor.repeat(act, name, every_ms / 1000) for name, every_ms, act in maintenance.background()
         }
         self._settings.follow(lambda config: _change_intervals(maintenance, intervals))
-        coordinators.start()
+        data.coordinators.start()
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
         """Have the controller ask. A broker that is alone has nobody to lead in its place, nor room to write so."""

@@ -64,7 +64,7 @@ def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest)
         reader=FetchReader(replicas, params),
         sessions=replicas.fetch_sessions,
         shape=partial(_shape, broker, context),
-        spawn=replicas.spawn,
+        spawn=replicas.host.spawn,
         memory=broker.response_memory,
         client=context.connection,
     ).start()

@@ -36,9 +36,9 @@ def handle_leader_and_isr(broker: Broker, context: RequestContext, request: Lead
     error = why_disobey(broker, context, request.broker_epoch)
     if error:
         return LeaderAndIsrResponse(error_code=error)
-    without_log = broker.replica_manager.topics_without_log(request)
+    without_log = broker.replica_control.topics_without_log(request)
     if not without_log:
-        return broker.replica_manager.apply_leader_and_isr(request)
+        return broker.replica_control.apply_leader_and_isr(request)
     return _apply_and_create(broker, context, request, without_log)
 
 
@@ -46,19 +46,19 @@ async def _apply_and_create(
     broker: Broker, context: RequestContext, request: LeaderAndIsrRequest, without_log: Collection[str]
 ) -> LeaderAndIsrResponse:
     """Carry out what needs no new log, read the configurations of the other topics, and carry out the rest."""
-    replicas = broker.replica_manager
-    response = replicas.apply_leader_and_isr(_part(request, lambda topic: topic not in without_log))
+    control = broker.replica_control
+    response = control.apply_leader_and_isr(_part(request, lambda topic: topic not in without_log))
     if response.error_code:
         return response
-    orders = replicas.orders_obeyed
-    is_ready = await _read_configs(broker, without_log) and replicas.orders_obeyed == orders
-    if not is_ready or not await replicas.prepare_logs(_part(request, lambda topic: topic in without_log)):
+    orders = control.orders_obeyed
+    is_ready = await _read_configs(broker, without_log) and control.orders_obeyed == orders
+    if not is_ready or not await control.prepare_logs(_part(request, lambda topic: topic in without_log)):
         response.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
     error = why_disobey(broker, context, request.broker_epoch)
     if error:
         return LeaderAndIsrResponse(error_code=error)
-    rest = replicas.apply_leader_and_isr(_part(request, lambda topic: topic in without_log))
+    rest = control.apply_leader_and_isr(_part(request, lambda topic: topic in without_log))
     rest.partition_errors += response.partition_errors
     rest.topics += response.topics
     return rest

@@ -17,4 +17,4 @@ def handle_stop_replica(broker: Broker, context: RequestContext, request: StopRe
     error = why_disobey(broker, context, request.broker_epoch)
     if error:
         return StopReplicaResponse(error_code=error)
-    return broker.replica_manager.stop_replica(request)
+    return broker.replica_control.stop_replica(request)

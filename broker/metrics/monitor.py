@@ -114,7 +114,7 @@ def broker_families(broker: "Broker") -> Iterator[Metric]:
         group_metrics(broker),
         transaction_metrics(broker.transaction_coordinator, broker.wall_clock()),
         verification_metrics(broker.transaction_verifier.metrics),
-        replica_metrics(replicas),
+        replica_metrics(replicas, broker.replica_control),
         topic_metrics(replicas),
         log_metrics(replicas),
         cleaner_metrics(broker.log_manager),
@@ -167,7 +167,7 @@ def _of_the_store(broker: "Broker") -> Iterator[str]:
 
 
 def _of_open_files(broker: "Broker") -> Iterator[str]:
-    unopened = broker.replica_manager.unopened
+    unopened = broker.replica_control.unopened
     if unopened:
         logs = "1 log" if len(unopened) == 1 else f"{len(unopened)} logs"
         yield f"{logs} cannot be opened ({unopened.error}): raise the limit of open files (ulimit -n)"

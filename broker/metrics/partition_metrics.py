@@ -12,6 +12,7 @@ from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
 from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.storage.partition_log import PartitionLog
 
@@ -20,7 +21,7 @@ ROWS_AT_ONCE: Final = 200
 _OfLog: TypeAlias = Callable[[PartitionLog], int]
 
 
-def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
+def replica_metrics(replicas: ReplicaManager, control: ReplicaControl) -> Iterator[Metric]:
     counts: Counter[str] = Counter()
     for partition in replicas.partitions():
         counts.update(_what_it_is(partition))
@@ -37,7 +38,7 @@ def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "oncelog_unopened_logs",
         "Replicas on this broker whose log cannot be opened for lack of file descriptors; retried automatically.",
-        value=len(replicas.unopened),
+        value=len(control.unopened),
     )
     yield GaugeMetricFamily(
         "oncelog_deserted_coordinator_partitions",

@@ -151,7 +151,7 @@ class ClusterChannel:
         self._broker_id = broker_id
         self._client_id = f"broker-{broker_id}"
         self._local = local
-        self._address_of = address_of
+        self.address_of = address_of
         self._spawn = spawn
         self._on_refused = on_refused
         self._on_silence = on_silence
@@ -207,7 +207,7 @@ class ClusterChannel:
             link = self._links[broker_id, lane] = _Link(
                 broker_id,
                 heartbeat_client_id(self._broker_id) if lane is _Lane.HEARTBEATS else self._client_id,
-                self._address_of,
+                self.address_of,
                 self._spawn,
                 self._tell_unreachable,
                 self._answer_seconds[lane],
@@ -246,7 +246,7 @@ class ClusterChannel:
 
     async def reaches(self, broker_id: int, seconds: float) -> bool:
         """Whether another broker answers on a new connection within this time."""
-        address = self._address_of(broker_id)
+        address = self.address_of(broker_id)
         if address is None:
             return False
         try:
@@ -272,7 +272,7 @@ class _Link:
         """``on_unreachable`` is told whether the last attempt was refused."""
         self._broker_id = broker_id
         self._client_id = client_id
-        self._address_of = address_of
+        self.address_of = address_of
         self._spawn = spawn
         self._on_unreachable = on_unreachable
         self._request_seconds = request_seconds
@@ -390,7 +390,7 @@ class _Link:
             self._on_unreachable(self._broker_id, self._refused)
 
     async def _connect(self, seconds: float) -> Connection | None:
-        address = self._address_of(self._broker_id)
+        address = self.address_of(self._broker_id)
         self._refused = False
         if address is None:
             return None

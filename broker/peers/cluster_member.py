@@ -27,7 +27,6 @@ from oncelog.broker.peers.cluster_replication import ClusterReplication
 from oncelog.broker.peers.controller_client import ControllerClient
 from oncelog.broker.peers.controller_link import ControllerLink
 from oncelog.broker.peers.local_channel import LocalChannel
-from oncelog.broker.peers.replication_throttles import ReplicationThrottles
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.clients.connection import Address
@@ -84,7 +83,6 @@ class ClusterMember:
         self._listener_name = listener_name
         self._controller: Controller | None = None
         self._controller_client: ControllerClient | None = None
-        self._replication: ClusterReplication | None = None
         self._last = asyncio.Event()
         """Set while no other broker is known to be alive."""
         self._watched: set[int] = set()
@@ -99,7 +97,6 @@ class ClusterMember:
         """Done once a controller has told this broker of the cluster."""
         metadata.add_listener(self._on_metadata_change)
         self._configs = configs
-        self._throttles = ReplicationThrottles(config, broker_id, configs=configs, metadata=metadata)
         self.channel = ClusterChannel(
             broker_id,
             local=local,
@@ -109,6 +106,15 @@ class ClusterMember:
             on_silence=partial(self._on_unreachable, refused=False),
             socket_timeout_ms=config.controller_socket_timeout_ms,
             request_timeout_ms=config.request_timeout_ms,
+        )
+        self.replication = ClusterReplication(
+            config,
+            broker_id,
+            channel=self.channel,
+            metadata=metadata,
+            configs=configs,
+            supervisor=supervisor,
+            controller=lambda: self._controller,
         )
 
     async def await_free_id(self, session: Session) -> None:
@@ -129,17 +135,8 @@ class ClusterMember:
             configs=self._configs,
             listener_name=self._listener_name,
         )
-        self._local.serve_controller(controller_apis, self._supervisor.spawn)
-        self._replication = ClusterReplication(
-            self._config,
-            replicas,
-            controller,
-            broker_id=self._broker_id,
-            channel=self.channel,
-            address_of=self._address_of,
-            supervise=self._supervisor.supervise,
-            throttles=self._throttles,
-        )
+        self._local.serve_controller(controller_apis)
+        self.replication.start_checks(replicas)
 
     async def until_told(self) -> None:
         """Wait until a controller has told this broker of the cluster: before that, its answers would be of no use."""
@@ -152,9 +149,9 @@ class ClusterMember:
     async def leave(self) -> None:
         """Have others lead what this broker leads, as long as there are others. It is about to stop."""
         client = self._controller_client
-        if not self._config.controlled_shutdown_enable or client is None or self._replication is None:
+        if not self._config.controlled_shutdown_enable or client is None:
             return
-        self._replication.leave()
+        self.replication.leave()
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._ask_to_leave(client)
@@ -205,8 +202,7 @@ class ClusterMember:
             pass
 
     def close(self) -> None:
-        if self._replication is not None:
-            self._replication.stop()
+        self.replication.stop()
         self.channel.close()
 
     def _on_metadata_change(self, change: MetadataChange) -> None:

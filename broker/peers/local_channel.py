@@ -13,8 +13,8 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 from oncelog.broker.dispatch.sliced_work import SLICE_UNITS, new_budget
+from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_host import Spawn
-from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.transactions.markers import MarkerWriter
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.controller_apis import ControllerApis
@@ -37,23 +37,22 @@ _END: Final = object()
 class LocalChannel:
     """Implements ``oncelog.coordinator.ports.BrokerChannel`` for a broker that is alone."""
 
-    def __init__(self, broker_id: int, metadata: MetadataCache) -> None:
+    def __init__(self, broker_id: int, metadata: MetadataCache, spawn: Spawn) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
-        self._replicas: ReplicaManager | None = None
+        self._replicas: ReplicaControl | None = None
         self._controller: ControllerApis | None = None
         self._markers: MarkerWriter | None = None
-        self._spawn: Spawn | None = None
+        self._spawn = spawn
 
-    def serve(self, replica_manager: ReplicaManager, markers: MarkerWriter) -> None:
+    def serve(self, replicas: ReplicaControl, markers: MarkerWriter) -> None:
         """Serve requests to this broker from now on."""
-        self._replicas = replica_manager
+        self._replicas = replicas
         self._markers = markers
 
-    def serve_controller(self, controller: ControllerApis, spawn: Spawn) -> None:
-        """From now on the controller is asked, too."""
+    def serve_controller(self, controller: ControllerApis) -> None:
+        """Serve requests to the controller, too, from now on."""
         self._controller = controller
-        self._spawn = spawn
 
     def topics_without_log(self, request: LeaderAndIsrRequest) -> set[str]:
         """The topics of which this broker must create logs to obey the request."""
@@ -67,14 +66,14 @@ class LocalChannel:
             return
         match request:
             case WriteTxnMarkersRequest() if self._markers is not None:
-                self._write_txn_markers(replicas, self._markers, request, on_response)
+                self._write_txn_markers(self._markers, request, on_response)
             case UpdateMetadataRequest() if _partition_count(request) > _MANY_PARTITIONS:
                 # To build the request took the controller a part of this turn already.
                 asyncio.get_running_loop().call_soon(self._update_metadata, request, on_response)
             case UpdateMetadataRequest():
                 self._update_metadata(request, on_response)
             case LeaderAndIsrRequest() if replicas.topics_without_log(request):
-                replicas.spawn(_answer(replicas.create_and_apply(request), on_response), "create logs")
+                self._spawn(_answer(replicas.create_and_apply(request), on_response), "create logs")
             case LeaderAndIsrRequest():
                 on_response(replicas.apply_leader_and_isr(request))
             case StopReplicaRequest():
@@ -87,13 +86,13 @@ class LocalChannel:
                 raise AssertionError(f"{type(request).__name__} is not a request of a broker to itself")
 
     def _write_txn_markers(
-        self, replicas: ReplicaManager, markers: MarkerWriter, request: WriteTxnMarkersRequest, on_response: OnResponse
+        self, markers: MarkerWriter, request: WriteTxnMarkersRequest, on_response: OnResponse
     ) -> None:
         """Append markers; if they are very many, the rest in later turns of the loop."""
         budget = new_budget()
         steps = markers.write(request, on_response, budget)
         for _ in steps:
-            replicas.spawn(_go_on(steps, budget), "write markers")
+            self._spawn(_go_on(steps, budget), "write markers")
             break
 
     def _update_metadata(self, request: UpdateMetadataRequest, on_response: OnResponse) -> None:
@@ -101,7 +100,6 @@ class LocalChannel:
 
     def _ask(self, question: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
         """Put a question to the controller, which takes its time. It is asked in a task of the broker's."""
-        assert self._spawn is not None, "the controller is served"
         self._spawn(_answer(question, on_response), "ask the controller")
 
 

@@ -156,7 +156,7 @@ class FetchReader:
                 if partition is not None:
                     partition.traffic.bytes_out += len(reply.records)
                     if self._is_for_follower:
-                        self._replicas.note_sent(partition, len(reply.records))
+                        self._replicas.host.note_sent(partition.topic_partition, len(reply.records))
 
     def watch_all(self, context: FetchContext) -> None:
         """Let the partitions of a fetch without a session wake it."""
@@ -239,7 +239,7 @@ class FetchReader:
                 context.session.quiet(position)
             return 0
         if self._is_for_follower:
-            position.throttled = self._replicas.must_wait(partition, params.replica_id)
+            position.throttled = self._replicas.must_throttle(partition, params.replica_id)
             if max_bytes <= 0 or position.throttled:
                 return 0
         is_first = not (attempt.size or attempt.cold)

@@ -1,6 +1,6 @@
-"""What all partitions of one broker share: who it is, its clock, and whom it asks.
+"""What all partitions of one broker share: which broker it is, its clock, and the other brokers as it knows them.
 
-A broker that is alone has no followers, so it looks nobody up and proposes nothing.
+A broker that is alone has no followers, so it proposes no changes of an ISR.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from oncelog.broker.replication.follower_contacts import FollowerContacts
 from oncelog.broker.replication.isr_changes import IsrProposal, propose_to_nobody
+from oncelog.broker.replication.replication_quota import ReplicationQuota
 from oncelog.protocol.topic_partition import TopicPartition
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], object]
@@ -18,15 +19,19 @@ Supervise: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]], str], 
 
 
 def loop_ms() -> int:
-    """Milliseconds of the running loop's clock."""
+    """Return the time of the running loop's clock, in milliseconds."""
     return int(asyncio.get_running_loop().time() * 1000)
 
 
-def _is_anybody_alive(broker_id: int) -> bool:
+def _always_alive(broker_id: int) -> bool:
     return True
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+def _never_offline(topic_partition: TopicPartition, broker_id: int) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplicaHost:
     """One broker, as its partitions see it."""
 
@@ -34,17 +39,30 @@ class ReplicaHost:
     spawn: Spawn
     now_ms: Callable[[], int] = loop_ms
     broker_epoch: Callable[[], int] = lambda: -1
-    is_alive: Callable[[int], bool] = _is_anybody_alive
+    is_alive: Callable[[int], bool] = _always_alive
     """Whether another broker is a live member of the cluster, as far as this one knows."""
-    is_offline: Callable[[TopicPartition, int], bool] = lambda topic_partition, broker_id: False
+    is_offline: Callable[[TopicPartition, int], bool] = _never_offline
     """Whether the controller says that nothing can be written to a broker's replica, because its disk is full, say."""
     replica_lag_time_max_ms: int = 30_000
     desertion_ms: int = 1_500
-    """After so long without a fetch of an in-sync follower, a coordinator counts as deserted."""
+    """Milliseconds without a fetch of an in-sync follower after which a coordinator counts as deserted."""
     propose_isr: Callable[[IsrProposal], None] = propose_to_nobody
     contacts: FollowerContacts = field(default_factory=FollowerContacts)
+    quota: ReplicationQuota | None = None
+    """Of what followers fetch from this broker; None if it is not limited."""
 
     def is_present(self, topic_partition: TopicPartition, broker_id: int) -> bool:
-        """Whether another broker's replica may be waited for: it is a member, is not silent, and can write."""
-        is_there = broker_id not in self.contacts.silent and self.is_alive(broker_id)
-        return is_there and not self.is_offline(topic_partition, broker_id)
+        """Return whether a broker's replica may hold records back: it is a member, is not silent, and can write."""
+        is_member = broker_id not in self.contacts.silent and self.is_alive(broker_id)
+        return is_member and not self.is_offline(topic_partition, broker_id)
+
+    def must_throttle(self, topic_partition: TopicPartition) -> bool:
+        """Return whether followers that are not in sync have fetched too much for the moment."""
+        quota = self.quota
+        return quota is not None and quota.is_throttled(topic_partition) and quota.is_exceeded(self.now_ms() / 1000)
+
+    def note_sent(self, topic_partition: TopicPartition, size: int) -> None:
+        """Count bytes that a follower, in sync or not, is sent."""
+        quota = self.quota
+        if quota is not None and quota.is_throttled(topic_partition):
+            quota.record(size, self.now_ms() / 1000)

@@ -636,8 +636,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B84", "broker/replication/replica_host.py",
-        "return is_there and not self.is_offline(topic_partition, broker_id)\n",
-        "return is_there\n",
+        "return is_member and not self.is_offline(topic_partition, broker_id)\n",
+        "return is_member\n",
         f"{_FULL_DISK}::test_full_disk_of_one_broker_stops_no_writes",
     ),
     Mutation(
@@ -855,8 +855,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B60", _REPLICAS,
-        "            if state.leader_epoch > partition.leader_epoch + 1 and",
-        "            if False and",
+        "        if state.leader_epoch > partition.leader_epoch + 1 and",
+        "        if False and",
         f"{_TEST_REPLICATION}::test_leader_that_missed_an_epoch_forgets_how_far_its_followers_were",
     ),
     Mutation(
@@ -918,7 +918,7 @@ MUTATIONS: Final = (
         f"{_TEST_CLUSTER}::TestMembership",
     ),
     Mutation(
-        "B63", _REPLICAS,
+        "B63", "broker/replication/replica_control.py",
         "        if log is not None and is_of_another_topic(log.topic_id, topic_id):\n",
         "        if False:\n",
         f"{_TEST_REPLICA_MANAGER}::test_stop_replica_of_another_topic_id_leaves_the_log_alone",
@@ -1213,8 +1213,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B84", "broker/replication/replica_manager.py",
-        "            self._tell_resigned(partition)\n        self._on_storage_failure(topic_partition)\n",
-        "            self._tell_resigned(partition)\n",
+        "            self._resigned(partition)\n        self.events.on_storage_failure(topic_partition)\n",
+        "            self._resigned(partition)\n",
         "tests/unit/broker/replication/test_replica_manager.py::test_a_failed_log_is_out_of_service_and_reported_once",
     ),
     Mutation(

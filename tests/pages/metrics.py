@@ -65,7 +65,7 @@ def _sections(broker: Broker) -> Iterator[tuple[str, list[Metric]]]:
         "Topics, partitions and logs",
         [
             *topic_metrics(replicas),
-            *replica_metrics(replicas),
+            *replica_metrics(replicas, broker.replica_control),
             *log_metrics(replicas),
             *cleaner_metrics(broker.log_manager),
             *storage_metrics(broker),

@@ -25,11 +25,15 @@ from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.follower_session import FetcherSettings
+from oncelog.broker.replication.high_watermarks import HighWatermarks
 from oncelog.broker.replication.isr_changes import AlterPartitionSender
+from oncelog.broker.replication.isr_checks import IsrChecks
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_fetcher import ReplicaFetchers
-from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll
 from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
@@ -127,7 +131,6 @@ class Member:
             rng=random.Random(self.broker_id),
         )
         self.log_manager.start()
-        self.replica_manager = self._replica_manager()
         self._join()
         server = SocketServer(self.config, self.supervisor)
         self.response_memory = server.response_memory
@@ -135,18 +138,19 @@ class Member:
         await server.bind([listener], listener.name)
         await server.serve(Dispatcher(self, self.handlers))  # type: ignore[arg-type]
 
-    def _replica_manager(self) -> ReplicaManager:
+    def _replica_manager(self, host: ReplicaHost, fetchers: ReplicaFetchers) -> ReplicaManager:
         return ReplicaManager(
-            broker_id=self.broker_id,
+            host,
             log_manager=self.log_manager,
-            high_watermarks=OffsetCheckpoint(self.disk, LOG_DIR, REPLICATION_CHECKPOINT),
+            high_watermarks=HighWatermarks(OffsetCheckpoint(self.disk, LOG_DIR, REPLICATION_CHECKPOINT)),
             metadata=self.metadata,
-            log_config=lambda topic: self._cluster.log_config,
             fetch_sessions=FetchSessionCache(slots=100, rng=random.Random(self.epoch)),
-            spawn=self.supervisor.spawn,
-            on_elected=self.elected.__setitem__,
-            on_resigned=lambda partition: None,
-            on_storage_failure=lambda partition: None,
+            events=ReplicaEvents(
+                on_elected=self.elected.__setitem__,
+                on_resigned=lambda partition: None,
+                on_storage_failure=lambda partition: None,
+            ),
+            fetchers=fetchers,
         )
 
     def _join(self) -> None:
@@ -160,13 +164,19 @@ class Member:
             broker_epoch=lambda: epoch,
             supervise=self.supervisor.supervise,
         )
-        self.replica_manager.join_cluster(
-            fetchers=fetchers,
+        host = ReplicaHost(
+            broker_id=self.broker_id,
+            spawn=self.supervisor.spawn,
             propose_isr=changes.submit,
             broker_epoch=lambda: epoch,
+            is_alive=lambda broker_id: broker_id in self.metadata.image.brokers,
             replica_lag_time_max_ms=LAG_MS,
         )
-        self.supervisor.supervise(self.replica_manager.run_isr_checks, "ISR")
+        self.replica_manager = self._replica_manager(host, fetchers)
+        self.replica_control = ReplicaControl(
+            self.replica_manager, self.log_manager, self.metadata, lambda topic: self._cluster.log_config
+        )
+        self.supervisor.supervise(IsrChecks(self.replica_manager, self.metadata).run, "ISR")
         self.supervisor.repeat(self.replica_manager.checkpoint_high_watermarks, "high watermarks", 1.0)
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
@@ -362,7 +372,7 @@ class Controller:
 
 
 def _obey(member: Member, states: list[LeaderAndIsrPartitionState], live: list[Member]) -> None:
-    member.replica_manager.apply_leader_and_isr(
+    member.replica_control.apply_leader_and_isr(
         LeaderAndIsrRequest(
             controller_epoch=1,
             topic_states=[LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=TOPIC_ID, partition_states=states)],

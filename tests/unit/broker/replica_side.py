@@ -4,7 +4,7 @@ Handlers get it as their broker: it has the attributes that the data APIs use.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -20,10 +20,12 @@ from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.following_partition import FollowingPartition
+from oncelog.broker.replication.high_watermarks import HighWatermarks
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
-from oncelog.broker.replication.replica_host import loop_ms
-from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication.replica_control import ReplicaControl
+from oncelog.broker.replication.replica_host import ReplicaHost, loop_ms
+from oncelog.broker.replication.replica_manager import Fetchers, ReplicaEvents, ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll, Authorizer
 from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
@@ -93,7 +95,15 @@ def new_connection() -> ConnectionInfo:
 class ReplicaSide:
     """One broker without a network, coordinators or a controller."""
 
-    def __init__(self, disk: SimDisk | None = None, **config: Any) -> None:
+    def __init__(
+        self,
+        disk: SimDisk | None = None,
+        *,
+        host: Mapping[str, Any] | None = None,
+        fetchers: Fetchers | None = None,
+        **config: Any,
+    ) -> None:
+        """``host``: fields of the ``ReplicaHost`` that differ from those of a broker that is alone."""
         self.now_ms = 1_000_000
         self.connection = new_connection()
         """Over which requests come."""
@@ -117,29 +127,30 @@ class ReplicaSide:
             self.disk, LOG_DIR, log_config=self.log_config, wall_clock=self.wall_clock, rng=Random(1)
         )
         self.log_manager.start()
-        self.replica_manager = self._replica_manager()
+        self.replica_manager = self._replica_manager(host or {}, fetchers)
+        self.replica_control = ReplicaControl(self.replica_manager, self.log_manager, self.metadata, self.log_config)
         self.marker_writer = MarkerWriter(self.replica_manager, self._on_offsets_marker, self.wall_clock)
         self.transaction_verifier = self._transaction_verifier()
 
-    def _replica_manager(self) -> ReplicaManager:
+    def _replica_manager(self, host: Mapping[str, Any], fetchers: Fetchers | None) -> ReplicaManager:
         slots = self.config.max_incremental_fetch_session_cache_slots
         return ReplicaManager(
-            broker_id=ME,
+            ReplicaHost(broker_id=ME, spawn=self.supervisor.spawn, now_ms=monotonic_ms, **host),
             log_manager=self.log_manager,
-            high_watermarks=OffsetCheckpoint(self.disk, LOG_DIR, REPLICATION_CHECKPOINT),
+            high_watermarks=HighWatermarks(OffsetCheckpoint(self.disk, LOG_DIR, REPLICATION_CHECKPOINT)),
             metadata=self.metadata,
-            log_config=self.log_config,
             fetch_sessions=FetchSessionCache(slots=slots, rng=Random(2)),
-            spawn=self.supervisor.spawn,
-            monotonic_ms=monotonic_ms,
-            on_elected=self.elected.__setitem__,
-            on_resigned=self.resigned.append,
-            on_storage_failure=self.storage_failures.append,
+            events=ReplicaEvents(
+                on_elected=self.elected.__setitem__,
+                on_resigned=self.resigned.append,
+                on_storage_failure=self.storage_failures.append,
+            ),
+            fetchers=fetchers,
         )
 
     def _transaction_verifier(self) -> TransactionVerifier:
         """Next to a coordinator that coordinates nothing."""
-        channel = LocalChannel(ME, self.metadata)
+        channel = LocalChannel(ME, self.metadata, self.supervisor.spawn)
         host = CoordinatorHost(
             broker_id=ME,
             metadata=self.metadata,
@@ -198,7 +209,7 @@ class ReplicaSide:
             )
             for index in range(first, first + count)
         ]
-        response = self.replica_manager.apply_leader_and_isr(
+        response = self.replica_control.apply_leader_and_isr(
             LeaderAndIsrRequest(
                 controller_id=ME,
                 controller_epoch=controller_epoch,

@@ -470,7 +470,7 @@ async def test_a_deleted_partition_answers_a_waiting_fetch() -> None:
 def _delete(broker: ReplicaSide) -> None:
     state = StopReplicaPartitionState(partition_index=0, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True)
     topics = [StopReplicaTopicState(topic_name="t", partition_states=[state])]
-    broker.replica_manager.stop_replica(StopReplicaRequest(controller_epoch=1, topic_states=topics))
+    broker.replica_control.stop_replica(StopReplicaRequest(controller_epoch=1, topic_states=topics))
 
 
 @in_virtual_time

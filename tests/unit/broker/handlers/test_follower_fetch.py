@@ -8,6 +8,7 @@ import pytest
 from oncelog.broker.config.broker_config import RACK_AWARE_SELECTOR
 from oncelog.broker.handlers.fetch import handle_fetch
 from oncelog.broker.replication.isr_changes import IsrProposal
+from oncelog.broker.replication.isr_checks import IsrChecks
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replication_quota import ReplicationQuota
 from oncelog.broker.storage.partition_log import AppendOrigin
@@ -42,14 +43,16 @@ class NoFetchers:
 
 def member(*, quota: ReplicationQuota | None = None, **config: Any) -> tuple[ReplicaSide, list[IsrProposal]]:
     """A broker among others, and what it proposes."""
-    broker, proposals = ReplicaSide(**config), list[IsrProposal]()
-    broker.replica_manager.join_cluster(
-        fetchers=NoFetchers(),
-        propose_isr=proposals.append,
-        broker_epoch=lambda: 1,
-        replica_lag_time_max_ms=1_000,
-        quota=quota,
-    )
+    proposals: list[IsrProposal] = []
+    host = {
+        "propose_isr": proposals.append,
+        "broker_epoch": lambda: 1,
+        "is_alive": lambda broker_id: broker_id in broker.metadata.image.brokers,
+        "replica_lag_time_max_ms": 1_000,
+        "quota": quota,
+    }
+    broker = ReplicaSide(host=host, fetchers=NoFetchers(), **config)
+    IsrChecks(broker.replica_manager, broker.metadata)
     return broker, proposals
 
 

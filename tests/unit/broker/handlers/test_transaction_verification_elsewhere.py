@@ -188,7 +188,7 @@ async def elsewhere(handlers: list[ApiHandler] | None = None, **settings: int) -
             port = (await stack.enter_async_context(serve(handlers, broker=older))).port
         channel = ClusterChannel(
             LEADER,
-            local=LocalChannel(LEADER, leader.metadata),
+            local=LocalChannel(LEADER, leader.metadata, leader.supervisor.spawn),
             address_of=lambda broker_id: Address("127.0.0.1", port) if broker_id == COORDINATOR else None,
             spawn=leader.supervisor.spawn,
         )
@@ -265,7 +265,9 @@ async def test_a_coordinator_out_of_reach_makes_everybody_try_again() -> None:
     async with elsewhere() as world:
         await world.producer.add(0)
         await offsets_partition(world.leader)
-        world.leader.transaction_verifier = verifier(world.leader, LocalChannel(LEADER, world.leader.metadata))
+        world.leader.transaction_verifier = verifier(
+            world.leader, LocalChannel(LEADER, world.leader.metadata, world.leader.supervisor.spawn)
+        )
         assert await world.produce(0, 0, VERIFIES) is ErrorCode.NOT_ENOUGH_REPLICAS
         assert await world.produce(0, 0, ADDS) is ErrorCode.NOT_ENOUGH_REPLICAS
         assert await world.commit_offsets(4) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -37,6 +37,10 @@ def values(families: Iterator[Metric]) -> dict[str, float]:
     }
 
 
+def replica_values(side: ReplicaSide) -> dict[str, float]:
+    return values(replica_metrics(side.replica_manager, side.replica_control))
+
+
 async def test_a_whole_broker_can_be_written_and_read() -> None:
     async with running_broker() as broker:
         request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
@@ -68,7 +72,7 @@ async def test_partitions_that_are_not_whole_are_counted() -> None:
     side.lead("thin", replicas=(ME, OTHER), isr=(ME,), config=two)
     side.lead("one", count=3, replicas=(ME, OTHER), isr=(ME,))
     side.lead("followed", replicas=(ME, OTHER), leader=OTHER)
-    counted = values(replica_metrics(side.replica_manager))
+    counted = replica_values(side)
     manager = "kafka_server_replicamanager_"
     assert counted == {
         manager + "partitioncount": 6,
@@ -92,7 +96,7 @@ async def test_coordinators_without_a_follower_that_fetches_are_counted() -> Non
         assert partition.leading is not None
         for follower in partition.leading.progress.followers.values():
             follower.last_fetch_ms = NEVER
-    assert values(replica_metrics(side.replica_manager))["oncelog_deserted_coordinator_partitions"] == 2
+    assert replica_values(side)["oncelog_deserted_coordinator_partitions"] == 2
 
 
 async def test_logs_are_told_of_where_they_are_led() -> None:
@@ -115,7 +119,7 @@ async def test_logs_are_told_of_where_they_are_led() -> None:
     assert of_topics["kafka_server_brokertopicmetrics_messagesin_total/t"] == 3
     assert of_topics["kafka_server_brokertopicmetrics_bytesin_total/t"] == counted["kafka_log_log_size/t/0"]
     assert of_topics["kafka_server_brokertopicmetrics_bytesout_total/t"] == 0
-    assert values(replica_metrics(side.replica_manager))["kafka_server_replicamanager_produceridcount"] == 1
+    assert replica_values(side)["kafka_server_replicamanager_produceridcount"] == 1
 
 
 def test_verifications() -> None:
@@ -171,7 +175,7 @@ def gone_meanwhile(side: ReplicaSide) -> Iterator[Metric]:
     """No family, but one partition fewer."""
     states = [StopReplicaPartitionState(partition_index=0, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True)]
     topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
-    side.replica_manager.stop_replica(StopReplicaRequest(controller_id=ME, controller_epoch=1, topic_states=topics))
+    side.replica_control.stop_replica(StopReplicaRequest(controller_id=ME, controller_epoch=1, topic_states=topics))
     yield from ()
 
 

@@ -43,7 +43,7 @@ class Scene:
         loop = asyncio.get_running_loop()
         self.channel = ClusterChannel(
             ME,
-            local=LocalChannel(ME, MetadataCache()),
+            local=LocalChannel(ME, MetadataCache(), supervisor.spawn),
             address_of=lambda broker_id: self.address,
             spawn=supervisor.spawn,
             on_refused=lambda broker_id: self.refused.append(loop.time()),

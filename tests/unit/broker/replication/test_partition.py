@@ -44,10 +44,12 @@ class Fixture:
         self.supervisor = Supervisor()
         self.config = config or LogConfig()
         self.now_ms = 0
+        self.are_others_alive = True
         self.proposals: list[IsrProposal] = []
         self.host = ReplicaHost(
             broker_id=ME,
             spawn=self.supervisor.spawn,
+            is_alive=lambda broker_id: self.are_others_alive,
             now_ms=lambda: self.now_ms,
             broker_epoch=lambda: MY_EPOCH,
             replica_lag_time_max_ms=LAG_MS,
@@ -481,10 +483,10 @@ def test_a_follower_joins_when_it_has_what_the_epoch_began_with() -> None:
 def test_who_is_not_a_live_member_of_the_cluster_does_not_join() -> None:
     fixture = Fixture()
     replicated(fixture)
-    fixture.host.is_alive = lambda broker: False
+    fixture.are_others_alive = False
     fixture.fetched(0)
     assert fixture.proposals == []
-    fixture.host.is_alive = lambda broker: True
+    fixture.are_others_alive = True
     fixture.progress.propose_expansion()
     assert fixture.proposed() == [{ME, OTHER}]
 
@@ -573,7 +575,7 @@ def test_who_has_left_the_cluster_is_not_waited_for() -> None:
     fixture.fetched(1, THIRD)
     fixture.decide(error=ErrorCode.OPERATION_NOT_ATTEMPTED)
     assert fixture.log.high_watermark == 0
-    fixture.host.is_alive = lambda broker: False
+    fixture.are_others_alive = False
     fixture.leading.brokers_left()
     assert fixture.log.high_watermark == 1
 

@@ -51,7 +51,7 @@ def stop(
     controller: int = 1,
     id_of_topic: bytes = ZERO_UUID,
 ) -> list[int] | ErrorCode:
-    response = broker.replica_manager.stop_replica(
+    response = broker.replica_control.stop_replica(
         StopReplicaRequest(
             controller_epoch=controller,
             topic_states=[
@@ -202,7 +202,7 @@ def test_a_partition_without_a_replica_here_is_refused() -> None:
 def test_the_oldest_form_of_the_order_is_understood() -> None:
     broker = ReplicaSide()
     state = LeaderAndIsrPartitionState(topic_name="t", leader=ME, replicas=[ME], isr=[ME])
-    response = broker.replica_manager.apply_leader_and_isr(LeaderAndIsrRequest(ungrouped_partition_states=[state]))
+    response = broker.replica_control.apply_leader_and_isr(LeaderAndIsrRequest(ungrouped_partition_states=[state]))
     assert [(error.topic_name, error.error_code) for error in response.partition_errors] == [("t", 0)]
     assert broker.partition().leading is not None
 
@@ -273,7 +273,7 @@ def test_older_forms_of_stop_are_understood() -> None:
     broker = ReplicaSide()
     broker.lead("t")
     broker.lead("u", 2)
-    broker.replica_manager.stop_replica(
+    broker.replica_control.stop_replica(
         StopReplicaRequest(
             controller_epoch=1,
             delete_partitions=True,

@@ -1,0 +1,280 @@
+"""What the controller orders about the replicas of this broker: LeaderAndIsr and StopReplica.
+
+The messages are those of a cluster of Apache Kafka with ZooKeeper: LeaderAndIsr makes this broker leader or follower of
+partitions, StopReplica ends that, with or without the data. Requests of an older controller, or that a newer one
+overtook, are refused as a whole; states with an older leader epoch, or for another topic of the same name, one by one.
+Logs that a full UpdateMetadata does not assign to this broker are set aside (``stray_replicas``). A broker that is
+alone gets the same requests from its own controller.
+
+A log is created with its topic's configuration or not at all: a partition whose topic's configuration cannot be read
+gets INVALID_CONFIG.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from oncelog.broker.replication.orders import EPOCH_DURING_DELETE, ordered_states, ordered_stops
+from oncelog.broker.replication.partition import NO_EPOCH, Partition
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication.stray_replicas import is_of_another_topic, why_stray
+from oncelog.broker.replication.unopened_logs import KeptOrder, UnopenedLogs
+from oncelog.broker.storage.disk_errors import is_out_of_space, is_passing
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_manager import LogManager
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.coordinator.controller.cluster_image import MetadataCache, MetadataChange
+from oncelog.coordinator.controller.controller_fence import NO_SEQUENCE
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from oncelog.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LogConfigOf: TypeAlias = Callable[[str], LogConfig | None]
+"""Topic to what its new logs are run by; None if the topic's configuration cannot be read."""
+
+
+class ReplicaControl:
+    """Carries out the controller's requests on the replicas of one broker."""
+
+    def __init__(
+        self, replicas: ReplicaManager, log_manager: LogManager, metadata: MetadataCache, log_config: LogConfigOf
+    ) -> None:
+        self._replicas = replicas
+        self._broker_id = replicas.host.broker_id
+        self._log_manager = log_manager
+        self._metadata = metadata
+        self._log_config = log_config
+        self.orders_obeyed = 0
+        """LeaderAndIsr and StopReplica requests of a current controller, so far."""
+        self.unopened = UnopenedLogs(self._carry_out)
+        metadata.add_listener(self._set_strays_aside)
+
+    def stop(self) -> None:
+        """Make no further attempt to open a log."""
+        self.unopened.stop()
+
+    def topics_without_log(self, request: LeaderAndIsrRequest) -> set[str]:
+        """The topics of which logs must be created to obey the request."""
+        return {topic_partition.topic for topic_partition, _ in self._without_log(request)}
+
+    def _without_log(self, request: LeaderAndIsrRequest) -> Iterator[tuple[TopicPartition, bytes]]:
+        """The partitions that have no log, or only that of a former topic of this name; with their topic ids."""
+        for topic_partition, topic_id, state in ordered_states(request):
+            if self._broker_id in state.replicas:
+                log = self._log_manager.get(topic_partition)
+                if log is None or is_of_another_topic(log.topic_id, topic_id):
+                    yield topic_partition, topic_id
+
+    async def prepare_logs(self, request: LeaderAndIsrRequest) -> bool:
+        """Make the files of new logs off the loop. False if another order was obeyed meanwhile.
+
+        That one may have deleted what this one would create, so this one is to be asked for again.
+        """
+        orders = self.orders_obeyed
+        await self._log_manager.prepare(
+            (topic_partition, None if topic_id == ZERO_UUID else topic_id)
+            for topic_partition, topic_id in self._without_log(request)
+            if self._log_config(topic_partition.topic) is not None
+        )
+        return self.orders_obeyed == orders
+
+    async def create_and_apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Obey a request that creates logs; REQUEST_TIMED_OUT if another one came between."""
+        is_current = request.controller_epoch >= self._metadata.controller_epoch
+        if is_current and not await self.prepare_logs(request):
+            return LeaderAndIsrResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+        return self.apply_leader_and_isr(request)
+
+    def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        if not self._metadata.obey(request, "LeaderAndIsr"):
+            return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.orders_obeyed += 1
+        response, in_order = LeaderAndIsrResponse(), request.sequence != NO_SEQUENCE
+        for state in request.ungrouped_partition_states:
+            topic_partition = TopicPartition(state.topic_name, state.partition_index)
+            response.partition_errors.append(self._apply_state(topic_partition, ZERO_UUID, state, in_order))
+        for topic in request.topic_states:
+            errors = [
+                self._apply_state(
+                    TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state, in_order
+                )
+                for state in topic.partition_states
+            ]
+            # Versions before 5 carry the first form, later ones the second.
+            response.partition_errors += errors
+            response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
+        return response
+
+    def _apply_state(
+        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState, in_order: bool
+    ) -> LeaderAndIsrPartitionError:
+        """``in_order``: the request is known to be newer than all that were carried out before."""
+        error = self._refusal(topic_partition, topic_id, state, in_order)
+        if not error:
+            self.unopened.forget(topic_partition)
+            try:
+                error = self._change_leadership(topic_partition, topic_id, state)
+            except OSError as failure:
+                order = KeptOrder(topic_partition, topic_id, state, in_order)
+                error = self._cannot_open(order, failure)
+        space = self._log_manager.space
+        if space.is_full and error in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH):
+            error = ErrorCode.KAFKA_STORAGE_ERROR  # Done as far as it could be; the controller is to know.
+        elif error and error is not ErrorCode.REPLICA_NOT_AVAILABLE:
+            partition = self._replicas.partition(topic_partition)
+            # A controller that has just been elected repeats what is known.
+            is_known = partition is not None and partition.leader_epoch == state.leader_epoch
+            level = logging.DEBUG if is_known and error is ErrorCode.STALE_CONTROLLER_EPOCH else logging.WARNING
+            logger.log(level, "LeaderAndIsr of %s at epoch %d: %s", topic_partition, state.leader_epoch, error.name)
+        return LeaderAndIsrPartitionError(
+            topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=error
+        )
+
+    def _cannot_open(self, order: KeptOrder, error: OSError) -> ErrorCode:
+        """Return what the controller hears of a replica whose log cannot be opened."""
+        if not is_passing(error):
+            logger.error("The log of %s cannot be opened", order.topic_partition, exc_info=error)
+            self._replicas.events.on_storage_failure(order.topic_partition)
+        elif is_out_of_space(error):  # The controller is asked again when there is room.
+            self._log_manager.space.note(error, str(order.topic_partition))
+        else:
+            self.unopened.keep(order, error)
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _carry_out(self, order: KeptOrder) -> bool:
+        """Carry out an order whose time has come; False if there is still no descriptor for its log."""
+        topic_partition, topic_id, state, in_order = order
+        known = self._metadata.image.partition(topic_partition)
+        if known is None or self._broker_id not in known.replicas:
+            return True  # Its topic is gone, or it was moved away, and this broker has not been told to stop it.
+        self._apply_state(topic_partition, topic_id, state, in_order)
+        return not self.unopened.has(topic_partition)
+
+    def _refusal(
+        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState, in_order: bool
+    ) -> ErrorCode:
+        if self._broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        log = self._log_manager.get(topic_partition)
+        if log is not None:
+            if log.failed:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if is_of_another_topic(log.topic_id, topic_id):
+                return ErrorCode.NONE if in_order else ErrorCode.INCONSISTENT_TOPIC_ID
+        partition = self._replicas.partition(topic_partition)
+        if partition is not None and not _is_newer(state, partition):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return ErrorCode.NONE
+
+    def _change_leadership(
+        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState
+    ) -> ErrorCode:
+        known = self._log_manager.get(topic_partition)
+        if known is not None and is_of_another_topic(known.topic_id, topic_id):
+            self._set_aside(topic_partition, "its topic was deleted, and another one has its name")
+        log = self._log_of(topic_partition, None if topic_id == ZERO_UUID else topic_id)
+        if log is None:
+            return ErrorCode.INVALID_CONFIG
+        partition = self._replicas.add(topic_partition)
+        partition.topic_id = log.topic_id or ZERO_UUID
+        if state.leader == self._broker_id:
+            self._replicas.lead(partition, state, log)
+        else:
+            self._replicas.follow(partition, state, log)
+        return ErrorCode.KAFKA_STORAGE_ERROR if log.failed else ErrorCode.NONE
+
+    def _log_of(self, topic_partition: TopicPartition, topic_id: bytes | None) -> PartitionLog | None:
+        """The partition's log, created if need be; None if it cannot be, for want of its topic's configuration."""
+        log = self._log_manager.get(topic_partition)
+        if log is None:
+            config = self._log_config(topic_partition.topic)
+            if config is None:
+                return None
+            log = self._log_manager.create(topic_partition, config, topic_id)
+        elif log.topic_id is None and topic_id is not None:
+            log.set_topic_id(topic_id)
+        self._replicas.high_watermarks.restore(log)
+        return log
+
+    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        if not self._metadata.obey(request, "StopReplica"):
+            return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.orders_obeyed += 1
+        errors = [
+            StopReplicaPartitionError(
+                topic_name=topic_partition.topic,
+                partition_index=topic_partition.partition,
+                error_code=self._stop(topic_partition, topic_id, leader_epoch, delete),
+            )
+            for topic_partition, topic_id, leader_epoch, delete in ordered_stops(request)
+        ]
+        return StopReplicaResponse(partition_errors=errors)
+
+    def _stop(self, topic_partition: TopicPartition, topic_id: bytes, leader_epoch: int, delete: bool) -> ErrorCode:
+        log, partition = self._log_manager.get(topic_partition), self._replicas.partition(topic_partition)
+        if log is not None and is_of_another_topic(log.topic_id, topic_id):
+            logger.warning("StopReplica of %s is for another topic of this name: nothing to stop", topic_partition)
+            return ErrorCode.NONE
+        self.unopened.forget(topic_partition)
+        if partition is not None:
+            if partition.failed:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            self._replicas.retire(partition)
+            if partition.log is not None:
+                self._replicas.high_watermarks.keep(partition.log)
+        if delete:
+            self._replicas.high_watermarks.forget(topic_partition)
+            try:
+                self._log_manager.delete(topic_partition)
+            except OSError:
+                logger.exception("The log of %s cannot be deleted", topic_partition)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _set_aside(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Stop a replica that does not belong here, and keep its files under another name. Raises ``OSError``."""
+        partition = self._replicas.partition(topic_partition)
+        if partition is not None:
+            self._replicas.retire(partition)
+        self._replicas.high_watermarks.forget(topic_partition)
+        path = self._log_manager.set_aside(topic_partition)
+        logger.warning(
+            "%s does not belong here, %s: set aside as %s; remove that only once the partition is in sync elsewhere",
+            topic_partition,
+            reason,
+            path,
+        )
+
+    def _set_strays_aside(self, change: MetadataChange) -> None:
+        if not change.is_full:
+            return
+        for log in self._log_manager:
+            reason = why_stray(log.topic_partition, log.topic_id, self._broker_id, change)
+            if reason is None or log.failed:
+                continue
+            try:
+                self._set_aside(log.topic_partition, reason)
+            except OSError as error:
+                logger.exception("The log of %s cannot be set aside", log.topic_partition)
+                if not is_passing(error):  # Else the next full update tries again.
+                    self._replicas.events.on_storage_failure(log.topic_partition)
+
+
+def _is_newer(state: LeaderAndIsrPartitionState, known: Partition) -> bool:
+    """Whether an order tells more than is known. The ISR may change without an election."""
+    if state.leader_epoch != known.leader_epoch:
+        return state.leader_epoch > known.leader_epoch
+    return state.leader == known.leader_id and state.partition_epoch > known.partition_epoch
