@@ -46,7 +46,7 @@ SYNC_VERSION: Final = 3
 HEARTBEAT_VERSION: Final = 3
 COMMIT_VERSION: Final = 7
 OFFSETS: Final[Mapping[str, Any]] = {"offsets_topic_replication_factor": "3", "offsets_topic_num_partitions": "8"}
-MANAGER_LOG: Final = "oncelog.broker.replication.replica_manager"
+MANAGER_LOG: Final = "oncelog.broker.replication.isr_checks"
 
 
 class Member:
