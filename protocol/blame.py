@@ -1,4 +1,4 @@
-"""Which field made an encoding fail. Only asked after the fact, so that encoding itself need not check anything."""
+"""The field that made an encoding fail: looked for afterwards, so that encoding itself need not check anything."""
 
 from struct import error as StructError
 from struct import pack
@@ -9,7 +9,7 @@ from oncelog.protocol.schema import Field, Kind, Message, MessageType, layout
 
 
 def encode_error(message: Message, version: int, error: Exception) -> EncodeError:
-    """The error that names the first field, if there is one, whose value ``version`` cannot carry."""
+    """Return the error that names the first field, if any, whose value ``version`` cannot carry."""
     title = f"{type(message).__name__} v{version}"
     problem = _in_structure(message, type(message), version, "")
     return EncodeError(f"{title}: {problem or error}")

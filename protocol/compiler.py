@@ -57,7 +57,7 @@ class Encoder(Protocol[M_contra]):
 
 
 def decoder(cls: type[M], version: int) -> Decoder[M]:
-    """The function from (buffer, position) to (message, position after it); it raises ``DecodeError``."""
+    """Return the function from (buffer, position) to (message, position after it); it raises ``DecodeError``."""
     try:
         return cls._decoders[version]
     except KeyError:
@@ -65,7 +65,7 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
-    """The function from a message to the buffers of its encoding; it raises ``EncodeError``."""
+    """Return the function from a message to the buffers of its encoding; it raises ``EncodeError``."""
     try:
         return cls._encoders[version]
     except KeyError:
@@ -73,10 +73,10 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
 
 
 def decode(cls: type[M], version: int, buffer: Buffer) -> M:
-    """The message at the start of ``buffer``; as in Kafka, bytes after it are ignored."""
+    """Decode the message at the start of ``buffer``; as in Kafka, bytes after it are ignored."""
     return decoder(cls, version)(buffer, 0)[0]
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message's encoding in one piece."""
+    """Return the message's encoding in one piece."""
     return b"".join(encoder(type(message), version)(message))

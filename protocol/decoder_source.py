@@ -200,7 +200,7 @@ class DecoderSource(SourceText):
             self.line(f"{target} = {self.structure(field.struct)}")
 
     def least_size(self, field: Field) -> int:
-        """The fewest bytes that a value of this field takes, at least 1."""
+        """Return the fewest bytes that a value of this field takes, at least 1."""
         match field.kind:
             case Kind.STRING:
                 return 1 if self.compact(field) else 2

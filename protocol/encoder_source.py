@@ -75,7 +75,7 @@ class EncoderSource(SourceText):
                     self.tagged_value(field, f"{variable}.{field.name}")
 
     def differs(self, field: Field, source: str) -> str:
-        """The condition under which a tagged field must be written."""
+        """Return the condition under which a tagged field must be written."""
         if field.default_factory is list:
             return f"{source} is None or len({source}) > 0" if self.nullable(field) else f"len({source}) > 0"
         if field.default is None and field.struct is not None:
@@ -184,7 +184,7 @@ class EncoderSource(SourceText):
         self.elements(field, values, or_none=bool(null))
 
     def width(self, element: Field) -> int:
-        """How many fields an element of an array has."""
+        """Return how many fields an element of an array has."""
         return 1 if element.struct is None else len(layout(element.struct, self.version).regular)
 
     def elements(self, field: Field, values: str, *, or_none: bool = False) -> None:

@@ -184,7 +184,7 @@ RETRIABLE: Final = frozenset(
 
 
 def error_of(number: int) -> ErrorCode:
-    """The code that a response's number stands for; numbers of a future Kafka count as UNKNOWN_SERVER_ERROR."""
+    """Return the code that a response's number stands for; a number of a future Kafka is UNKNOWN_SERVER_ERROR."""
     return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

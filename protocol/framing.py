@@ -5,9 +5,9 @@ version, correlation id, client id); in flexible versions of the API, tagged fie
 correlation id; in flexible versions tagged fields follow, but never for ApiVersions, because its client does not yet
 know what the broker speaks.
 
-A header can be parsed for every API and version, known or not, since whoever asks for a version that is not served is
-to be told so (KIP-511). Reading the body is then the dispatcher's decision. A client id that is not UTF-8 is accepted
-with replacement characters, as in Kafka: it is only a name in logs and quotas.
+A header can be parsed for every API and version, known or not, since a client that requests a version that is not
+served gets an error response (KIP-511). Reading the body is then the dispatcher's decision. A client id that is not
+UTF-8 is accepted with replacement characters, as in Kafka: it is only a name in logs and quotas.
 """
 
 from collections.abc import Callable, Generator
@@ -71,7 +71,7 @@ def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 
 def encode_request(correlation_id: int, client_id: str | None, request: Message, version: int) -> list[Buffer]:
-    """A request as a frame with its size, in as many buffers as its records need."""
+    """Return a request as a frame with its size, in as many buffers as its records need."""
     cls = type(request)
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
@@ -103,7 +103,7 @@ def response_encoder(cls: type[Message], version: int) -> ResponseEncoder:
 
 
 def encode_response(correlation_id: int, response: Message, version: int) -> list[Buffer]:
-    """A response as a frame with its size; see ``response_encoder`` for many of them."""
+    """Return a response as a frame with its size; ``response_encoder`` serves many of them."""
     return response_encoder(type(response), version)(correlation_id, response)
 
 

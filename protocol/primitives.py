@@ -6,7 +6,7 @@ first byte of such a varint is a fixed-width field like any other, so generated 
 ``struct`` call as its neighbours and comes here only for the bytes after it.
 
 A flexible structure ends with tagged fields: their number, then (tag, size, value) for each, all three as varints.
-Whoever does not know a tag skips its value.
+A reader that does not know a tag skips its value.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def finish_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]
 
 
 def encode_uvarint(value: int) -> bytes:
-    """The unsigned varint of an integer below 2³²."""
+    """Return the unsigned varint of an integer below 2³²."""
     short = _SHORT_UVARINTS.get(value)
     if short is not None:
         return short
@@ -112,19 +112,19 @@ def skip_tags(buffer: Buffer, position: int, count: int, end: int) -> int:
 
 
 def bad_length(field: str, length: int, left: int) -> DecodeError:
-    """The error for a length or count that is null where null is not allowed, or more than what was received."""
+    """Return the error for a length or count that is null where it must not be, or exceeds what was received."""
     if length < 0:
         return DecodeError(f"{field} is null, which this version does not allow")
     return DecodeError(f"{field} has length {length} where {left} bytes are left")
 
 
 def too_many_elements(field: str) -> DecodeError:
-    """The error for a request whose arrays and tagged fields have more elements than it may have."""
+    """Return the error for a request whose arrays and tagged fields have more elements than allowed."""
     return DecodeError(f"more elements than a request of this kind may have, counted up to {field}")
 
 
 def bad_tag(field: str) -> DecodeError:
-    """The error for a tagged field whose value is shorter or longer than its declared size."""
+    """Return the error for a tagged field whose value is shorter or longer than its declared size."""
     return DecodeError(f"tagged field {field} does not have the size it declares")
 
 

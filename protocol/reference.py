@@ -58,7 +58,7 @@ _FIXED: Final = {
 
 
 def construct_struct(cls: MessageType, version: int) -> Construct:
-    """The structure of one version of a message."""
+    """Return the structure of one version of a message."""
     if version not in cls.versions:
         raise ValueError(f"{cls.__name__} has no version {version}")
     return _structure(cls, version, version in cls.flexible)
@@ -108,7 +108,7 @@ def _value(field: Field, version: int, flexible: bool) -> Construct:
 
 
 def _length(compact: bool, plain: Construct) -> Construct:
-    """A length where -1 is null: as it is, or one more as a varint."""
+    """Return a length where -1 is null: as it is, or one more as a varint."""
     return ExprAdapter(VarInt, lambda obj, context: obj - 1, lambda obj, context: obj + 1) if compact else plain
 
 
@@ -152,7 +152,7 @@ def _is_short(text: str | None, context: Any) -> bool:
 
 
 def to_container(message: Message, version: int) -> dict[str, Any]:
-    """The plain dictionaries that ``construct_struct(...).build`` takes."""
+    """Return the plain dictionaries that ``construct_struct(...).build`` takes."""
     shape = layout(type(message), version)
     container = {field.name: _plain(getattr(message, field.name), version) for field in shape.regular}
     container[TAGGED_FIELDS] = [
@@ -176,7 +176,7 @@ def _plain(value: Any, version: int) -> Any:
 
 
 def from_container(cls: type[M], version: int, container: Any) -> M:
-    """The message for what ``construct_struct(...).parse`` returns; unknown tagged fields are dropped."""
+    """Return the message for what ``construct_struct(...).parse`` returns; unknown tagged fields are dropped."""
     shape = layout(cls, version)
     values = {field.name: _typed(field, version, container[field.name]) for field in shape.regular}
     by_tag = {field.tag: field for field in shape.tagged}

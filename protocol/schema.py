@@ -142,47 +142,47 @@ def _field(
 
 
 def boolean(versions: str, *, default: bool, tag: int | None = None, tagged: str | None = None) -> Any:
-    """A byte that is 0 or 1."""
+    """Declare a byte that is 0 or 1."""
     return _field(Kind.BOOL, versions, default, tag=tag, tagged=tagged)
 
 
 def int8(versions: str, *, default: int, tag: int | None = None, tagged: str | None = None) -> Any:
-    """A signed 8-bit integer."""
+    """Declare a signed 8-bit integer."""
     return _field(Kind.INT8, versions, default, tag=tag, tagged=tagged)
 
 
 def int16(versions: str, *, default: int, tag: int | None = None, tagged: str | None = None) -> Any:
-    """A signed 16-bit integer."""
+    """Declare a signed 16-bit integer."""
     return _field(Kind.INT16, versions, default, tag=tag, tagged=tagged)
 
 
 def uint16(versions: str, *, default: int, tag: int | None = None, tagged: str | None = None) -> Any:
-    """An unsigned 16-bit integer."""
+    """Declare an unsigned 16-bit integer."""
     return _field(Kind.UINT16, versions, default, tag=tag, tagged=tagged)
 
 
 def int32(versions: str, *, default: int, tag: int | None = None, tagged: str | None = None) -> Any:
-    """A signed 32-bit integer."""
+    """Declare a signed 32-bit integer."""
     return _field(Kind.INT32, versions, default, tag=tag, tagged=tagged)
 
 
 def uint32(versions: str, *, default: int, tag: int | None = None, tagged: str | None = None) -> Any:
-    """An unsigned 32-bit integer."""
+    """Declare an unsigned 32-bit integer."""
     return _field(Kind.UINT32, versions, default, tag=tag, tagged=tagged)
 
 
 def int64(versions: str, *, default: int, tag: int | None = None, tagged: str | None = None) -> Any:
-    """A signed 64-bit integer."""
+    """Declare a signed 64-bit integer."""
     return _field(Kind.INT64, versions, default, tag=tag, tagged=tagged)
 
 
 def float64(versions: str, *, default: float, tag: int | None = None, tagged: str | None = None) -> Any:
-    """An IEEE 754 double."""
+    """Declare an IEEE 754 double."""
     return _field(Kind.FLOAT64, versions, default, tag=tag, tagged=tagged)
 
 
 def uuid(versions: str, *, default: bytes = ZERO_UUID, tag: int | None = None, tagged: str | None = None) -> Any:
-    """Sixteen raw bytes."""
+    """Declare sixteen raw bytes."""
     return _field(Kind.UUID, versions, default, tag=tag, tagged=tagged)
 
 
@@ -195,7 +195,7 @@ def string(
     tagged: str | None = None,
     flexible: str | None = None,
 ) -> Any:
-    """A UTF-8 string of at most 32,767 bytes."""
+    """Declare a UTF-8 string of at most 32,767 bytes."""
     field = _field(Kind.STRING, versions, default, nullable=nullable, tag=tag, tagged=tagged)
     field.flexible = None if flexible is None else parse_versions(flexible)
     return field
@@ -209,7 +209,7 @@ def binary(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """Opaque bytes, copied out of the frame when decoded."""
+    """Declare opaque bytes, copied out of the frame when decoded."""
     return _field(Kind.BYTES, versions, default, nullable=nullable, tag=tag, tagged=tagged)
 
 
@@ -221,7 +221,7 @@ def records(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """Record batches: a view into the frame when decoded, any buffer (or list of buffers) when encoded."""
+    """Declare record batches: a view into the frame when decoded, any buffer (or list of buffers) when encoded."""
     return _field(Kind.RECORDS, versions, default, nullable=nullable, tag=tag, tagged=tagged)
 
 
@@ -235,7 +235,7 @@ def struct(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """A nested structure. A tagged one that is absent is None: most are, and handlers then build nothing for them."""
+    """Declare a nested structure. A tagged one that is absent is None: most are, and need not be built."""
     field = _field(Kind.STRUCT, versions, default, nullable=nullable, tag=tag, tagged=tagged)
     field.struct, field.default_factory = cls, default_factory
     return field
@@ -252,7 +252,7 @@ def array(
     tagged: str | None = None,
     shared: bool = False,
 ) -> Any:
-    """A list of structures; if ``shared``, a ``SharedList`` is encoded once for all messages that hold it."""
+    """Declare a list of structures; if ``shared``, a ``SharedList`` is encoded once for all messages that hold it."""
     field = _field(Kind.ARRAY, versions, default, nullable=nullable, tag=tag, tagged=tagged)
     field.element, field.default_factory, field.shared = struct(cls, "0+"), default_factory, shared
     return field
@@ -268,7 +268,7 @@ def array_of(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """A list of primitives; ``primitive`` is one of this module's field functions, such as ``int32``."""
+    """Declare a list of primitives; ``primitive`` is one of this module's field functions, such as ``int32``."""
     field = _field(Kind.ARRAY, versions, default, nullable=nullable, tag=tag, tagged=tagged)
     field.element, field.default_factory = primitive("0+", default=None), default_factory
     return field
@@ -340,7 +340,7 @@ class MessageType(type):
 
     @property
     def versions(cls) -> Versions:
-        """The versions that this message has; none for a structure that only lives inside messages."""
+        """The versions that this message has; none for a structure that occurs only inside messages."""
         return cls._versions
 
     @property

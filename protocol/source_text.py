@@ -40,18 +40,18 @@ class SourceText:
         self._indent -= 1
 
     def fresh(self, prefix: str) -> str:
-        """A variable name not used before."""
+        """Return a variable name not used before."""
         self._serial += 1
         return f"{prefix}{self._serial}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for an object that the function refers to."""
+        """Return a name for an object that the function refers to."""
         name = self.fresh(prefix)
         self.names[name] = value
         return name
 
     def literal(self, value: object) -> str:
-        """An expression for a field's default."""
+        """Return an expression for a field's default."""
         if value is None or isinstance(value, (bool, int, str)):
             return repr(value)
         return self.constant("default", value)

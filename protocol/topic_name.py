@@ -14,7 +14,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def why_invalid(name: str) -> str | None:
-    """The reason why no topic can have this name, or None."""
+    """Return the reason why no topic can have this name, or None."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -27,5 +27,5 @@ def why_invalid(name: str) -> str | None:
 
 
 def unified(name: str) -> str:
-    """The form in which colliding names are equal."""
+    """Return the form in which colliding names are equal."""
     return name.replace(".", "_")

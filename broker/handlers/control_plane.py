@@ -23,8 +23,8 @@ def why_not_a_broker(broker: Broker, context: RequestContext) -> ErrorCode:
     return ErrorCode.NONE if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def why_disobey(broker: Broker, context: RequestContext, broker_epoch: int) -> ErrorCode:
-    """NONE if the request is an order for this life of the broker."""
+def validate_control_request(broker: Broker, context: RequestContext, broker_epoch: int) -> ErrorCode:
+    """Return NONE if the request is for this incarnation of the broker, and its sender may make it."""
     error = why_not_a_broker(broker, context)
     if not error and broker_epoch != UNKNOWN_EPOCH and broker_epoch < broker.controller.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH

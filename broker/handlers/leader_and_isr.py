@@ -18,7 +18,7 @@ from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
-from oncelog.broker.handlers.control_plane import why_disobey
+from oncelog.broker.handlers.control_plane import validate_control_request
 from oncelog.broker.parts import Broker
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.protocol.api_keys import ApiKey
@@ -33,7 +33,7 @@ _READ_SECONDS: Final = 1.0
 
 @handles(ApiKey.LEADER_AND_ISR, versions="0-7")
 def handle_leader_and_isr(broker: Broker, context: RequestContext, request: LeaderAndIsrRequest) -> Outcome:
-    error = why_disobey(broker, context, request.broker_epoch)
+    error = validate_control_request(broker, context, request.broker_epoch)
     if error:
         return LeaderAndIsrResponse(error_code=error)
     without_log = broker.replica_control.topics_without_log(request)
@@ -55,7 +55,7 @@ async def _apply_and_create(
     if not is_ready or not await control.prepare_logs(_part(request, lambda topic: topic in without_log)):
         response.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
-    error = why_disobey(broker, context, request.broker_epoch)
+    error = validate_control_request(broker, context, request.broker_epoch)
     if error:
         return LeaderAndIsrResponse(error_code=error)
     rest = control.apply_leader_and_isr(_part(request, lambda topic: topic in without_log))

@@ -9,7 +9,7 @@ import logging
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
-from oncelog.broker.handlers.control_plane import why_disobey
+from oncelog.broker.handlers.control_plane import validate_control_request
 from oncelog.broker.parts import Broker
 from oncelog.coordinator.metadata_store.znodes import SecurityProtocol
 from oncelog.protocol.api_keys import ApiKey
@@ -31,7 +31,8 @@ _FIRST_VERSION_WITH_TOPICS = 5
 
 @handles(ApiKey.UPDATE_METADATA, versions="0-8")
 def handle_update_metadata(broker: Broker, context: RequestContext, request: UpdateMetadataRequest) -> Outcome:
-    error = why_disobey(broker, context, request.broker_epoch) or _why_unnamed(request, context.api_version)
+    error = validate_control_request(broker, context, request.broker_epoch)
+    error = error or _why_unnamed(request, context.api_version)
     if not error:
         _bring_up_to_date(request, context.api_version)
         error = broker.metadata.apply_update_metadata(request)

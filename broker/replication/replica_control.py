@@ -96,7 +96,7 @@ class ReplicaControl:
         return self.apply_leader_and_isr(request)
 
     def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        if not self._metadata.obey(request, "LeaderAndIsr"):
+        if not self._metadata.admit(request, "LeaderAndIsr"):
             return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         self.orders_obeyed += 1
         response, in_order = LeaderAndIsrResponse(), request.sequence != NO_SEQUENCE
@@ -208,7 +208,7 @@ class ReplicaControl:
         return log
 
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        if not self._metadata.obey(request, "StopReplica"):
+        if not self._metadata.admit(request, "StopReplica"):
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         self.orders_obeyed += 1
         errors = [

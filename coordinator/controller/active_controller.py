@@ -159,7 +159,7 @@ class ActiveController:
             await self._restart()
 
     def unclean_election_changed(self, topic: str) -> None:
-        """Elect the leaders of a topic that may have waited for an unclean election to be allowed."""
+        """Elect the leaders of a topic for which unclean election may be allowed now."""
         self._put(f"elect leaders of {topic}", partial(self._elect_leaders_of, topic))
 
     async def _elect_leaders_of(self, topic: str) -> None:

@@ -1,7 +1,7 @@
-"""AlterPartition as the controller answers it: from the message to proposals, and from their outcomes to the message.
+"""AlterPartition in the controller: from the request to proposals, and from their outcomes to the response.
 
-What is decided lies in ``isr_changes``. All brokers hear of what was written, also of what had been written before, in
-case whoever asked has missed it.
+What is decided lies in ``isr_changes``. All brokers are sent the state that holds, also where it had been written
+before: the leader may have missed it.
 """
 
 from collections.abc import Collection
@@ -22,14 +22,14 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 
 class Altered(NamedTuple):
-    """The answer, and the partitions that were asked about."""
+    """The response, and the partitions of the request."""
 
     response: AlterPartitionResponse
     partitions: Collection[TopicPartition]
 
 
 async def alter_partition(context: ControllerContext, request: AlterPartitionRequest) -> Altered:
-    """Answer a leader. Versions 2 and later: topics are named by id."""
+    """Decide and write a leader's proposals. Versions 2 and later: topics are named by id."""
     broker = context.state.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Altered(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), ())

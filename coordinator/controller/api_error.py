@@ -1,7 +1,6 @@
-"""The outcome of one item of an administrative request: an error code, and a sentence for whoever asked.
+"""The outcome of one item of an administrative request: an error code, and a message for the client.
 
-A sentence may quote what it was asked with, a name of 32,767 bytes for example. It is cut so that an answer can carry
-it, whatever it quotes.
+A message may quote the request, a name of 32,767 bytes for example. It is cut so that a response can carry it.
 """
 
 from typing import Final, NamedTuple
@@ -33,5 +32,5 @@ NOT_CONTROLLER: Final = ApiError(ErrorCode.NOT_CONTROLLER, "This is not the corr
 TIMED_OUT: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, "It was done, but not all brokers have heard of it in time.")
 UNFINISHED: Final = ApiError(
     ErrorCode.REQUEST_TIMED_OUT,
-    "It was not finished in time, because the metadata store does not answer or is slow. It may be done yet.",
+    "It was not finished in time, because the metadata store does not respond or is slow. It may be done yet.",
 )

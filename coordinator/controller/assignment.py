@@ -37,13 +37,13 @@ def random_start(broker_count: int, rng: random.Random) -> Start:
 
 
 def start_after(brokers: Sequence[BrokerAndRack], leader: int) -> Start:
-    """Where to go on for a topic whose partition 0 has this preferred leader."""
+    """Return where to continue for a topic whose partition 0 has this preferred leader."""
     index = next((i for i, broker in enumerate(brokers) if broker.broker_id >= leader), 0)
     return Start(index, index)
 
 
 def why_not_placeable(broker_count: int, partition_count: int, replication_factor: int) -> ApiError | None:
-    """Why so many partitions cannot have so many replicas on so many brokers, or None."""
+    """Return why so many partitions cannot have so many replicas on so many brokers, or None."""
     if partition_count <= 0:
         return ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     if replication_factor <= 0:
@@ -68,7 +68,10 @@ def assign_replicas(
     *,
     first_partition: int = 0,
 ) -> list[tuple[int, ...]]:
-    """The replicas of each partition, the preferred leader first. The brokers are sorted by id and enough."""
+    """Return the replicas of each partition, the preferred leader first.
+
+    ``brokers`` are sorted by id, and at least as many as ``replication_factor``.
+    """
     racks = {broker.broker_id: broker.rack for broker in brokers if broker.rack is not None}
     if len(racks) < len(brokers):
         racks = {}
@@ -89,7 +92,7 @@ def assign_replicas(
 
 
 def rack_alternated(racks: dict[int, str]) -> list[int]:
-    """The brokers, one of each rack in turn."""
+    """Return the brokers, one of each rack in turn."""
     by_rack: dict[str, list[int]] = {}
     for broker_id in sorted(racks):
         by_rack.setdefault(racks[broker_id], []).append(broker_id)
@@ -98,7 +101,7 @@ def rack_alternated(racks: dict[int, str]) -> list[int]:
 
 
 def _followers(ring: Sequence[int], leader_index: int, shift: int) -> list[int]:
-    """Every broker but the leader, in the order in which they are asked to follow it."""
+    """Return every broker but the leader, in the order in which they become followers."""
     others = len(ring) - 1
     return [ring[(leader_index + 1 + (shift + step) % others) % len(ring)] for step in range(others)]
 
@@ -115,7 +118,7 @@ def _next_follower(candidates: Iterator[int], replicas: Sequence[int], racks: di
 def why_invalid_assignment(
     replicas: Sequence[int], live_brokers: Sequence[BrokerAndRack], replication_factor: int | None
 ) -> ApiError | None:
-    """Why a partition must not have the replicas that a client chose for it, or None."""
+    """Return why a partition must not have the replicas that a client chose for it, or None."""
 
     def invalid(what: str) -> ApiError:
         return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {what}")

@@ -1,8 +1,8 @@
 """What a broker knows of its cluster: live brokers, topics, and who leads each partition.
 
-``ClusterImage`` is a value. The controller tells it in UpdateMetadata requests; ``MetadataCache`` replaces the whole
-image by the next one, so a handler that reads ``cache.image`` once answers from one consistent moment, and nothing
-needs a lock. Building the next image copies the topic table's references and the topics that changed, nothing else.
+``ClusterImage`` is a value. The controller sends it in UpdateMetadata requests; ``MetadataCache`` replaces the whole
+image by the next one, so a handler that reads ``cache.image`` once sees one consistent moment, and nothing needs a
+lock. Building the next image copies the topic table's references and the topics that changed, nothing else.
 
 As in Apache Kafka, an UpdateMetadata names *all* live brokers, but only the partitions that changed; a leader of
 -2 means "this partition is being deleted", and a topic without partitions is gone. A *full* one names every partition:
@@ -67,7 +67,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """Leadership and replicas of one partition, as the controller last told them."""
+    """Leadership and replicas of one partition, as the controller last sent them."""
 
     leader: int
     leader_epoch: int
@@ -120,12 +120,12 @@ class ClusterImage:
         return self.brokers.get(broker_id)
 
     def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
-        """Where clients of ``listener_name`` reach a broker; None if it is not alive or has no such listener."""
+        """Return where clients of ``listener_name`` reach a broker; None if it is not alive or has no such listener."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.endpoints.get(listener_name)
 
     def updated(self, request: UpdateMetadataRequest) -> "ClusterImage":
-        """The next image, after the controller's request."""
+        """Return the next image, after the controller's request."""
         topics, names = self.topics, self.topic_names
         if request.topic_states:
             topics, names = dict(topics), dict(names)
@@ -154,7 +154,7 @@ def _update_topic(topics: dict[str, TopicImage], names: dict[bytes, str], state:
 
 
 def _is_another_topic(state: UpdateMetadataTopicState, before: TopicImage) -> bool:
-    """Whether the name now belongs to another topic: it was deleted and created again."""
+    """Return whether the name now belongs to another topic: it was deleted and created again."""
     return state.topic_id != before.topic_id and ZERO_UUID not in (state.topic_id, before.topic_id)
 
 
@@ -247,7 +247,7 @@ class InternalTopicSizes:
 
 
 class MetadataCache:
-    """The current image of one broker, and who wants to hear of the next. Implements ``ports.TopicMetadata``."""
+    """The current image of one broker, and the listeners to changes. Implements ``ports.TopicMetadata``."""
 
     __slots__ = ("_full_epoch", "_internal_topics", "_listeners", "fence", "image")
 
@@ -270,8 +270,8 @@ class MetadataCache:
         self._listeners.append(listener)
 
     def apply_update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Take the controller's word, unless a newer request has come before."""
-        if not self.obey(request, "UpdateMetadata"):
+        """Apply the controller's request, unless a newer one has come before."""
+        if not self.admit(request, "UpdateMetadata"):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         before, is_full = self.image, request.type == FULL
         self.image = (ClusterImage() if is_full else before).updated(request)
@@ -292,7 +292,7 @@ class MetadataCache:
             listener(change)
         return ErrorCode.NONE
 
-    def obey(self, request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest, kind: str) -> bool:
+    def admit(self, request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest, kind: str) -> bool:
         """Return whether a control request is to be carried out: no newer one has come before."""
         if self.fence.admit(request.controller_epoch, request.sequence):
             return True
@@ -321,7 +321,7 @@ class MetadataCache:
         return self._internal_topics.counts.get(topic) or len(image.partitions)
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
-        """The leader and its epoch; None while the partition is unknown or has no leader."""
+        """Return the leader and its epoch; None while the partition is unknown or has no leader."""
         image = self.image.partition(partition)
         if image is None or image.leader < 0:
             return None

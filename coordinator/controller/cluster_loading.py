@@ -26,7 +26,7 @@ async def load_cluster(session: Session, state: ClusterState, brokers_changed: W
 
 
 async def read_brokers(session: Session, state: ClusterState, changed: Watch) -> dict[int, LiveBroker]:
-    """The brokers that are registered now."""
+    """Read the brokers that are registered now."""
     names = await session.children(paths.BROKER_IDS, changed) or ()
     registrations = f"{paths.BROKER_IDS}/"
     for path in [path for path in state.malformed if path.startswith(registrations)]:
@@ -54,7 +54,7 @@ async def _set_strange_aside(session: Session, state: ClusterState, names: Seque
 
 
 def _live_broker(state: ClusterState, broker_id: int, znode: Znode) -> LiveBroker | None:
-    """A registered broker; as it was registered first, or None, if the registration cannot be decoded."""
+    """Decode a registration; return the earlier one, or None, if it cannot be decoded."""
     try:
         registration = znodes.decode_broker(broker_id, znode.data)
     except MalformedZnode as error:

@@ -1,11 +1,11 @@
-"""The orders of a controller that cannot be reached, as the metadata store implies them.
+"""The control requests of a controller that cannot be reached, as the metadata store implies them.
 
-Whatever a controller orders it has written to the store before: LeaderAndIsr and UpdateMetadata only carry it to the
+What a controller sends it has written to the store before: LeaderAndIsr and UpdateMetadata only carry it to the
 brokers. A broker that still has its session, but not its link to the controller, can therefore read what it should have
-been told. It learns that others lead what it led, refuses writes that could not be replicated, and sends its clients to
+received. It learns that others lead what it led, refuses writes that could not be replicated, and sends its clients to
 the new leaders.
 
-What is missing is what only the controller knows: whom it suspects. And nothing is deleted this way.
+Only the controller knows which brokers are unreachable, so that is missing. And nothing is deleted this way.
 """
 
 import logging
@@ -47,4 +47,4 @@ async def read_orders(session: Session, broker_id: int, listener_name: str) -> l
 
 
 def _ignore() -> None:
-    """Nobody waits for brokers to come or go: what is read is read again."""
+    """Do nothing when brokers start or stop: the next reading reads them again."""

@@ -1,7 +1,7 @@
 """What the active controller knows of the cluster: brokers, topics, partition states, topics that must go.
 
-It is read from the metadata store when a controller's reign begins, changes only after the store has accepted the same
-change, and is dropped when the reign ends. Decisions read it; only ``Reign`` and what it runs write it.
+It is read from the metadata store when a controller epoch begins, changes only after the store has accepted the same
+change, and is dropped when the epoch ends. Decisions read it; only the work of the active controller writes it.
 """
 
 import logging
@@ -52,7 +52,7 @@ class TopicState:
 
 
 def _nothing() -> None:
-    """Until somebody listens."""
+    """Do nothing, until there is a listener."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class ClusterState:
     topics_to_delete: dict[str, None] = field(default_factory=dict)
     """Topics whose deletion was accepted and is not finished, oldest first."""
     unreadable: set[str] = field(default_factory=set)
-    """Topics of which a znode cannot be understood: nobody may conclude from this state that they do not exist."""
+    """Topics of which a znode cannot be decoded: they exist, although they are not in this state."""
     topic_names: dict[bytes, str] = field(default_factory=dict)
     malformed: dict[str, int] = field(default_factory=dict)
     """Znodes that cannot be decoded, by path, each with the transaction that wrote it. What they describe is set aside:
@@ -92,7 +92,7 @@ class ClusterState:
             self.on_set_aside()
 
     def is_set_aside(self, partition: TopicPartition) -> bool:
-        """Whether the state of the partition cannot be decoded."""
+        """Return whether the state of the partition cannot be decoded."""
         return bool(self.malformed) and paths.partition_state(partition) in self.malformed
 
     def take_state(self, partition: TopicPartition, znode: Znode) -> None:
@@ -120,7 +120,7 @@ class ClusterState:
             del self._unified_names[topic_name.unified(name)]
 
     def colliding_topic(self, name: str) -> str | None:
-        """An existing topic that has another name, but one that cannot be told apart in metrics."""
+        """Return an existing topic of another name that has the same name in metrics."""
         alike = self._unified_names.get(topic_name.unified(name), set()) - {name}
         return min(alike) if alike else None
 
@@ -130,20 +130,22 @@ class ClusterState:
         ]
 
     def remove_broker(self, broker_id: int) -> None:
-        """It is not registered any more. What was thought of it says nothing about its next life."""
+        """Remove a broker that is not registered any more, and what is known of this incarnation."""
         del self.brokers[broker_id]
         self.unreachable.discard(broker_id)
         self.shutting_down.discard(broker_id)
         self.full.discard(broker_id)
 
     def reliable_brokers(self) -> set[int]:
-        """The brokers that are up and can write, and by all that is known will stay so."""
+        """Return the brokers that are reachable, can write, and are not shutting down."""
         return self.brokers.keys() - self.unreachable - self.shutting_down - self.full
 
     def usable_brokers(self, replicas: Collection[int]) -> Collection[int]:
-        """The brokers among which a partition may have its leader and its ISR, given those that could lead it.
+        """Return the brokers among which a partition may have its leader and its ISR.
 
-        Suspects and those that leave are passed over, but only where somebody else can take their place."""
+        ``replicas``: those that could lead it. Brokers that are unreachable, shutting down or full count only if none
+        of them is reliable.
+        """
         reliable = self.reliable_brokers()
         return self.brokers.keys() if reliable.isdisjoint(replicas) else reliable
 
@@ -158,27 +160,29 @@ class ClusterState:
         self.topics[partition.topic].states[partition.partition] = state
 
     def partitions(self, names: Iterable[str] | None = None) -> Iterator[TopicPartition]:
-        """Every partition of the named topics, or of all."""
+        """Yield every partition of the named topics, or of all."""
         for name in self.topics if names is None else names:
             for index in self.topics[name].assignment.partitions:
                 yield TopicPartition(name, index)
 
     def partitions_on(self, broker_id: int) -> Iterator[TopicPartition]:
-        """The partitions that have a replica on a broker."""
+        """Yield the partitions that have a replica on a broker."""
         for partition in self.partitions():
             if broker_id in self.replicas(partition).replicas:
                 yield partition
 
     def usable_members(self, state: VersionedState) -> Collection[int]:
-        """The same for a partition's state: those that registered anew since it was written are passed over, too.
+        """Return the brokers among which a partition in this state may have its leader and its ISR.
 
-        Nobody knows yet what they have lost. A reign that begins may find some in an ISR, because nobody was in office
-        to take them out of it when they went (compare KIP-903)."""
+        Brokers that registered anew since the state was written are left out, too, where others remain: what they have
+        lost is not known. A new controller may find some in an ISR, because there was no controller to remove them when
+        they stopped (compare KIP-903).
+        """
         usable = self.usable_brokers(state.state.isr)
         unbroken = {broker_id for broker_id in usable if self.brokers[broker_id].epoch <= state.mzxid}
         return usable if unbroken.isdisjoint(state.state.isr) else unbroken
 
     def leader_restarted(self, state: VersionedState) -> bool:
-        """Whether the leader registered anew since it was elected."""
+        """Return whether the leader registered anew since it was elected."""
         leader = self.brokers.get(state.state.leader)
         return leader is not None and leader.epoch > state.mzxid

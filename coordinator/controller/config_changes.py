@@ -66,7 +66,7 @@ class ConfigResource:
 
 
 def described_change(before: Mapping[str, str], after: Mapping[str, str], *, shows_values: bool) -> str:
-    """What changed, for the log. Values of brokers' settings may be secret."""
+    """Describe what changed, for the log. Values of brokers' settings may be secret."""
 
     def described(key: str) -> str:
         if key not in after:
@@ -79,7 +79,7 @@ def described_change(before: Mapping[str, str], after: Mapping[str, str], *, sho
 
 
 def resource_at(entity_path: str) -> ConfigResource | None:
-    """The resource whose overrides lie there; None for the kinds that have no configuration here (users, clients)."""
+    """Return the resource whose overrides lie there; None for kinds without configuration here (users, clients)."""
     kind, _, name = entity_path.partition("/")
     for resource_type, folder in _ESCAPED.items():
         if kind == folder:
@@ -114,19 +114,19 @@ class ConfigValidator(Protocol):
     """What the broker knows of its keys."""
 
     def why_invalid(self, resource: ConfigResource, overrides: Mapping[str, str]) -> ApiError | None:
-        """Why the resource must not have exactly these overrides, or None."""
+        """Return why the resource must not have exactly these overrides, or None."""
 
     def is_list(self, resource: ConfigResource, key: str) -> bool:
-        """Whether the key's value is a list with commas."""
+        """Return whether the key's value is a list with commas."""
 
     def default_text(self, resource: ConfigResource, key: str) -> str:
-        """What a list key without an override holds."""
+        """Return the value of a list key without an override."""
 
 
 def altered(
     current: Mapping[str, str], alteration: ConfigAlteration, validator: ConfigValidator
 ) -> dict[str, str] | ApiError:
-    """The overrides after the change, if the resource may have them."""
+    """Return the overrides after the change, or why the resource must not have them."""
     overrides = {} if alteration.replaces_all else dict(current)
     for operation in alteration.operations:
         error = _apply(overrides, operation, alteration.resource, validator)
@@ -170,7 +170,7 @@ def _joined(before: str, operation: OperationType, value: str) -> str:
 
 
 def why_malformed(alterations: Sequence[ConfigAlteration]) -> list[ApiError | None]:
-    """For each alteration, why the request as a whole makes no sense of it: a resource or a key named twice."""
+    """Return for each alteration why the request is malformed: a resource or a key is named twice."""
     times = Counter(alteration.resource for alteration in alterations)
     errors: list[ApiError | None] = []
     for alteration in alterations:

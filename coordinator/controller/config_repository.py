@@ -1,11 +1,11 @@
 """The dynamic configuration of topics and brokers: kept in the metadata store, known to every broker.
 
-Each entity's overrides are one znode. Whoever changes one also leaves a sequential znode below ``/config/changes``; all
+Each entity's overrides are one znode. A change also leaves a sequential znode below ``/config/changes``; all
 brokers watch that, read the named entities again and tell their listeners. Changing a configuration needs no
 controller: the write is conditional on the version that the change was decided on, and is decided anew if it lost a
 race or its fate is unknown (every operation has the same effect twice as once).
 
-A broker loads everything when its session begins, and a controller again when its reign begins, so its notifications
+A broker loads everything when its session begins, and a controller again when its epoch begins, so its notifications
 are only those of later changes. The creation of a topic with overrides is a change like any other. Overrides of a topic
 that is created here are learned at once, before the first of its logs is made; a broker that another controller orders
 to make a log reads the topic's overrides before it does (``read_topics``), and asks the store for what is newest, since
@@ -84,19 +84,19 @@ class ConfigRepository:
         return self._overrides(ConfigResource(ResourceType.TOPIC, topic))
 
     def broker_overrides(self, broker_id: int) -> Overrides:
-        """Those of one broker alone."""
+        """Return the overrides of one broker alone."""
         return self._overrides(ConfigResource(ResourceType.BROKER, str(broker_id)))
 
     def cluster_overrides(self) -> Overrides:
-        """Those that hold for every broker."""
+        """Return the overrides that hold for every broker."""
         return self._overrides(ConfigResource(ResourceType.BROKER, ""))
 
     def overrides(self, resource: ConfigResource) -> Overrides:
-        """Those of any resource."""
+        """Return the overrides of any resource."""
         return self._overrides(resource)
 
     def overridden(self, resource_type: ResourceType) -> list[str]:
-        """The names of all resources of a type for which something is set."""
+        """Return the names of all resources of a type that have overrides."""
         return sorted(
             resource.name
             for resource, (_, overrides) in self._known.items()
@@ -104,7 +104,7 @@ class ConfigRepository:
         )
 
     def is_unreadable(self, topic: str) -> bool:
-        """Whether the topic's znode cannot be decoded and no earlier overrides of it are known."""
+        """Return whether the topic's znode cannot be decoded and no earlier overrides of it are known."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return resource in self._unreadable and resource not in self._known
 
@@ -223,7 +223,7 @@ class ConfigRepository:
             self.learn(resource, overrides, znode.stat.mzxid)
 
     def _learn_absence(self, resource: ConfigResource) -> None:
-        """There is no znode: the resource has no overrides (any more)."""
+        """Note that there is no znode: the resource has no overrides (any more)."""
         self._unreadable.pop(resource, None)
         known = self._known.pop(resource, None)
         if known is not None and known[1]:
@@ -247,7 +247,7 @@ class ConfigRepository:
         errors: list[ApiError] = []
         for number, (alteration, malformed) in enumerate(zip(alterations, why_malformed(alterations), strict=True)):
             if number % _ALTERATIONS_PER_TURN == _ALTERATIONS_PER_TURN - 1:
-                await asyncio.sleep(0)  # Where nothing changes, nothing is waited for.
+                await asyncio.sleep(0)  # Where no override changes, nothing else yields to the loop.
             try:
                 async with asyncio.timeout_at(until):
                     errors.append(malformed or await self._alter(alteration, validate_only=validate_only))
@@ -275,7 +275,7 @@ class ConfigRepository:
     async def _try_to_alter(
         self, session: Session, alteration: ConfigAlteration, *, validate_only: bool
     ) -> ApiError | None:
-        """None if another change came between."""
+        """Make one attempt; return None if another change was written first."""
         resource = alteration.resource
         znode = await session.get(resource.path)
         before = _overrides_before(alteration, znode)
@@ -293,7 +293,7 @@ class ConfigRepository:
 
 
 def _overrides_before(alteration: ConfigAlteration, znode: Znode | None) -> Overrides | ApiError:
-    """What a change begins with. A malformed znode can only be replaced as a whole."""
+    """Return the overrides that a change begins with. A malformed znode can only be replaced as a whole."""
     if znode is None:
         return NO_OVERRIDES
     try:
@@ -309,7 +309,7 @@ def _overrides_before(alteration: ConfigAlteration, znode: Znode | None) -> Over
 
 
 def write_of(resource: ConfigResource, overrides: Overrides, znode: Znode | None) -> Operation:
-    """The operation that gives a resource these overrides, if its znode still is what was read."""
+    """Return the operation that gives a resource these overrides, if its znode still is the one that was read."""
     data = znodes.encode_config(overrides)
     if znode is None:
         return Create(path=resource.path, data=data)
@@ -317,19 +317,19 @@ def write_of(resource: ConfigResource, overrides: Overrides, znode: Znode | None
 
 
 def notification_of(resource: ConfigResource) -> Operation:
-    """The operation that tells all brokers of a change."""
+    """Return the operation that notifies all brokers of a change."""
     data = znodes.encode_config_change(resource.entity_path)
     return Create(path=paths.CONFIG_CHANGE_PREFIX, data=data, sequential=True)
 
 
 def _is_new(topic: str, change: MetadataChange) -> bool:
-    """Whether the change brings a topic that was unknown, or another one of the same name."""
+    """Return whether the change adds a topic that was unknown, or another one of the same name."""
     before, after = change.before.topic(topic), change.after.topic(topic)
     return after is not None and (before is None or before.topic_id != after.topic_id)
 
 
 def _no_watch() -> None:
-    """Before the first load, nothing refreshes."""
+    """Do nothing: before the first load there is no watch."""
 
 
 def _changed_resource(change: Znode) -> ConfigResource | None:

@@ -1,18 +1,18 @@
-"""The controller's requests to brokers: in order, repeated until they are answered, and bounded.
+"""The controller's requests to brokers: in order, retried until the broker responds, and bounded.
 
 To each broker one request is under way at a time; the others wait in the order in which they were given. When one is
 lost, or too many wait, the broker is *behind*: nothing is kept for it any more, only the lost request is repeated, at
-growing intervals, until it is answered or the broker is forgotten. A broker that answers again is told everything
+growing intervals, until the broker responds or is forgotten. A broker that responds again is sent everything
 afresh (``on_caught_up``), so that what was dropped meanwhile is not missed. Hence a broker that hangs costs a bounded
 queue, and one that was away for a second or an hour needs nothing else.
 
-A broker may also answer that it could not carry out a LeaderAndIsr yet, because the metadata store did not tell it the
-topics' configurations (REQUEST_TIMED_OUT): that counts as a lost request.
+A broker may also respond that it could not carry out a LeaderAndIsr yet, because it could not read the topics'
+configurations (REQUEST_TIMED_OUT): that counts as a lost request.
 
 To open or delete logs takes a broker a while, so such a request names a bounded number of partitions, and a broker that
-answers it at once (the controller's own) gets the next one in the next turn of the loop.
+responds at once (the controller's own) gets the next one in the next turn of the loop.
 
-A broker that registers anew is another one: what was meant for its former life is forgotten.
+A broker that registers anew is another incarnation: requests to the former one are dropped.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from oncelog.protocol.schema import Message
 logger = logging.getLogger(__name__)
 
 OnControlResponse: TypeAlias = Callable[[int, Message, Message], None]
-"""Called with the broker, what it was asked, and its answer."""
+"""Called with the broker, the request, and the response."""
 OnCaughtUp: TypeAlias = Callable[[int], None]
 
 _FIRST_RETRY_SECONDS: Final = 0.05
@@ -42,7 +42,7 @@ _MOST_WAITING: Final = 2_500
 
 
 class ControlChannel:
-    """The requests of one reign."""
+    """The requests of one controller epoch."""
 
     def __init__(
         self,
@@ -51,7 +51,10 @@ class ControlChannel:
         on_caught_up: OnCaughtUp,
         unreachable: Collection[int] = (),
     ) -> None:
-        """``suspects``: the brokers that cannot be reached now; ``unreachable_changed`` says that there are more."""
+        """Begin without brokers.
+
+        ``unreachable``: the brokers that cannot be reached now; ``unreachable_changed`` is called when there are more.
+        """
         self._channel = channel
         self._unreachable = unreachable
         self._on_response = on_response
@@ -62,14 +65,16 @@ class ControlChannel:
     def send(self, broker_id: int, request: Message) -> None:
         outbox = self._outboxes.get(broker_id)
         if outbox is None:
-            outbox = _Outbox(broker_id, self._channel, self._on_answer, self._on_caught_up, self._note_progress)
+            outbox = _Outbox(
+                broker_id, self._channel, self._on_broker_response, self._on_caught_up, self._note_progress
+            )
             self._outboxes[broker_id] = outbox
         outbox.send(request)
 
     def all_responded(self) -> "asyncio.Future[None]":
-        """Done when every broker that answers has answered all that it was sent before, or when all of this ends.
+        """Return a future: done when every broker has responded to all that it was sent before, or at the end.
 
-        A broker does not answer while it is behind or a suspect.
+        Brokers that are behind or unreachable do not count.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         marks = [(broker_id, outbox, outbox.accepted) for broker_id, outbox in self._outboxes.items()]
@@ -77,7 +82,7 @@ class ControlChannel:
         self._note_progress()
         return done
 
-    def _on_answer(self, broker_id: int, request: Message, response: Message) -> None:
+    def _on_broker_response(self, broker_id: int, request: Message, response: Message) -> None:
         self._on_response(broker_id, request, response)
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._note_progress)  # After the next request has left.
@@ -94,30 +99,30 @@ class ControlChannel:
         return outbox.completed < accepted and broker_id not in self._unreachable
 
     def unreachable_changed(self) -> None:
-        """A broker has become a suspect: it is not waited for any more."""
+        """Stop waiting for brokers that have become unreachable."""
         self._note_progress()
 
     def is_behind(self, broker_id: int) -> bool:
-        """Whether the broker has yet to be told everything afresh."""
+        """Return whether the broker has yet to be sent everything afresh."""
         outbox = self._outboxes.get(broker_id)
         return outbox is not None and outbox.is_behind
 
     def forget(self, broker_id: int) -> None:
-        """The broker is gone, or registered anew: nothing that was meant for it is sent, and no answer of it counts."""
+        """Drop the requests to a broker that has stopped or registered anew; a late response does not count."""
         outbox = self._outboxes.pop(broker_id, None)
         if outbox is not None:
             outbox.close()
             self._note_progress()
 
     def close(self) -> None:
-        """Nothing is sent any more, to nobody."""
+        """Drop all requests, and send nothing more."""
         for broker_id in list(self._outboxes):
             self.forget(broker_id)
         self._note_progress()
 
 
 class _Wait(NamedTuple):
-    """A wait for the answers to all that was sent before it began."""
+    """A wait for the responses to all that was sent before it began."""
 
     done: "asyncio.Future[None]"
     marks: "list[tuple[int, _Outbox, int]]"
@@ -125,7 +130,7 @@ class _Wait(NamedTuple):
 
 
 class _Outbox:
-    """What one broker is still to be told."""
+    """The requests to one broker."""
 
     def __init__(
         self,
@@ -139,7 +144,7 @@ class _Outbox:
         self.accepted = 0
         """How many requests there were to send."""
         self.completed = 0
-        """How many of them have been answered, or are not kept any more."""
+        """How many of them have a response, or were dropped."""
         self._broker_id = broker_id
         self._channel = channel
         self._on_response = on_response
@@ -151,19 +156,19 @@ class _Outbox:
         self._timer: asyncio.TimerHandle | None = None
         self._sending = False
         self._resting = False
-        """A request that takes long was answered in this turn of the loop."""
+        """A request that takes long got its response in this turn of the loop."""
         self._closed = False
 
     def send(self, request: Message) -> None:
         if self._closed or self.is_behind:
             return
         if len(self._queue) >= _MOST_WAITING:
-            logger.warning("Broker %d does not answer: it will be told everything afresh", self._broker_id)
+            logger.warning("Broker %d does not respond: it will be sent everything afresh", self._broker_id)
             self._fall_behind()
             return
         self.accepted += 1
         self._queue.append(request)
-        self._go_on()
+        self._send_next()
 
     def close(self) -> None:
         self._closed = True
@@ -178,15 +183,15 @@ class _Outbox:
         self.completed = self.accepted
         self._on_behind()
 
-    def _go_on(self) -> None:
-        """Send until one request is under way. A local broker answers before ``send`` returns."""
+    def _send_next(self) -> None:
+        """Send until one request is under way. A local broker responds before ``send`` returns."""
         if self._sending:
             return
         self._sending = True
         try:
             while self._queue and self._under_way is None and not self._resting:
                 request = self._queue.popleft()
-                self._ask(request)
+                self._transmit(request)
                 if self._under_way is None and takes_long(request):
                     self._rest()
         finally:
@@ -198,17 +203,17 @@ class _Outbox:
 
     def _wake(self) -> None:
         self._resting = False
-        self._go_on()
+        self._send_next()
 
-    def _ask(self, request: Message) -> None:
+    def _transmit(self, request: Message) -> None:
         self._under_way = request
-        self._channel.send(self._broker_id, request, partial(self._answered, request))
+        self._channel.send(self._broker_id, request, partial(self._on_result, request))
 
-    def _answered(self, request: Message, response: Message | None) -> None:
+    def _on_result(self, request: Message, response: Message | None) -> None:
         if self._closed:
             return
-        if response is None or _asks_to_repeat(response):
-            self._lost(request)
+        if response is None or _must_repeat(response):
+            self._retry(request)
             return
         self._under_way = None
         self._failures = 0
@@ -217,16 +222,16 @@ class _Outbox:
         self._on_response(self._broker_id, request, response)
         if was_behind:
             self._on_caught_up(self._broker_id)
-        self._go_on()
+        self._send_next()
 
-    def _lost(self, request: Message) -> None:
+    def _retry(self, request: Message) -> None:
         if not self._failures:
             logger.info("Broker %d did not carry out %s; sending it again", self._broker_id, type(request).__name__)
         self._fall_behind()
         delay = min(_FIRST_RETRY_SECONDS * 2.0**self._failures, _LONGEST_RETRY_SECONDS)
         self._failures += 1
-        self._timer = asyncio.get_running_loop().call_later(delay, self._ask, request)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._transmit, request)
 
 
-def _asks_to_repeat(response: Message) -> bool:
+def _must_repeat(response: Message) -> bool:
     return isinstance(response, LeaderAndIsrResponse) and response.error_code == ErrorCode.REQUEST_TIMED_OUT

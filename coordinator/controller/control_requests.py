@@ -1,10 +1,10 @@
-"""The requests by which a controller tells brokers what to do: LeaderAndIsr, UpdateMetadata, StopReplica.
+"""The control requests of a controller to brokers: LeaderAndIsr, UpdateMetadata, StopReplica.
 
 A batch is filled with partitions and gives requests to brokers, in the order in which they must be sent: brokers learn
-what they lead before anybody is told that they lead it, and stop replicas last. What would keep a broker busy for long
+what they lead before clients are sent to them, and stop replicas last. What would keep a broker busy for long
 is cut into several requests. All carry the controller's epoch and the epoch of the receiving broker's registration, so
-that both sides of an old conversation are recognised. Suspects are told everything, if they listen, but are not named
-as live: nobody should wait for them. The requests are built for the newest versions of Kafka 3.9 (LeaderAndIsr 7,
+that outdated requests and receivers are recognised. Unreachable brokers are sent everything, but are not named as live,
+so that no client waits for them. The requests are built for the newest versions of Kafka 3.9 (LeaderAndIsr 7,
 UpdateMetadata 8, StopReplica 4).
 
 All receivers of a batch get the same UpdateMetadata, except for the epoch of their registration. What they have in
@@ -63,18 +63,18 @@ class ControlRequests:
         self._names_everything = False
 
     def add_leader_and_isr(self, partition: TopicPartition, broker_ids: Iterable[int], *, is_new: bool = False) -> None:
-        """Tell the partition's state to brokers that have a replica of it. The others need ``tell_metadata``."""
+        """Add the partition's state for brokers that have a replica of it."""
         for broker_id in broker_ids:
             partitions = self._leader_and_isr.setdefault(broker_id, {})
             partitions[partition] = partitions.get(partition, False) or is_new
 
     def add_update_metadata(self, partitions: Iterable[TopicPartition], broker_ids: Iterable[int]) -> None:
-        """Tell brokers who is alive and, in one request for all of them, what the partitions' states are."""
+        """Add the live brokers and, in one request for all receivers, the partitions' states."""
         self._update_metadata.update(dict.fromkeys(partitions))
         self._metadata_receivers.update(dict.fromkeys(broker_ids))
 
     def add_full_metadata(self, broker_ids: Iterable[int]) -> None:
-        """Tell brokers who is alive and the state of every partition."""
+        """Add the live brokers and the state of every partition."""
         self._names_everything = True
         self.add_update_metadata(self._state.partitions(), broker_ids)
 
@@ -84,7 +84,7 @@ class ControlRequests:
             partitions[partition] = partitions.get(partition, False) or delete
 
     def build(self) -> Iterator[tuple[int, ControlRequest]]:
-        """The requests to live brokers, in the order to send them."""
+        """Yield the requests to live brokers, in the order to send them."""
         live = self._state.brokers
         leaders = {leader.broker_id: leader for leader in self._live_leaders()}
         for broker_id in sorted(self._leader_and_isr.keys() & live.keys()):
@@ -108,11 +108,11 @@ class ControlRequests:
         leaders = set()
         for partition, is_new in partitions.items():
             topic_id = self._state.topics[partition.topic].assignment.topic_id
-            told = topics.setdefault(
+            topic = topics.setdefault(
                 partition.topic, LeaderAndIsrTopicState(topic_name=partition.topic, topic_id=topic_id)
             )
-            told.partition_states.append(self._leader_and_isr_state(partition, is_new))
-            leaders.add(told.partition_states[-1].leader)
+            topic.partition_states.append(self._leader_and_isr_state(partition, is_new))
+            leaders.add(topic.partition_states[-1].leader)
         return LeaderAndIsrRequest(
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
@@ -150,15 +150,17 @@ class ControlRequests:
             state = self._metadata_state(partition)
             if state is not None:
                 topic_id = self._state.topics[partition.topic].assignment.topic_id
-                told = topics.setdefault(
+                topic = topics.setdefault(
                     partition.topic, UpdateMetadataTopicState(topic_name=partition.topic, topic_id=topic_id)
                 )
-                told.partition_states.append(state)
+                topic.partition_states.append(state)
         yield from topics.values()
 
     def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """What everybody may know of a partition. One without a state is named in a full update only, or if that state
-        is malformed."""
+        """Return a partition's state for UpdateMetadata; None: the partition is left out.
+
+        A partition without a state is named in a full update only, or if its state is malformed.
+        """
         versioned, replicas = self._state.state(partition), self._state.replicas(partition).replicas
         if versioned is None:
             is_named = self._is_full_update or self._state.is_set_aside(partition)
@@ -177,7 +179,7 @@ class ControlRequests:
         )
 
     def _stateless(self, partition: TopicPartition, replicas: tuple[int, ...]) -> UpdateMetadataPartitionState:
-        """A partition that exists and was never led, or whose state was lost."""
+        """Return the entry of a partition that exists and never had a leader, or whose state was lost."""
         being_deleted = partition.topic in self._state.topics_to_delete
         return UpdateMetadataPartitionState(
             partition_index=partition.partition,
@@ -205,7 +207,7 @@ class ControlRequests:
         )
 
     def _is_offline(self, replica: int, leader: int) -> bool:
-        """Whether nothing can be written to a replica. A leader on a full disk can still be read."""
+        """Return whether nothing can be written to a replica. A leader on a full disk can still be read."""
         return not self._is_online(replica) or (replica in self._state.full and replica != leader)
 
     @property
@@ -224,10 +226,10 @@ class ControlRequests:
         topics: dict[str, StopReplicaTopicState] = {}
         for partition, delete in partitions.items():
             topic_id = self._state.topics[partition.topic].assignment.topic_id
-            told = topics.setdefault(
+            topic = topics.setdefault(
                 partition.topic, StopReplicaTopicState(topic_name=partition.topic, topic_id=topic_id)
             )
-            told.partition_states.append(
+            topic.partition_states.append(
                 StopReplicaPartitionState(
                     partition_index=partition.partition,
                     leader_epoch=self._stop_epoch(partition),
@@ -249,7 +251,7 @@ class ControlRequests:
 
 
 def takes_long(request: Message) -> bool:
-    """Whether a request may create or delete as many logs as one request may."""
+    """Return whether a request may create or delete as many logs as one request may."""
     if not isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
         return False
     return sum(len(topic.partition_states) for topic in request.topic_states) >= MOST_FILE_CHANGES

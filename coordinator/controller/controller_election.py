@@ -1,11 +1,11 @@
 """Who is the controller: the broker whose session holds the ephemeral ``/controller``.
 
 Winning creates that znode and raises ``/controller_epoch`` in one multi, so that the version of the epoch belongs to
-exactly one victory. A victory whose answer was lost is not taken for one: the znode, recognised by its session, is
-removed and the election is held again, at the price of an epoch.
+exactly one election. An election whose response was lost does not count as won: the znode, recognised by its session,
+is removed and the election is held again, at the price of an epoch.
 
-A controller that cannot be reached need not be waited for: ``take_over`` removes its znode and wins in the same multi,
-which fails if anybody has been elected since. Should the controller be well, it has lost its epoch, and changes
+A controller that cannot be reached is replaced: ``replace_controller`` removes its znode and wins in the same multi,
+which fails if another broker has been elected since. Should the controller be well, it has lost its epoch, and changes
 nothing.
 """
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elected:
-    """An epoch that is ours, and the version by which the store knows it."""
+    """A controller epoch that this broker has won, and its version in the store."""
 
     epoch: int
     epoch_version: int
@@ -40,7 +40,7 @@ class Elected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherElected:
-    """Somebody else is the controller."""
+    """Another broker is the controller."""
 
     controller_id: int
 
@@ -49,7 +49,7 @@ ElectionResult: TypeAlias = Elected | OtherElected
 
 
 async def stand_for_election(session: Session, broker_id: int, now_ms: int, changed: Watch) -> ElectionResult:
-    """Stand for election until somebody is elected. ``changed`` is called when that may no longer hold."""
+    """Stand for election until a controller is elected. ``changed`` is called when that may no longer hold."""
     while True:
         controller = await session.get(paths.CONTROLLER, changed)
         if controller is not None and controller.stat.ephemeral_owner != session.session_id:
@@ -63,13 +63,13 @@ async def stand_for_election(session: Session, broker_id: int, now_ms: int, chan
 
 
 async def replace_controller(
-    session: Session, broker_id: int, suspect_id: int, now_ms: int, changed: Watch
+    session: Session, broker_id: int, unreachable_id: int, now_ms: int, changed: Watch
 ) -> ElectionResult:
-    """Be elected in the place of a broker that cannot be reached, if that one still is the controller."""
+    """Replace a controller that cannot be reached, if it still is the controller."""
     # The epoch is read first: an election between the two reads changes it.
     epoch = await session.get(paths.CONTROLLER_EPOCH)
     controller = await session.get(paths.CONTROLLER, changed)
-    if epoch is not None and controller is not None and _controller_id(controller) == suspect_id:
+    if epoch is not None and controller is not None and _controller_id(controller) == unreachable_id:
         removal = Delete(path=paths.CONTROLLER, version=controller.stat.version)
         elected = await _win(session, broker_id, now_ms, epoch, [removal])
         if elected is not None:
@@ -78,16 +78,16 @@ async def replace_controller(
 
 
 def _controller_id(znode: Znode) -> int:
-    """Who is the controller; ``NO_CONTROLLER`` if that cannot be decoded. Its session tells when it is gone."""
+    """Return the controller's id; ``NO_CONTROLLER`` if it cannot be decoded: its session shows when it is gone."""
     try:
         return znodes.decode_controller(znode.data)
     except MalformedZnode as error:
-        logger.error("%s is malformed; who is the controller is unknown until it is gone: %s", paths.CONTROLLER, error)
+        logger.error("%s is malformed; the controller is unknown until it is gone: %s", paths.CONTROLLER, error)
         return NO_CONTROLLER
 
 
 def _epoch(znode: Znode) -> int:
-    """The epoch of the last controller. Raises ``MalformedZnode``: without it nobody can be elected."""
+    """Return the epoch of the last controller. Raises MalformedZnode: without it no broker can be elected."""
     try:
         return znodes.decode_controller_epoch(znode.data)
     except MalformedZnode as error:

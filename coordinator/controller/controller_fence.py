@@ -1,6 +1,6 @@
-"""Which requests of controllers a broker still obeys: none of an older controller, none that a later one overtook.
+"""The fence of control requests: none of an older controller is carried out, and none that a later one overtook.
 
-A controller sends one request at a time to each broker, and repeats it until it is answered. The network may deliver a
+A controller sends one request at a time to each broker, and repeats it until it responds. The network may deliver a
 request once more, or for the first time, when later ones have been carried out: the connection that it was given up on
 may deliver what it held. Such a request describes a state of the cluster that has passed. Two numbers tell it from the
 others: the epoch of the controller, and the request's ``sequence``, which grows within an epoch. The last request may
@@ -15,7 +15,7 @@ NO_SEQUENCE: Final = -1
 
 
 class ControllerFence:
-    """The newest request that one broker has heard of, in all kinds of control requests."""
+    """The newest control request that one broker has received, of any kind."""
 
     __slots__ = ("epoch", "sequence")
 

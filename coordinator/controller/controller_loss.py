@@ -23,9 +23,9 @@ class ControllerContact(IntEnum):
 
 
 def may_take_over(others: Collection[ControllerContact], *, controller_refuses: bool) -> bool:
-    """Whether a broker that has lost the controller may stand for election in its place.
+    """Return whether a broker that has lost the controller may stand for election in its place.
 
-    ``others``: what each of the other registered brokers says, without the controller.
+    ``others``: the responses of the other registered brokers, without the controller.
     """
     lost = 1 + sum(contact is ControllerContact.LOST for contact in others)
     counted = 1 + len(others) + (not controller_refuses)

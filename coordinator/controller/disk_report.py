@@ -1,6 +1,6 @@
 """The report of this broker to the controller that its disk is full, or has room again.
 
-It says only that there is something to ask (``full_disks`` is the controller's side).
+It names only the broker; the responses to LeaderAndIsr say which (``full_disks`` is the controller's side).
 """
 
 import asyncio
@@ -22,12 +22,12 @@ class DiskReport:
         self._queue = queue
 
     def send(self) -> None:
-        """Have the controller ask this broker whether its disk is full, which has changed."""
+        """Report that the state of this broker's disk has changed."""
         self._queue.cluster.put("report the disk", self._write)
 
     async def _write(self) -> None:
         if self._store.session is None:
-            return  # The broker registers again with its next session, and is then asked anyway.
+            return  # The broker registers again with its next session, and gets its leaderships then.
         try:
             data = znodes.encode_log_dir_event(self._broker_id)
             await self._store.session.create(f"{paths.LOG_DIR_EVENTS}/log_dir_event_", data, sequential=True)

@@ -7,9 +7,9 @@ raises the leader epoch by one, also when only the ISR shrinks.
 
 Two rules are stricter than those of Kafka's ZooKeeper mode:
 
-* An election is for one life of the leader. When a broker restarted since it was elected (its registration is younger
-  than the partition's state), it is elected anew, as in KRaft, so that what a crash took from its log is never told
-  apart from what it writes next by offset alone.
+* An election is for one incarnation of the leader. When a broker restarted since it was elected (its registration is
+  younger than the partition's state), it is elected anew, as in KRaft, so that what a crash took from its log is never
+  distinguished from what it writes next by offset alone.
 * An ISR none of whose members is up is kept whole, so that any of them may come back and lead.
 """
 
@@ -21,7 +21,7 @@ from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, Parti
 
 
 def initial_state(replicas: Sequence[int], up: Collection[int], controller_epoch: int) -> PartitionState | None:
-    """The first state of a new partition; None while none of its replicas is up."""
+    """Return the first state of a new partition; None while none of its replicas is up."""
     isr = tuple(replica for replica in replicas if replica in up)
     if not isr:
         return None
@@ -37,7 +37,7 @@ def next_state(
     leader_restarted: bool,
     unclean_allowed: bool,
 ) -> PartitionState | None:
-    """The state that the partition must get now that these brokers are up; None if it can stay as it is."""
+    """Return the state that the partition must get now that these brokers are up; None if it can stay as it is."""
     isr_up = tuple(replica for replica in state.isr if replica in up)
     if not isr_up:
         return _without_in_sync_replicas(state, replicas, up, controller_epoch, unclean_allowed=unclean_allowed)
@@ -51,7 +51,7 @@ def next_state(
 def preferred_state(
     state: PartitionState, replicas: Sequence[int], reliable: Collection[int], controller_epoch: int
 ) -> PartitionState | None:
-    """The state in which the preferred replica leads; None if it does already, or is not fit to."""
+    """Return the state in which the preferred replica leads; None if it does already, or is not fit to."""
     preferred = replicas[0]
     if preferred == state.leader or preferred not in state.isr or preferred not in reliable:
         return None

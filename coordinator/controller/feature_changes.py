@@ -38,7 +38,7 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """What somebody wants of one feature."""
+    """A client's request for one feature."""
 
     feature: str
     level: int
@@ -50,7 +50,7 @@ async def ensure_features(
 ) -> None:
     """Give a new cluster the wanted levels, as far as all of its brokers support them; and know what is finalised.
 
-    Where somebody has deleted the levels of a cluster, those that this broker knows are written again.
+    Where an operator has deleted the levels of a cluster, those that this broker knows are written again.
     """
     if await context.session.get(paths.FEATURE) is None:
         levels = dict(features.levels)
@@ -71,7 +71,7 @@ async def ensure_features(
 
 
 def initial_levels(wanted: Mapping[str, int], brokers: Sequence[BrokerRegistration]) -> dict[str, int]:
-    """The wanted levels, lowered to what every broker supports."""
+    """Return the wanted levels, lowered to what every broker supports."""
     return {
         name: min([level, *(broker.features.get(name, NOT_SUPPORTED)[1] for broker in brokers)])
         for name, level in wanted.items()
@@ -108,11 +108,11 @@ async def update_features(
             logger.info("Finalised features: %s, before: %s", after, before)
             await features.refresh(context.session, changed)
             return errors
-    return [ApiError(ErrorCode.FEATURE_UPDATE_FAILED, "Somebody else changes the features.") for _ in updates]
+    return [ApiError(ErrorCode.FEATURE_UPDATE_FAILED, "Another controller changes the features.") for _ in updates]
 
 
 def supported_by(context: ControllerContext, features: FinalizedFeatureCache) -> dict[str, Supported]:
-    """What this controller and each live broker support, by the name under which a refusal mentions them."""
+    """Return what this controller and each live broker support, by the name that a refusal gives them."""
     brokers = sorted(context.state.brokers.items())
     return {f"Local controller {context.controller_id}": features.supported} | {
         f"Broker {broker_id}": broker.registration.features for broker_id, broker in brokers
@@ -120,7 +120,7 @@ def supported_by(context: ControllerContext, features: FinalizedFeatureCache) ->
 
 
 def why_refused(update: FeatureUpdate, levels: Mapping[str, int], supported: Mapping[str, Supported]) -> ApiError:
-    """NO_ERROR if the level may be finalised now."""
+    """Return why the level must not be finalised now, or NO_ERROR."""
     before, level = levels.get(update.feature, 0), update.level
     upgrade = update.upgrade_type is UpgradeType.UPGRADE
     if update.upgrade_type is UpgradeType.UNKNOWN:

@@ -4,7 +4,7 @@
 it changes. A read that is older than what is known (a watch may arrive late) changes nothing; levels and epoch are
 replaced together. Should the znode be gone, the known levels go on to hold: to forget them would silently change the
 protocol of running transactions. If it is made anew, what it says then holds, although its version begins at 0 again;
-so what is older is told by the store's transaction, which only grows.
+so the store's transaction id, which only grows, shows which is older.
 
 A broker that does not support what is finalised, or cannot read it, must not serve. At its start that is
 ``IncompatibleFeatures``; later ``on_incompatible`` is called, with the sentence that says what to do.
@@ -25,7 +25,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({TRANSACTION_VERSION: (0, 2)})
 """What this software supports, as (lowest level, highest level)."""
 NOT_SUPPORTED: Final = (0, 0)
-"""The range of a feature that somebody does not name."""
+"""The range of a feature that a broker does not name."""
 UNKNOWN_EPOCH: Final = -1
 
 
@@ -99,7 +99,7 @@ class FinalizedFeatureCache:
 
 
 def why_incompatible(supported: Mapping[str, tuple[int, int]], levels: Mapping[str, int]) -> str | None:
-    """Why a broker of this software must not serve a cluster with these levels, or None."""
+    """Return why a broker of this software must not serve a cluster with these levels, or None."""
     for name, level in levels.items():
         lowest, highest = supported.get(name, NOT_SUPPORTED)
         if not lowest <= level <= highest:

@@ -1,11 +1,11 @@
 """Changes of in-sync replicas that leaders ask for (AlterPartition), decided and written.
 
 A leader knows who keeps up with it; the controller knows who is alive and who leads. So the leader proposes and the
-controller decides, each partition on its own, with Apache Kafka's answers:
+controller decides, each partition on its own, with Apache Kafka's error codes:
 
 * a proposal of an older leader epoch is FENCED_LEADER_EPOCH; one of a newer one than is known here says that this is
   not the controller any more (NOT_CONTROLLER);
-* what is so already is a success, whatever it was proposed on, because the first answer may have been lost;
+* what is so already is a success, whatever it was proposed on, because the first response may have been lost;
 * a proposal on an older state than the present one is INVALID_UPDATE_VERSION: the leader will hear of the newer one;
 * a replica that is not alive, that restarted since the leader heard of it (KIP-903), or that would come back although
   it is suspected to be gone, is an INELIGIBLE_REPLICA.
@@ -53,7 +53,7 @@ Outcome: TypeAlias = VersionedState | ErrorCode
 async def alter_isr(
     context: ControllerContext, proposals: Mapping[TopicPartition, IsrProposal]
 ) -> dict[TopicPartition, Outcome]:
-    """Decide and write; every proposal has an outcome. What was written is known here, and told to nobody yet."""
+    """Decide and write; return the outcome of every proposal. No broker has been sent what was written yet."""
     outcomes: dict[TopicPartition, Outcome] = {}
     accepted: dict[TopicPartition, PartitionState] = {}
     for partition, proposal in proposals.items():
@@ -76,7 +76,7 @@ async def alter_isr(
 def decide(
     proposal: IsrProposal, partition: TopicPartition, cluster: ClusterState, controller_epoch: int
 ) -> PartitionState | Outcome:
-    """The state to write, or the outcome if nothing is to be written."""
+    """Return the state to write, or the outcome if nothing is to be written."""
     current = cluster.state(partition)
     if current is None or partition.topic in cluster.topics_to_delete:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -119,7 +119,7 @@ def _is_eligible(broker_id: int, epoch: int, state: PartitionState, cluster: Clu
 
 
 async def _write(context: ControllerContext, accepted: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
-    """Write states, many at once; returns those that somebody else's write came before."""
+    """Write states, many at once; return those that another writer changed first."""
     together = list(chunks(list(accepted)))
     alone: list[TopicPartition] = []
     for group, written in zip(together, await _commit(context, accepted, together), strict=True):
@@ -139,7 +139,7 @@ async def _commit(
     states: Mapping[TopicPartition, PartitionState],
     groups: Sequence[Sequence[TopicPartition]],
 ) -> list[bool]:
-    """For each group, whether all of it was written; else nothing of it was."""
+    """Write groups of states; return for each group whether all of it was written, or nothing."""
     results = await context.commit_many([[_set(context, p, states[p]) for p in group] for group in groups])
     for group, result in zip(groups, results, strict=True):
         if not isinstance(result, MultiFailed):

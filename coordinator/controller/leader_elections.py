@@ -1,10 +1,10 @@
-"""Elections that somebody asks for (ElectLeaders, KIP-460), and those that bring leadership back where it belongs.
+"""Elections that clients request (ElectLeaders, KIP-460), and those that return leadership to preferred replicas.
 
 The first replica of a partition is its *preferred* leader: if every partition has that, load is spread as the
 assignment spread it. After a broker has been away its partitions are led by others. A *preferred* election gives them
 back, when the broker is in sync again; it happens by itself when too large a share of what a broker should lead is led
 by others (``leader.imbalance.per.broker.percentage``). An *unclean* election finds a leader for partitions that have
-none, among replicas that may lack acknowledged records, and only when it is asked for.
+none, among replicas that may lack acknowledged records, and only when a client requests it.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ async def elect_leaders(
     context: ControllerContext, partitions: Iterable[TopicPartition] | None, election: ElectionType
 ) -> dict[TopicPartition, ApiError]:
     """Hold elections for these partitions; for all (None), those that need none are left out of the result."""
-    asked = list(context.state.partitions()) if partitions is None else list(dict.fromkeys(partitions))
+    requested = list(context.state.partitions()) if partitions is None else list(dict.fromkeys(partitions))
     results: dict[TopicPartition, ApiError] = {}
-    for portion in chunks(asked, PARTITIONS_PER_PASS):
+    for portion in chunks(requested, PARTITIONS_PER_PASS):
         results |= await _elect_portion(context, portion, election)
         await asyncio.sleep(0)  # Between portions the loop has its turn.
     if partitions is None:
@@ -65,7 +65,7 @@ async def _elect_portion(
 
 
 def _why_not(context: ControllerContext, partition: TopicPartition, election: ElectionType) -> ApiError:
-    """Why no election is held for the partition, or NO_ERROR."""
+    """Return why no election is held for the partition, or NO_ERROR."""
     if partition.topic in context.state.topics_to_delete:
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
     if context.state.state(partition) is None:
@@ -76,7 +76,7 @@ def _why_not(context: ControllerContext, partition: TopicPartition, election: El
 
 
 def _has_leader(context: ControllerContext, partition: TopicPartition, election: ElectionType) -> bool:
-    """Whether the partition has the leader that the election is about."""
+    """Return whether the partition has the leader that the election is about."""
     versioned = context.state.state(partition)
     if versioned is None:
         return False

@@ -1,8 +1,8 @@
 """A broker's place in the cluster: the cluster's id, and the broker's own ephemeral registration.
 
-The id of the transaction that made the registration is the broker's epoch: control requests meant for an earlier life
-of the broker carry an earlier one. A registration that exists already is told apart by the session that owns it: our
-own (a create whose answer was lost) is taken for what it is, anybody else's is ``BrokerIdTaken``. That may be what a
+The id of the transaction that made the registration is the broker's epoch: control requests to an earlier
+incarnation carry an earlier one. A registration that exists already is recognised by the session that owns it: our
+own (a create whose response was lost) counts as made, that of another session is ``BrokerIdTaken``. That may be what a
 killed broker left behind, until the store gives its session up: ``await_free_id`` waits for that, unless the broker
 that it names is alive.
 """
@@ -34,7 +34,7 @@ async def prepare(session: Session) -> None:
 
 
 async def cluster_id(session: Session, rng: random.Random) -> str:
-    """The cluster's id; the first broker that asks for it gives it one."""
+    """Return the cluster's id; the first broker creates it."""
     await prepare(session)
     while True:
         znode = await session.get(paths.CLUSTER_ID)
@@ -44,7 +44,7 @@ async def cluster_id(session: Session, rng: random.Random) -> str:
 
 
 async def generated_broker_id(session: Session, reserved_max_id: int) -> int:
-    """A broker id that nobody has: one more each time, beyond those that people choose."""
+    """Return an unused broker id: one more each time, beyond ``reserved_max_id``."""
     done = await session.set(paths.BROKER_SEQUENCE, b"")
     assert isinstance(done, Done), f"{paths.BROKER_SEQUENCE} cannot be written: {done}"
     assert done.stat is not None, "a set has a stat"
@@ -59,7 +59,8 @@ async def await_free_id(
 ) -> None:
     """Wait until no other session has registered this id.
 
-    Raises ``BrokerIdTaken`` if one still has after so long, or at once if the broker that registered it is alive.
+    Raises ``BrokerIdTaken`` if one still has after ``patience_seconds``, or at once if the broker that registered it is
+    alive.
     """
     path, loop, changed = paths.broker(broker_id), asyncio.get_running_loop(), asyncio.Event()
     deadline = loop.time() + patience_seconds
@@ -99,7 +100,7 @@ def _registration(broker_id: int, znode: Znode) -> znodes.BrokerRegistration | N
 
 
 def _place(registration: znodes.BrokerRegistration | None) -> str:
-    """Where a broker has said that it listens."""
+    """Return the endpoints of a registration, for a message."""
     if registration is None or not registration.endpoints:
         return "at no known address"
     return "at " + ", ".join(f"{each.listener}://{each.host}:{each.port}" for each in registration.endpoints)
@@ -108,7 +109,7 @@ def _place(registration: znodes.BrokerRegistration | None) -> str:
 def _taken(broker_id: int, existing: Znode) -> BrokerIdTaken:
     return BrokerIdTaken(
         f"broker.id={broker_id} is registered by session {existing.stat.ephemeral_owner:#x}, "
-        f"{_place(_registration(broker_id, existing))}, which has neither answered nor expired"
+        f"{_place(_registration(broker_id, existing))}, which has neither responded nor expired"
     )
 
 

@@ -30,12 +30,12 @@ def target_of(assignment: ReplicaAssignment) -> tuple[int, ...]:
 
 
 def is_reordered(before: ReplicaAssignment, after: ReplicaAssignment) -> bool:
-    """Whether both name the same replicas in different orders and neither moves: only the preferred leader differs."""
+    """Return whether only the order differs and neither moves: only the preferred leader changes."""
     return not is_moving(before) and not is_moving(after) and set(before.replicas) == set(after.replicas)
 
 
 def reassigned(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
-    """The assignment on the way to the target."""
+    """Return the assignment on the way to the target."""
     origin, wanted = origin_of(assignment), frozenset(target)  # A client may name very many.
     replicas = tuple(dict.fromkeys((*target, *origin)))
     return ReplicaAssignment(
@@ -48,7 +48,7 @@ def reassigned(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaA
 def plan(
     assignment: ReplicaAssignment, target: Sequence[int] | None, live: Collection[int], *, may_resize: bool = True
 ) -> ReplicaAssignment | ApiError:
-    """The assignment that a client's request leads to; without a target the move under way is taken back."""
+    """Return the assignment that a client's request leads to; a target of None cancels the reassignment under way."""
     if target is None:
         return reassigned(assignment, origin_of(assignment)) if is_moving(assignment) else NOT_IN_PROGRESS
     if not target:
@@ -79,10 +79,12 @@ def is_complete(assignment: ReplicaAssignment, state: PartitionState) -> bool:
 def begun_state(
     state: PartitionState, assignment: ReplicaAssignment, usable: Collection[int], controller_epoch: int
 ) -> PartitionState | None:
-    """The state while the partition moves: a new leader epoch, so that every replica hears of the new assignment.
+    """Return the state while the partition moves, with a new leader epoch, so that every replica gets the new
+    assignment.
 
-    Replicas that an earlier move was adding, and that this one does not have, are out of sync at once; None if no other
-    in-sync replica could lead then."""
+    Replicas that an earlier reassignment was adding, and that this one does not have, are out of sync at once; None if
+    no other in-sync replica could lead then.
+    """
     isr = tuple(replica for replica in state.isr if replica in assignment.replicas)
     leader = _leader_among(state, isr, assignment.replicas, usable)
     return None if leader is None else _with(state, leader, isr, controller_epoch)
@@ -91,7 +93,7 @@ def begun_state(
 def completed_state(
     state: PartitionState, target: Sequence[int], usable: Collection[int], controller_epoch: int
 ) -> PartitionState | None:
-    """The state of a partition that has arrived. None while no replica of the target is fit to lead."""
+    """Return the state of a partition whose new replicas are in sync; None while none of them is fit to lead."""
     isr = tuple(replica for replica in state.isr if replica in target)
     leader = _leader_among(state, isr, target, usable)
     return None if leader is None else _with(state, leader, isr, controller_epoch)

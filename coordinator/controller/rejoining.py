@@ -36,7 +36,7 @@ class Rejoining:
         """What clients hear while this broker is not the controller."""
 
     def failed(self, error: BaseException) -> None:
-        """Say why the controller's work failed, and join again some time later."""
+        """Log why the controller's work failed, and join again some time later."""
         self._log(error)
         self.refusal = refusal_of(error)
         if self._timer is None:
@@ -60,7 +60,7 @@ class Rejoining:
             logger.error("The controller of broker %d failed and begins anew", self._broker_id, exc_info=error)
 
     def joined(self) -> None:
-        """The next failure is a first one."""
+        """Note that the broker has joined: the next failure is retried after the shortest delay."""
         if self.refusal is not NOT_CONTROLLER:
             logger.info("Broker %d accepts changes of topics and configurations again", self._broker_id)
         self.refusal = NOT_CONTROLLER
@@ -77,5 +77,5 @@ class Rejoining:
 
 
 def refusal_of(error: BaseException) -> ApiError:
-    """Return what the client hears whose request, or whose controller, met this error."""
+    """Return the response of a client's request that met this error, or whose controller did."""
     return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) if isinstance(error, StoreFull) else NOT_CONTROLLER

@@ -1,4 +1,4 @@
-"""Creating topics and adding partitions: plans written to the metadata store and told to the brokers.
+"""Creating topics and adding partitions: plans written to the metadata store and sent to the brokers.
 
 A topic comes into being in one multi: its configuration, its assignment, and the states of its first partitions. Those
 of a very large topic follow in further multis; a controller that dies in between leaves partitions without a state,
@@ -61,7 +61,7 @@ async def create_topics(
 
 
 def _portions(plans: Sequence[TopicPlan]) -> Iterator[list[TopicPlan]]:
-    """Topics that are created in one go: between portions the loop has its turn."""
+    """Yield topics that are created in one go: between portions the loop has its turn."""
     portion: list[TopicPlan] = []
     partition_count = 0
     for plan in plans:
@@ -120,7 +120,10 @@ class _Creation:
                 yield TopicPartition(self.plan.name, index), state
 
     def operations(self, config_znode: Znode | None) -> Iterator[Operation]:
-        """The configuration comes first: whoever sees the topic can read it. It may be left over from a former one."""
+        """Yield the writes, the configuration first: a broker that sees the topic can read it.
+
+        Its znode may be left over from a former topic of the name.
+        """
         name = self.plan.name
         yield write_of(self.config, self.plan.configs, config_znode)
         yield Create(path=paths.topic(name), data=znodes.encode_topic(self.plan.assignment))

@@ -64,7 +64,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """What will be written: also what a client that only asked for a check is told."""
+    """What will be written; a client that only validates gets it in the response."""
 
     name: str
     assignment: TopicAssignment
@@ -80,7 +80,7 @@ class TopicPlan:
 
 
 def new_topic_id(rng: random.Random) -> bytes:
-    """A random (version 4) UUID whose text does not begin with a hyphen, as an option of a command line would."""
+    """Return a random (version 4) UUID whose text does not begin with a hyphen, like an option of a command line."""
     while True:
         raw = bytearray(rng.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
@@ -96,7 +96,7 @@ def plan_topics(
     validator: ConfigValidator,
     rng: random.Random,
 ) -> Iterator[TopicPlan | ApiError]:
-    """How the topics of one request will be created, one after the other."""
+    """Yield how the topics of one request will be created, one after the other."""
     total = sum(_wanted_partitions(topic, defaults) for topic in topics)
     if total > MOST_PARTITIONS_PER_REQUEST:
         error = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
@@ -131,7 +131,7 @@ def plan_topic(
     validator: ConfigValidator,
     rng: random.Random,
 ) -> TopicPlan | ApiError:
-    """How the topic will be created."""
+    """Return how the topic will be created, or why it cannot be."""
     error = _why_not_creatable(topic, cluster)
     if error is not None:
         return error
@@ -218,7 +218,7 @@ def _placed(
 
 
 def plan_partitions(request: NewPartitions, cluster: ClusterState) -> TopicAssignment | ApiError:
-    """The topic's assignment with the new partitions."""
+    """Return the topic's assignment with the new partitions, or why it cannot have them."""
     name, topic = request.topic, cluster.topics.get(request.topic)
     if topic is None or name in cluster.topics_to_delete or not topic.assignment.partitions:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")

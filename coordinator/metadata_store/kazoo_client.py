@@ -120,7 +120,10 @@ class KazooConnection:
         credentials: SessionCredentials | None,
         events: ConnectionEvents,
     ) -> None:
-        """``timeout_seconds``: the session time-out to request. ``credentials``: of a session to take over."""
+        """Begin to connect.
+
+        ``timeout_seconds``: the session time-out to request. ``credentials``: of a session to take over.
+        """
         self.timeout_seconds = timeout_seconds
         """The session time-out that was granted, when there has been a connection."""
         self.session_id = 0

@@ -1,6 +1,6 @@
-"""What kazoo logs, one level lower, and the last trouble that it told.
+"""What kazoo logs, one level lower, and its last warning.
 
-kazoo writes a warning or two for every attempt to connect, several a second while no server answers. The store and the
+kazoo writes a warning or two for every attempt to connect, several a second while no server responds. The store and the
 broker say what an outage means, once; kazoo's own lines are for debugging. Its last warning says why no server can be
 reached, which it tells in no other way.
 """

@@ -4,8 +4,8 @@
 ``LocalStore`` is one client, with the sessions and watches of the contract (``store.py``); a single broker uses one.
 
 * *Decide, append, apply.* A transaction is tried on the tree, which undoes it if it fails; if it succeeds, its record
-  is appended to the journal before anything else can run. It is answered once the journal is synced; one sync covers
-  everything appended until then. Reads too are answered only when all that they could have seen is durable.
+  is appended to the journal before anything else can run. It returns once the journal is synced; one sync covers
+  everything appended until then. Reads, too, return only when all that they could have seen is durable.
 * *Sessions end with the process.* Opening an ensemble closes whatever sessions its last run left, so their ephemerals
   are gone; zxids go on from where they were, so a broker's epoch (the zxid of its registration) is always larger.
 * *When the journal fails*, waiting writes end in ``ConnectionLost`` (they may have happened), all sessions end, and no
@@ -65,7 +65,7 @@ class Journal(Protocol):
     """Where an ensemble keeps its tree: a snapshot, and the records appended since."""
 
     def load(self) -> tuple[bytes | None, list[bytes]]:
-        """The last snapshot, and the records appended after it, in order. Called once, first."""
+        """Return the last snapshot, and the records appended after it, in order. Called once, first."""
 
     def append(self, record: bytes) -> None:
         """Add a record. After an ``OSError`` the record is not in the journal and nothing more may be appended.
@@ -116,7 +116,7 @@ class LocalEnsemble:
         assert self.tree.zxid == zxid, f"the journal lacks a record before zxid {zxid}"
 
     def connect(self) -> "LocalStore":
-        """A new client, with a session."""
+        """Return a new client, with a session."""
         return LocalStore(self)
 
     def submit(self, transaction: Transaction) -> MultiResult:
@@ -239,9 +239,9 @@ class LocalSession(Session):
             raise SessionExpired(f"session {self.session_id} (generation {self.generation}) is over")
         return self._ensemble.tree
 
-    async def _settled(self, answer: _T) -> _T:
+    async def _settled(self, result: _T) -> _T:
         await self._ensemble.settle()
-        return answer
+        return result
 
     async def sync(self) -> None:
         self._tree()  # There is one tree, and no read is behind it.
@@ -310,7 +310,7 @@ class LocalStore:
             logger.warning("The session with the metadata store was not ended in an orderly way: %s", error)
 
     def on_session_closed(self, session_id: int) -> None:
-        """The ensemble ended the session: because we closed it, because it expired, or because the journal failed."""
+        """Replace a session that was closed or expired; the client has none after a failure of the journal."""
         ended = self._session
         assert ended is not None, f"session {session_id} is not ours"
         ended.end()

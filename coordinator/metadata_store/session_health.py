@@ -1,7 +1,7 @@
 """The health of a broker's session with the metadata store: its state, its expirations, the age of the last contact.
 
 Without the store a broker goes on serving what it leads, but nothing of the cluster can change: no leader is elected,
-no topic created, no ISR altered. Nothing of that is visible in the answers to clients, so it must be visible here.
+no topic created, no ISR altered. Nothing of that is visible in the responses to clients, so it must be visible here.
 
 Observe a store from its first session on; every other part of the broker reads.
 """
@@ -14,7 +14,7 @@ from oncelog.coordinator.metadata_store.store import MetadataStore, Session, Ses
 
 WITHOUT_ZOOKEEPER: Final = (
     "clients go on reading and writing where the leader is alive, with acks=all only while every in-sync replica "
-    "lives; no leader can be elected, no topic, setting or ISR changed, and no broker can join, until ZooKeeper answers"
+    "lives; no leader can be elected, no topic, setting or ISR changed, or broker join until ZooKeeper responds"
 )
 """What an outage means, for people."""
 
@@ -22,13 +22,13 @@ WITHOUT_ZOOKEEPER: Final = (
 class SessionState(Enum):
     """The state of the session, by the names of ZooKeeper's clients."""
 
-    CONNECTED = "the store answers"
-    DISCONNECTED = "the store does not answer; the session may go on"
+    CONNECTED = "the store responds"
+    DISCONNECTED = "the store does not respond; the session may go on"
     EXPIRED = "there is no session: the last one is over, and no other has begun"
 
 
 class SessionHealth:
-    """The health of one store's session, as its events and answers tell it."""
+    """The health of one store's session, by its events and responses."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -52,7 +52,7 @@ class SessionHealth:
 
     @property
     def seconds_since_contact(self) -> float:
-        """Seconds since the broker sent the last request that the store answered."""
+        """Return the seconds since the last request was sent that has a response."""
         session = self._store.session
         last_contact = self._last_contact if session is None else session.last_contact
         return max(0.0, self._loop.time() - last_contact)

@@ -8,11 +8,11 @@ as a ZooKeeper client really is, so that code that is right here is right everyw
   that ended stays ended: every operation on it raises ``SessionExpired``, so a controller that kept an old session can
   do nothing with it. Ephemeral znodes live as long as the session that made them.
 * **A local deadline.** ``Session.is_live()`` turns false on its own some time after the last contact with the store,
-  before the store could have given the session up. Whoever holds something by an ephemeral asks it before acting.
+  before the store could have given the session up. The holder of an ephemeral calls it before it acts.
 * **A write may have happened although ``ConnectionLost`` was raised.** The caller reads again before it decides.
-* **A read may be old.** It shows everything that this session has read or written before, but what another session
-  was told to be done it may not show yet: members of an ensemble follow their leader at some distance. Whoever was
-  sent here by somebody else's write calls ``sync`` first.
+* **A read may be old.** It shows everything that this session has read or written before, but a write of another
+  session it may not show yet: members of an ensemble follow their leader at some distance. A reader that must see
+  such a write calls ``sync`` first.
 * **A watch is a hint "read again".** It fires at most once for each time it was left (leaving the same one again for
   the same path changes nothing), possibly for no reason (a lost connection fires them all), and possibly after a newer
   read. It is called from the event loop, never from inside one of the caller's own calls.
@@ -44,7 +44,7 @@ class StoreError(Enum):
 
 
 class StoreUnavailable(Exception):
-    """The store could not be asked."""
+    """The store did not carry out the request, or its response is not known."""
 
 
 class ConnectionLost(StoreUnavailable):
@@ -150,24 +150,25 @@ class Session(Protocol):
 
     @property
     def last_contact(self) -> float:
-        """The loop's time at which the last request that the store answered was sent."""
+        """The loop's time at which the last request was sent that has a response."""
 
     def is_live(self) -> bool:
-        """Whether the store certainly still holds this session's ephemerals."""
+        """Return whether the store certainly still holds this session's ephemerals."""
 
     async def sync(self) -> None:
-        """Reads that are begun after this see every write that was done before it was begun, whoever did it."""
+        """Make reads that begin after this see every write that any session had done before it."""
 
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
-        """The znode, or None. The watch fires when it is created, set or deleted."""
+        """Return the znode, or None. The watch fires when it is created, set or deleted."""
 
     async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
-        """The znodes of ``paths``, in order. Each is consistent in itself; together they are no snapshot."""
+        """Return the znodes of ``paths``, in order. Each is consistent in itself; together they are no snapshot."""
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
-        """The names of the znode's children, sorted; the watch fires when they change or the znode is deleted.
+        """Return the names of the znode's children, sorted; the watch fires when they change or the znode is deleted.
 
-        None, and no watch is left, when there is no such znode."""
+        None, without a watch, if there is no such znode.
+        """
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False

@@ -67,7 +67,7 @@ class _Node(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Changes:
-    """The paths that a transaction touched, for whoever keeps watches."""
+    """The paths that a transaction touched, for the owner of the watches."""
 
     data: list[str] = field(default_factory=list)
     """Created, set or deleted."""
@@ -99,7 +99,7 @@ def _check_path(path: str) -> None:
 
 
 def _commit_nothing(zxid: int) -> None:
-    """The commit of a tree that is kept in memory only."""
+    """Do nothing: the tree is kept in memory only."""
 
 
 class ZnodeTree:
@@ -245,9 +245,9 @@ class ZnodeTree:
             del self._sessions[node.owner][path]
 
     def snapshot(self) -> Iterator[bytes]:
-        """The tree as it is now, in parts: one JSON document with a row per znode, parents before their children.
+        """Yield the tree as it is now, in parts: one JSON document with a row per znode, parents before their children.
 
-        The parts are made when they are asked for; the tree may change meanwhile.
+        The parts are made one by one; the tree may change meanwhile.
         """
         header = {"zxid": self.zxid, "next_session_id": self.next_session_id, "sessions": list(self._sessions)}
         return _encode(header, self._nodes.copy())
@@ -276,7 +276,7 @@ class ZnodeTree:
 
 
 def _encode(header: dict[str, Any], nodes: dict[str, _Node]) -> Iterator[bytes]:
-    """A snapshot, in parts. A parent stands before its children in ``nodes``: it was there first."""
+    """Yield a snapshot in parts. A parent stands before its children in ``nodes``: it was there first."""
     rows = (
         [path, node.data.decode("latin-1"), node.czxid, node.mzxid, node.version, node.owner, node.next_sequence]
         for path, node in nodes.items()
@@ -294,7 +294,7 @@ def _to_json(content: Any) -> bytes:
 
 
 def _nothing() -> None:
-    """The undo of a check."""
+    """Undo a check, which changed nothing."""
 
 
 def _note(operation: Operation, done: Done, changes: Changes) -> None:

@@ -125,7 +125,7 @@ def _from_json(data: bytes) -> dict[str, Any]:
 
 
 def encode_uuid(uuid: bytes) -> str:
-    """Kafka's text form of a UUID: URL-safe base64 without padding, 22 characters."""
+    """Return Kafka's text form of a UUID: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
@@ -195,7 +195,7 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> int:
-    """The id of the broker that is controller."""
+    """Return the id of the broker that is controller."""
     return _integer(_from_json(data), "brokerid")
 
 
@@ -277,7 +277,7 @@ def encode_config(overrides: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """The overrides of an entity; none when the znode was left empty."""
+    """Return the overrides of an entity; none if the znode is empty."""
     if not data:
         return {}
     overrides = _from_json(data).get("config", {})
@@ -287,12 +287,12 @@ def decode_config(data: bytes) -> dict[str, str]:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """``entity_path`` is "topics/T", "brokers/N" or "brokers/<default>"."""
+    """Encode the change of an entity: "topics/T", "brokers/N" or "brokers/<default>"."""
     return _to_json({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(data: bytes) -> str:
-    """The path of the changed entity, below ``/config``."""
+    """Return the path of the changed entity, below ``/config``."""
     content = _from_json(data)
     if "entity_path" in content:
         return str(content["entity_path"])
@@ -311,7 +311,7 @@ def encode_log_dir_event(broker_id: int) -> bytes:
 
 
 def decode_log_dir_event(data: bytes) -> int:
-    """The broker that the controller should ask."""
+    """Return the broker whose log directory has changed."""
     return _integer(_from_json(data), "broker")
 
 
@@ -347,7 +347,7 @@ def encode_features(features: FinalizedFeatures) -> bytes:
 
 
 def decode_features(data: bytes) -> FinalizedFeatures:
-    """The finalized levels; none while feature versioning is disabled (status 0)."""
+    """Return the finalized levels; none while feature versioning is disabled (status 0)."""
     content = _from_json(data)
     try:
         enabled = content["status"] == 1

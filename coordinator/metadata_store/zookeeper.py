@@ -125,7 +125,7 @@ class ZooKeeperSession(Session):
             self._end()
 
     def _keep_contact(self) -> None:
-        """Probe the store, and do so again several times within the time-out."""
+        """Send a probe, and another one several times within the time-out."""
         self._stop_contact()
         if self._connection.is_over:
             return

@@ -1,4 +1,4 @@
-"""What lives in ``__consumer_offsets``: group metadata and committed offsets of the classic protocol."""
+"""The records of ``__consumer_offsets``: group metadata and committed offsets of the classic protocol."""
 
 from oncelog.protocol.schema import ZERO_UUID, Message, array, binary, int32, int64, string, uuid
 

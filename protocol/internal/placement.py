@@ -20,7 +20,7 @@ _LONG_TEXT: Final = 256
 
 
 def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``: 32 bits, signed, over UTF-16 code units."""
+    """Return Java's ``String.hashCode``: 32 bits, signed, over UTF-16 code units."""
     value = 0
     if len(text) >= _LONG_TEXT:
         for unit in _fours(text.encode("utf-16-le", "surrogatepass")):
@@ -52,7 +52,7 @@ def _fours(units: bytes) -> Iterable[int]:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of an internal topic that holds a transactional id or a group id."""
+    """Return the partition of an internal topic that holds a transactional id or a group id."""
     if len(key) > _LONGEST_REMEMBERED:
         return _partition_for(key, partition_count)
     return _remembered_partition_for(key, partition_count)

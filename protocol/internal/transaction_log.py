@@ -1,4 +1,4 @@
-"""What lives in ``__transaction_state``: one key and value a transactional id.
+"""The records of ``__transaction_state``: one key and value a transactional id.
 
 Versions of the value: 0 is read by every Kafka since 0.11. 1 adds tagged fields and is written as soon as
 ``transaction.version`` 1 is finalised (KIP-890). Its tag 10000 is ours alone, and skipped by Kafka.

@@ -2,8 +2,8 @@
 
 A producer tells its transaction coordinator that offsets of a consumer group will be part of the transaction.
 
-1: throttling moves to the client. 2: a fenced producer may be told PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
-4: TRANSACTION_ABORTABLE may be answered (KIP-890).
+1: throttling moves to the client. 2: a fenced producer may get PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
+4: TRANSACTION_ABORTABLE may be returned (KIP-890).
 """
 
 from oncelog.protocol.schema import Message, int16, int32, int64, string

@@ -2,9 +2,9 @@
 
 Adds partitions to a transaction before they are written to, or asks whether they are in one.
 
-1: throttling moves to the client. 2: PRODUCER_FENCED may be answered. 0-3 are for clients and hold one transaction.
+1: throttling moves to the client. 2: PRODUCER_FENCED may be returned. 0-3 are for clients and hold one transaction.
 4: for brokers: a batch of transactions, ``verify_only``, and an error code for the whole request (KIP-890).
-5: TRANSACTION_ABORTABLE may be answered.
+5: TRANSACTION_ABORTABLE may be returned.
 """
 
 from oncelog.protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string

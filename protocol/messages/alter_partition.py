@@ -4,7 +4,7 @@ A leader asks the controller to change the in-sync replicas of partitions (KIP-4
 ZooKeeper is the version of the partition's state znode.
 
 1: the recovery state of the leader (KIP-704). 2: topic ids instead of names (KIP-841). 3: the epoch of each broker that
-is to be in sync, so that one that has restarted meanwhile is told apart (KIP-903).
+is to be in sync, so that one that has restarted meanwhile is recognised (KIP-903).
 
 From 2 on two tagged fields of our own, which Apache Kafka skips, let a broker ask another one, the controller or not,
 whether it reaches the controller.
@@ -62,4 +62,4 @@ class AlterPartitionResponse(Message, api_key=56, versions="0-3", flexible="0+")
     error_code: int = int16("0+", default=0)
     topics: list[AlteredTopic] = array(AlteredTopic, "0+", default_factory=list)
     controller_contact: int = int8("2+", default=0, tag=10_000)
-    """Ours: 1 if the receiver reaches the controller that was asked for, 2 if it has lost it, 0 if it cannot say."""
+    """Ours: 1 if the receiver reaches the controller named in the request, 2 if it has lost it, 0 if it cannot say."""

@@ -2,7 +2,7 @@
 
 Moves partitions to other brokers, or cancels such a move (KIP-455).
 
-1: whether the number of replicas may change, which it may without being asked.
+1: whether the number of replicas may change, which it may where the field is absent.
 """
 
 from oncelog.protocol.schema import Message, array, array_of, boolean, int16, int32, string

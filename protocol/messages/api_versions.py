@@ -2,7 +2,7 @@
 
 The first request of most connections: which APIs and versions does the broker serve?
 
-A broker that does not know the version asked for answers in version 0 with UNSUPPORTED_VERSION and its own range of
+A broker that does not know the requested version responds in version 0 with UNSUPPORTED_VERSION and its own range of
 this API (KIP-511). The response header never has tagged fields, whatever the version.
 1: throttle time. 2: throttling moves to the client. 3: the client names its software; features are tagged fields.
 4: a supported feature may have the minimum version 0, which older clients take for an error.

@@ -2,7 +2,7 @@
 
 Adds partitions to existing topics.
 
-1: throttling moves to the client. 3: THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
+1: throttling moves to the client. 3: THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599).
 """
 
 from oncelog.protocol.schema import Message, array, array_of, boolean, int16, int32, string

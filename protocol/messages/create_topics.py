@@ -3,8 +3,8 @@
 Creates topics, from a number of partitions or from an assignment of replicas.
 
 3: throttling moves to the client. 4: -1 stands for the broker's default of partitions and replicas (KIP-464).
-5: the answer holds what was created: partitions, replicas and configuration (KIP-525).
-6: THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599). 7: the answer holds the topic's id.
+5: the response has what was created: partitions, replicas and configuration (KIP-525).
+6: THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599). 7: the response has the topic's id.
 """
 
 from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int8, int16, int32, string, uuid

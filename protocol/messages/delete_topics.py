@@ -2,9 +2,9 @@
 
 Deletes topics by name or by id.
 
-1: throttle time. 2: throttling moves to the client. 3: TOPIC_DELETION_DISABLED may be answered.
-5: an error message, and THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
-6: topics are structures with a name or an id (KIP-516); UNKNOWN_TOPIC_ID may be answered.
+1: throttle time. 2: throttling moves to the client. 3: TOPIC_DELETION_DISABLED may be returned.
+5: an error message, and THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599).
+6: topics are structures with a name or an id (KIP-516); UNKNOWN_TOPIC_ID may be returned.
 """
 
 from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, int16, int32, string, uuid

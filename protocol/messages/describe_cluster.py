@@ -2,7 +2,7 @@
 
 The brokers, the controller and the cluster's id, without the topics of Metadata (KIP-700).
 
-1: brokers or controllers can be asked for (KIP-919); the answer may be MISMATCHED_ENDPOINT_TYPE or
+1: brokers or controllers can be requested (KIP-919); the error may be MISMATCHED_ENDPOINT_TYPE or
 UNSUPPORTED_ENDPOINT_TYPE. 2: fenced brokers can be included (KIP-1073).
 """
 

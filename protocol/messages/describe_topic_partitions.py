@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (API key 75): versions 0, flexible from 0.
 
-Partitions of topics, in pages: an answer may end with a cursor that the next request continues from (KIP-966).
+Partitions of topics, in pages: a response may end with a cursor that the next request continues from (KIP-966).
 """
 
 from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, string, struct, uuid

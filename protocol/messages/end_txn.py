@@ -2,8 +2,8 @@
 
 A producer commits or aborts its transaction.
 
-1: throttling moves to the client. 2: PRODUCER_FENCED may be answered. 4: TRANSACTION_ABORTABLE may be answered.
-5: every transaction ends with a new epoch, which the answer carries with the producer id (KIP-890 part 2).
+1: throttling moves to the client. 2: PRODUCER_FENCED may be returned. 4: TRANSACTION_ABORTABLE may be returned.
+5: every transaction ends with a new epoch, which the response carries with the producer id (KIP-890 part 2).
 """
 
 from oncelog.protocol.schema import Message, boolean, int16, int32, int64, string

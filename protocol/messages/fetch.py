@@ -2,10 +2,10 @@
 
 Reads batches, for consumers and for followers.
 
-5: log start offset, for followers' own. 6: KAFKA_STORAGE_ERROR may be answered. 7: incremental sessions (KIP-227).
+5: log start offset, for followers' own. 6: KAFKA_STORAGE_ERROR may be returned. 7: incremental sessions (KIP-227).
 8: throttling moves to the client. 9: the leader epoch known to the client (KIP-320). 10: zstd may be received
 (KIP-110). 11: rack and preferred replica (KIP-392). 12: diverging epochs for truncation, and the current leader as
-tagged fields. 13: topic ids instead of names (KIP-516). 14: OFFSET_MOVED_TO_TIERED_STORAGE may be answered.
+tagged fields. 13: topic ids instead of names (KIP-516). 14: OFFSET_MOVED_TO_TIERED_STORAGE may be returned.
 15: the replica id moves into ``replica_state``, with the broker's epoch (KIP-903). 16: endpoints of new leaders
 (KIP-951). 17: directory ids (KIP-853). 18: the follower's high watermark (KIP-1166).
 """

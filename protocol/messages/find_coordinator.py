@@ -3,7 +3,7 @@
 Which broker coordinates a group or a transactional id?
 
 1: kind of key; throttle time and error message. 2: throttling moves to the client.
-4: several keys in one request (KIP-699). 5: TRANSACTION_ABORTABLE may be answered. 6: share groups (KIP-932).
+4: several keys in one request (KIP-699). 5: TRANSACTION_ABORTABLE may be returned. 6: share groups (KIP-932).
 """
 
 from oncelog.protocol.schema import Message, array, array_of, int8, int16, int32, string

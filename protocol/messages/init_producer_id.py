@@ -3,7 +3,7 @@
 Gives out a producer id and epoch, for idempotence alone or for a transactional id, which it fences.
 
 1: throttling moves to the client. 3: a producer may name its id and epoch, to bump the epoch after an error (KIP-360).
-4: PRODUCER_FENCED may be answered (KIP-588). 5: TRANSACTION_ABORTABLE may be answered.
+4: PRODUCER_FENCED may be returned (KIP-588). 5: TRANSACTION_ABORTABLE may be returned.
 6: two-phase commit: transactions without a time-out, and a prepared one may be kept (KIP-939).
 """
 

@@ -1,11 +1,11 @@
 """JoinGroup (API key 11): versions 0-9, flexible from 6.
 
-A member enters a classic group's rebalance; the answer names the leader, and tells it all members.
+A member enters a classic group's rebalance; the response names the leader, and to it all members.
 
 1: a rebalance time-out of its own; before, it is the session time-out. 2: throttle time. 3: throttling moves to the
-client. 4: a new member is first told its id by MEMBER_ID_REQUIRED and joins again with it (KIP-394).
-5: static members (KIP-345). 7: the answer names the protocol type (KIP-559). 8: the reason for joining (KIP-800).
-9: the leader may be told to skip the assignment.
+client. 4: a new member first gets its id with MEMBER_ID_REQUIRED and joins again with it (KIP-394).
+5: static members (KIP-345). 7: the response names the protocol type (KIP-559). 8: the reason for joining (KIP-800).
+9: the response may make the leader skip the assignment.
 """
 
 from oncelog.protocol.schema import Message, array, binary, boolean, int16, int32, string

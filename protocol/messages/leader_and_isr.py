@@ -2,8 +2,8 @@
 
 The controller tells brokers which partitions they lead or follow. Gone since Kafka 4.0.
 
-1: whether the replica is new; KAFKA_STORAGE_ERROR may be answered. 2: broker epoch; partitions grouped by topic.
-3: replicas being added and removed. 5: topic ids, whether this is the full state; the answer is by topic id (KIP-516).
+1: whether the replica is new; KAFKA_STORAGE_ERROR may be returned. 2: broker epoch; partitions grouped by topic. 3:
+replicas being added and removed. 5: topic ids, whether this is the full state; the response is by topic id (KIP-516).
 6: recovery state of the leader (KIP-704). 7: whether the controller is a KRaft one (KIP-866).
 
 ``sequence`` is a tagged field of our own: the position of the request among those of one controller epoch.

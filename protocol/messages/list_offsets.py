@@ -1,9 +1,9 @@
 """ListOffsets (API key 2): versions 1-11, flexible from 6.
 
-The offset for a timestamp. Negative timestamps are questions of their own: -1 latest, -2 earliest.
+The offset for a timestamp. Negative timestamps are special: -1 latest, -2 earliest.
 
 1: one offset with its timestamp instead of a list. 2: isolation level; throttle time. 3: throttling moves to the
-client. 4: leader epochs, for fencing. 5: OFFSET_NOT_AVAILABLE may be answered. 7: -3, the offset of the largest
+client. 4: leader epochs, for fencing. 5: OFFSET_NOT_AVAILABLE may be returned. 7: -3, the offset of the largest
 timestamp (KIP-734). 8: -4, the earliest on local disk (KIP-405). 9: -5, the last in tiered storage (KIP-1005).
 10: a time-out for remote lookups (KIP-1075). 11: -6, the earliest not yet uploaded (KIP-1023).
 """

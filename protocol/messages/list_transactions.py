@@ -3,7 +3,7 @@
 The transactions that a broker coordinates, filtered by state and producer id (KIP-664).
 
 1: filter by age (KIP-994). 2: filter by a pattern of transactional ids (KIP-1152); INVALID_REGULAR_EXPRESSION may be
-answered.
+returned.
 """
 
 from oncelog.protocol.schema import Message, array, array_of, int16, int32, int64, string

@@ -5,7 +5,7 @@ Brokers, and for topics their partitions with leaders and replicas.
 0: an empty list asks for all topics; from 1 on null does, and an empty list asks for none. 1: racks, controller,
 internal topics. 2: cluster id. 3: throttle time. 4: whether a topic may be created by asking. 5: offline replicas.
 6: throttling moves to the client. 7: leader epochs. 8: authorized operations on request; of the cluster until 10.
-10: topic ids in answers; 12: in requests. 13: an error code for the whole answer.
+10: topic ids in responses; 12: in requests. 13: an error code for the whole response.
 """
 
 from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, string, uuid

@@ -4,7 +4,7 @@ A member of a group commits offsets.
 
 2-4: a retention time, which brokers since ignore. 3: throttle time. 4: throttling moves to the client. 6: leader
 epochs. 7: static members (KIP-345). 9: also for the new consumer groups (KIP-848): STALE_MEMBER_EPOCH and
-GROUP_ID_NOT_FOUND may be answered. 10: topic ids instead of names.
+GROUP_ID_NOT_FOUND may be returned. 10: topic ids instead of names.
 """
 
 from oncelog.protocol.schema import ZERO_UUID, Message, array, int16, int32, int64, string, uuid

@@ -2,9 +2,9 @@
 
 Appends batches.
 
-3: the transactional id, and record batches of magic 2. 4: KAFKA_STORAGE_ERROR may be answered. 5: log start offset,
+3: the transactional id, and record batches of magic 2. 4: KAFKA_STORAGE_ERROR may be returned. 5: log start offset,
 with which a client tells a harmless sequence error from a loss. 7: zstd (KIP-110). 8: errors of single records
-(KIP-467). 10: current leader and its endpoint, tagged (KIP-951). 11: TRANSACTION_ABORTABLE may be answered.
+(KIP-467). 10: current leader and its endpoint, tagged (KIP-951). 11: TRANSACTION_ABORTABLE may be returned.
 12: in a transaction, partitions are added by writing to them (KIP-890 part 2). 13: topic ids, not names (KIP-516).
 0-2 are advertised and refused, because old librdkafka does not compress for a broker without them.
 """

@@ -3,7 +3,7 @@
 The controller tells a broker to stop following partitions, or to delete them. Gone since Kafka 4.0.
 
 1: broker epoch; partitions grouped by topic. 3: a leader epoch for each partition (KIP-570), FENCED_LEADER_EPOCH may be
-answered. 4: whether the controller is a KRaft one (KIP-866).
+returned. 4: whether the controller is a KRaft one (KIP-866).
 
 ``topic_id`` and ``sequence`` are tagged fields of our own, which brokers of Apache Kafka skip: a request that arrives
 late must not delete the log of a topic that was created again under the same name.

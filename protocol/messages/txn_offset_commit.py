@@ -3,7 +3,7 @@
 A producer commits a group's offsets as part of its transaction.
 
 1: throttling moves to the client. 2: leader epochs. 3: the group's generation and member, for fencing (KIP-447).
-4: TRANSACTION_ABORTABLE may be answered. 5: the group is added to the transaction by this (KIP-890 part 2).
+4: TRANSACTION_ABORTABLE may be returned. 5: the group is added to the transaction by this (KIP-890 part 2).
 """
 
 from oncelog.protocol.schema import Message, array, int16, int32, int64, string

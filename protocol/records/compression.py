@@ -67,7 +67,7 @@ class Compression(IntEnum):
 
 
 def compress(codec: Compression, data: bytes | bytearray) -> bytes | bytearray:
-    """The compressed form of ``data``; for NONE ``data`` itself."""
+    """Return the compressed form of ``data``; for NONE ``data`` itself."""
     match codec:
         case Compression.NONE:
             return data
@@ -85,14 +85,14 @@ def compress(codec: Compression, data: bytes | bytearray) -> bytes | bytearray:
 
 
 def decompress(codec: Compression, data: Buffer, *, max_bytes: int) -> bytes:
-    """The bytes that ``data`` stands for; CorruptRecord if none, DecompressionBomb if more than ``max_bytes``."""
+    """Decompress ``data``. Raises CorruptRecord if it is malformed, DecompressionBomb beyond ``max_bytes``."""
     return _joined(list(_decompressed(codec, data, max_bytes, _BLOCK_SIZE)))
 
 
 def iter_decompressed(codec: Compression, data: Buffer, *, max_bytes: int) -> Iterator[bytes]:
-    """The same bytes in blocks of 64 KiB at most, each decompressed when it is asked for.
+    """Yield the decompressed bytes in blocks of at most 64 KiB, each decompressed when it is needed.
 
-    What is wrong with ``data`` is raised where it is found, at the latest after the last block.
+    An error in ``data`` is raised where it is found, at the latest after the last block.
     """
     return _decompressed(codec, data, max_bytes, _SMALL_BLOCK_SIZE)
 
@@ -205,14 +205,14 @@ class Compressor(Protocol):
     """Compresses a stream of blocks."""
 
     def compress(self, data: bytes, /) -> bytes:
-        """What can be written after this block, which may be nothing yet."""
+        """Return what can be written after this block, which may be nothing yet."""
 
     def flush(self) -> bytes:
-        """What is left to be written."""
+        """Return what is left to be written."""
 
 
 def new_compressor(codec: Compression) -> Compressor:
-    """A compressor whose output has the same form as that of ``compress``."""
+    """Return a compressor whose output has the same form as that of ``compress``."""
     match codec:
         case Compression.NONE:
             return _Copier()

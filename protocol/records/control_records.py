@@ -52,7 +52,7 @@ def build_end_txn_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """The control batch that commits or aborts what the producer wrote to a partition in this transaction."""
+    """Return the control batch that commits or aborts what the producer wrote to a partition in this transaction."""
     key = _KEY.pack(_VERSION, ControlRecordType.COMMIT if commit else ControlRecordType.ABORT)
     value = _END_TXN_VALUE.pack(_VERSION, coordinator_epoch)
     return build_batch(
@@ -67,7 +67,7 @@ def build_end_txn_marker(
 
 
 def parse_end_txn_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTxnMarker | None:
-    """The marker of a control batch; None if compaction has emptied the batch: then the transaction is gone, too."""
+    """Return the marker of a control batch; None if compaction has emptied the batch and removed the transaction."""
     records = list(iter_records(buffer, position, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES))
     if not records:
         return None
@@ -82,7 +82,7 @@ def parse_end_txn_marker(buffer: Buffer, position: int, header: BatchHeader) -> 
 
 
 def parse_control_record_type(key: bytes | None) -> ControlRecordType:
-    """The type in a control record's key; CorruptRecord for one that does not belong in these logs."""
+    """Return the type in a control record's key. Raises CorruptRecord for one that does not belong in these logs."""
     if key is None or len(key) < _KEY.size:
         raise CorruptRecord("the key of a control record is too short")
     version, control_type = _KEY.unpack_from(key)

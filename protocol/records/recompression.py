@@ -31,7 +31,7 @@ class Recompression:
     __slots__ = ("_budget", "_compression", "_compressor", "_left", "_parts")
 
     def __init__(self, compression: Compression, *, max_bytes: int, budget: WorkBudget) -> None:
-        """``max_bytes``: the maximum size of the batch."""
+        """Begin a batch of at most ``max_bytes``."""
         self._compression = compression
         self._compressor = new_compressor(compression)
         self._budget = budget

@@ -151,12 +151,12 @@ class NewRecord(NamedTuple):
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """Sequences are 31-bit and wrap to 0."""
+    """Add to a sequence, which has 31 bits and wraps to 0."""
     return (sequence + by) & _MAX_INT32
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at ``position``. Says nothing about whether the rest of the batch is there."""
+    """Return the header at ``position``. The rest of the batch may be missing."""
     try:
         header = _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))
     except struct.error as error:
@@ -169,7 +169,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of the whole batches; an incomplete one at the end is left out."""
+    """Yield positions and headers of the complete batches; an incomplete one at the end is left out."""
     end = len(buffer)
     while end - position >= HEADER_SIZE:
         header = read_header(buffer, position)
@@ -181,7 +181,7 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 
 
 def crc_is_valid(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """False as well if the buffer ends before the batch does."""
+    """Return whether the CRC is right; False as well if the buffer ends before the batch does."""
     end = position + LOG_OVERHEAD + header.batch_length
     return end <= len(buffer) and header.crc == crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
 
@@ -195,7 +195,7 @@ def patch_offset_and_epoch(
 
 
 def records_payload(buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int) -> bytes:
-    """The records of a batch, decompressed, still encoded."""
+    """Return the records of a batch, decompressed and still encoded."""
     compression, records = _compressed_records(buffer, position, header)
     return decompress(compression, records, max_bytes=max_decompressed_bytes)
 
@@ -203,7 +203,7 @@ def records_payload(buffer: Buffer, position: int, header: BatchHeader, *, max_d
 def records_payload_in_steps(
     buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int
 ) -> Generator[None, None, bytes]:
-    """The same in steps, as a batch of some kilobytes may hold hundreds of megabytes."""
+    """Return ``records_payload`` in steps: a small batch may expand to hundreds of megabytes."""
     compression, records = _compressed_records(buffer, position, header)
     return (yield from decompress_in_steps(compression, records, max_bytes=max_decompressed_bytes))
 
@@ -222,7 +222,7 @@ def _compressed_records(buffer: Buffer, position: int, header: BatchHeader) -> t
 def iter_records(
     buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int
 ) -> Iterator[Record]:
-    """The records inside, in order. CorruptRecord at the first that contradicts itself or the header."""
+    """Yield the records inside, in order. Raises CorruptRecord at the first that contradicts itself or the header."""
     if header.records_count == 0:
         return
     if header.records_count < 0:
@@ -235,9 +235,9 @@ def iter_records(
 
 
 def _decode_records(payload: bytes, header: BatchHeader) -> Iterator[Record]:
-    """IndexError or ValueError if the records are broken.
+    """Yield the records. Raises IndexError or ValueError if they are broken.
 
-    A key or value that claims more bytes than there are is found at the latest where the record's end is compared.
+    A key or value whose length exceeds the record is found at the latest where the record's end is compared.
     """
     append_time = header.max_timestamp if header.is_log_append_time else None
     base_offset, base_timestamp, last_offset_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
@@ -281,7 +281,10 @@ def _decode_bytes(payload: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _decode_headers(payload: bytes, at: int) -> tuple[list[tuple[str, bytes | None]], int]:
-    """Names that are not UTF-8 survive a round trip (PEP 383), so that compaction changes nothing."""
+    """Return the headers and the position after them.
+
+    Names that are not UTF-8 survive a round trip (PEP 383), so that compaction changes nothing.
+    """
     count, at = decode_varint(payload, at)
     if count < 0:
         raise ValueError(f"a header count of {count}")
@@ -308,7 +311,7 @@ def build_batch(
     is_control: bool = False,
     is_log_append_time: bool = False,
 ) -> bytearray:
-    """One batch of consecutive offsets; the base timestamp is the first record's."""
+    """Return one batch of consecutive offsets; the base timestamp is the first record's."""
     base_timestamp = records[0].timestamp
     payload = b"".join([encode_record(delta, base_timestamp, record) for delta, record in enumerate(records)])
     header = (
@@ -341,7 +344,7 @@ def batch_of_encoded(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     is_transactional: bool = False,
 ) -> bytearray:
-    """One batch of records that are encoded, each with its place as its offset delta, and all of the same timestamp."""
+    """Return one batch of encoded records, whose offset deltas are their positions, all of the same timestamp."""
     attributes = compression | (TRANSACTIONAL_BIT if is_transactional else 0)
     count = len(records)
     header = (
@@ -352,7 +355,7 @@ def batch_of_encoded(
 
 
 def assemble_batch(header: Sequence[int], compressed_records: Buffer) -> bytearray:
-    """The fields of a BatchHeader and what follows them as one batch; length and CRC are computed here."""
+    """Return the fields of a BatchHeader and what follows them as one batch; length and CRC are computed here."""
     base_offset, _, leader_epoch, magic, _, *checked_fields = header
     checked = _CHECKED_HEADER.pack(*checked_fields) + compressed_records
     length = ATTRIBUTES_POSITION - LOG_OVERHEAD + len(checked)
@@ -373,7 +376,7 @@ def stamp_header(batch: bytearray | memoryview, header: BatchHeader) -> BatchHea
 
 
 def encode_record(offset_delta: int, base_timestamp: int, record: NewRecord) -> bytes:
-    """One record as it stands in the payload."""
+    """Return one record as it stands in the payload."""
     timestamp, key, value, headers = record
     timestamp_delta = timestamp - base_timestamp
     body = b"".join(

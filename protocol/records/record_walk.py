@@ -137,12 +137,12 @@ class _Payload:
 def walk_records(
     blocks: Iterator[bytes], header: BatchHeader, rules: RecordRules, budget: WorkBudget
 ) -> Generator[None, None, WalkedRecords]:
-    """Check the records of a produced batch. CorruptRecord if their structure is not what the header and they say."""
+    """Check the records of a produced batch. Raises CorruptRecord if they contradict the header or themselves."""
     return _Walk(blocks, header, rules, budget).run()
 
 
 def _as_corrupt(error: IndexError | ValueError) -> CorruptRecord:
-    """What reading broken records has raised, as the caller knows it."""
+    """Return the CorruptRecord for an error of reading broken records."""
     if isinstance(error, CorruptRecord):
         return error
     return CorruptRecord("a record is cut off" if isinstance(error, IndexError) else str(error))
@@ -287,7 +287,7 @@ class _Walk:
         self._index += 1
 
     def _accepted_headers(self, count: int) -> int:
-        """The number of headers of a record, if that is acceptable."""
+        """Return the number of headers of a record. Raises ValueError if it is not acceptable."""
         self._headers_left -= count
         if not 0 <= count <= self._rules.max_headers or self._headers_left < 0:
             raise ValueError(f"record {self._index} has {count} headers, and the batch too many")
@@ -328,7 +328,7 @@ def find_timestamp(
 ) -> Generator[None, None, FoundRecord | None]:
     """Find the first record at ``start_offset`` or later that is not older than ``timestamp``.
 
-    CorruptRecord if the records before it cannot be told apart.
+    Raises CorruptRecord if the records before it cannot be read.
     """
     append_time = header.max_timestamp if header.is_log_append_time else None
     try:

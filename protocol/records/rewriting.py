@@ -113,14 +113,14 @@ def retain_records(
 
 
 def _with_timestamp_delta(payload: bytes, span: RecordSpan, base_timestamp: int) -> bytes:
-    """The record with another base timestamp, which leaves its timestamp as it is."""
+    """Return the record with another base timestamp, which leaves its timestamp as it is."""
     attributes = payload[span.delta - 1 : span.delta]
     body = attributes + encode_varint(span.timestamp - base_timestamp) + payload[span.rest : span.end]
     return encode_varint(len(body)) + body
 
 
 def can_have_delete_horizon(retained: Iterable[RecordSpan], delete_horizon_ms: int) -> bool:
-    """Whether all timestamps can be told as 64-bit differences to the horizon."""
+    """Return whether the difference of all timestamps to the horizon fits 64 bits."""
     return all(span.timestamp - delete_horizon_ms >= _MIN_INT64 for span in retained)
 
 

@@ -19,7 +19,7 @@ records (if walked): larger than allowed once decompressed       MESSAGE_TOO_LAR
 All but the last two rows are read off the 61 bytes and the CRC (``validate_header``). The walk over the records costs
 about a microsecond per record in this language, so it is made where something depends on it (``conform_batch``):
 
-* if the broker is told to make it always;
+* if the broker is configured to make it always;
 * on a compacted topic, where a record without a key would be lost at the first cleaning;
 * where the broker changes the batch (LogAppendTime, another codec), and so vouches for it;
 * if a compressed batch counts more records than it has bytes (``counts_too_many``). An honest one can, but a lie about
@@ -102,7 +102,7 @@ Conformed: TypeAlias = tuple[memoryview, BatchHeader]
 def validate_header(
     records: memoryview | None, *, max_message_bytes: int, allow_zstd: bool = True
 ) -> BatchHeader | ErrorCode:
-    """The header of the one batch that ``records`` consists of, or what is wrong with what can be read off it.
+    """Return the header of the one batch that ``records`` consists of, or the error that its header shows.
 
     ``allow_zstd`` is False below Produce version 7.
     """
@@ -116,7 +116,7 @@ def validate_header(
 
 
 def counts_too_many(header: BatchHeader) -> bool:
-    """Whether the number of records is to be believed only after a walk."""
+    """Return whether the number of records can be trusted only after a walk."""
     return header.records_count > header.batch_length - (HEADER_SIZE - LOG_OVERHEAD)
 
 
@@ -150,7 +150,7 @@ def conform_batch(
 
 
 def _unreadable_header_error(records: memoryview) -> ErrorCode:
-    """Kafka takes bytes that cannot be the start of any batch as corruption, and an incomplete start as no batch."""
+    """Return Kafka's error: corruption if no batch can start so, no batch if the start is incomplete."""
     if len(records) < LOG_OVERHEAD:
         return ErrorCode.INVALID_RECORD
     batch_length = int.from_bytes(records[_BATCH_LENGTH_POSITION:LOG_OVERHEAD], "big", signed=True)

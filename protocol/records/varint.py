@@ -15,7 +15,7 @@ _SHORT: Final = tuple(bytes((byte,)) for byte in range(0x80))
 
 
 def encode_varint(value: int) -> bytes:
-    """The zig-zag encoding of an integer of up to 64 bits (both of Kafka's widths look the same)."""
+    """Return the zig-zag encoding of an integer of up to 64 bits (both of Kafka's widths look the same)."""
     zigzag = value << 1 if value >= 0 else ~(value << 1)
     if zigzag < 0x80:
         return _SHORT[zigzag]
@@ -34,7 +34,10 @@ def _encode_long(zigzag: int) -> bytes:
 
 
 def decode_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """(value, position after it). ValueError if it does not end within 64 bits, IndexError if the buffer ends first."""
+    """Return (value, position after it).
+
+    Raises ValueError if it does not end within 64 bits, IndexError if the buffer ends first.
+    """
     byte = buffer[position]
     if byte < 0x80:
         return byte >> 1 ^ -(byte & 1), position + 1

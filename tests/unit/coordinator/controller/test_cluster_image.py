@@ -186,7 +186,7 @@ def test_a_partition_is_deleted_only_if_a_full_update_of_the_newest_controller_l
     assert cache.is_deleted(unknown)
     assert cache.is_deleted(TopicPartition("t", 1))
     assert not cache.is_deleted(known)  # It has no leader at the moment.
-    assert cache.obey(LeaderAndIsrRequest(controller_epoch=2), "LeaderAndIsr")
+    assert cache.admit(LeaderAndIsrRequest(controller_epoch=2), "LeaderAndIsr")
     assert not cache.is_deleted(unknown)
     cache.apply_update_metadata(update(epoch=2))
     assert not cache.is_deleted(unknown)
