@@ -28,7 +28,7 @@ class AbortedRanges:
         """Producers whose batches are aborted until their marker."""
 
     def shows(self, records: Buffer, position: int, header: BatchHeader) -> bool:
-        """Whether the records of the batch at ``position`` are to be seen. Raises ``CorruptRecord``."""
+        """Return whether a consumer sees the records of the batch at ``position``. Raises ``CorruptRecord``."""
         while self._upcoming and self._upcoming[-1].first_offset <= header.last_offset:
             self._aborting.add(self._upcoming.pop().producer_id)
         if header.is_control:

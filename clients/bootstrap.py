@@ -33,7 +33,7 @@ def _parse_address(part: str) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether a name service can be asked for it: its labels are neither empty nor too long."""
+    """Return whether a name service can resolve it: its labels are neither empty nor too long."""
     try:
         return bool(text.encode("idna"))
     except UnicodeError:

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def by_topic(items: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[T]]:
-    """What belongs to the partitions of each topic, in the order in which it came."""
+    """Return the items of each topic's partitions, in the given order."""
     topics: dict[str, list[T]] = {}
     for topic_partition, item in items:
         topics.setdefault(topic_partition.topic, []).append(item)
@@ -17,5 +17,5 @@ def by_topic(items: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[T]]:
 
 
 def indexes_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The indexes of the partitions of each topic."""
+    """Return the indexes of the partitions of each topic."""
     return by_topic((topic_partition, topic_partition.partition) for topic_partition in partitions)

@@ -78,7 +78,7 @@ NOT_FINAL_FROM_A_LEADER: Final = NOT_FINAL | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITI
 
 
 def no_errors(response: Message) -> Iterable[int]:
-    """For answers whose errors never mean "ask elsewhere"."""
+    """Return no error numbers, for responses whose errors never mean "wrong broker" or "not ready"."""
     return ()
 
 
@@ -131,7 +131,7 @@ class Cluster:
     # Requests
 
     def attempts(self) -> Retry:
-        """The attempts of one operation, which begins now."""
+        """Return the attempts of one operation, which begins now."""
         return Retry(self._backoff, self.operation_seconds)
 
     async def call(
@@ -144,7 +144,7 @@ class Cluster:
         at_least: int = 0,
         at_most: int | None = None,
     ) -> R:
-        """The final answer to a request; ``errors`` lists the error numbers in an answer that may mean "not here"."""
+        """Return the final response. ``errors`` returns the numbers of its errors that may mean "wrong broker"."""
         retry = self.attempts()
         while True:
             response, failure = None, None
@@ -164,9 +164,9 @@ class Cluster:
                 return response
 
     def is_hindered(self, request: Message, errors: Iterable[int], message: str | None = None) -> bool:
-        """Whether the errors in a response to the request say to ask again; then that is an obstacle.
+        """Return whether the errors in a response say to retry, and report them as an obstacle then.
 
-        ``message`` is what the broker says about the first of them.
+        ``message`` is the broker's message about the first of them.
         """
         passing = next((error for error in errors if error in NOT_FINAL), None)
         if passing is None:
@@ -221,7 +221,7 @@ class Cluster:
     # What is known
 
     async def topics(self, names: Collection[str], *, create: bool = False) -> dict[str, MetadataResponseTopic]:
-        """What the cluster says of some topics, errors included. ``create`` lets brokers create them if they do so."""
+        """Return the metadata of topics, errors included. ``create`` allows brokers to create missing topics."""
         not_final = NOT_FINAL_FROM_A_LEADER if create else NOT_FINAL
         retry = Retry(
             self._backoff, min(_CREATION_SECONDS, self.operation_seconds) if create else self.operation_seconds
@@ -236,7 +236,7 @@ class Cluster:
         return {name: known[name] for name in names}
 
     async def refresh(self, names: Collection[str] | None, *, create: bool = False) -> MetadataResponse:
-        """Ask for the brokers and for some topics; None asks for all topics."""
+        """Request the brokers and the metadata of some topics, or of all if ``names`` is None."""
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         response = await self.call(AnyBroker(), request, MetadataResponse)
@@ -244,14 +244,14 @@ class Cluster:
         return response
 
     async def coordinator(self, of: Coordinator) -> int:
-        """The id of the broker that coordinates a group or a transactional id."""
+        """Return the id of the coordinator of a group or a transactional id. Raises ``BrokerRefused``."""
         found = (await self.coordinators([of]))[of]
         if isinstance(found, Refusal):
             raise found.as_error(of.key)
         return found
 
     async def coordinators(self, of: Collection[Coordinator]) -> dict[Coordinator, int | Refusal]:
-        """The ids of the brokers that coordinate groups, or transactional ids: one kind of them at a time."""
+        """Return the ids of coordinators, all of groups or all of transactional ids."""
         found: dict[Coordinator, int | Refusal] = {}
         found |= {each: self._coordinators[each] for each in of if each in self._coordinators}
         while missing := [each for each in of if each not in found]:
@@ -309,7 +309,7 @@ class Cluster:
                 pass
 
     async def connection_to(self, node_id: int) -> Connection:
-        """A connection to one broker."""
+        """Return a connection to one broker. Raises ``BrokerAbsent`` if the cluster has no such broker."""
         if node_id not in self.brokers:
             await self.refresh(())
         address = self.brokers.get(node_id)
@@ -345,12 +345,12 @@ class Cluster:
             raise NoBrokerReachable(str(failed), is_silent=is_silent) from None
 
     def obstacles(self) -> list[Obstacle]:
-        """Return what this client waits for now, the oldest first."""
+        """Return what keeps this client from going on now, the oldest first."""
         found = [*self._obstacles.current(self._now()), *self.pool.silences()]
         return sorted((at_broker(each, self.brokers) for each in found), key=lambda each: -each.seconds)
 
     def note_leaderless(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions that are needed have no leader now; none of them if there are none."""
+        """Report needed partitions without a leader as an obstacle; an empty list ends it."""
         if not partitions:
             self._obstacles.overcome(_LEADERLESS)
             return
@@ -358,7 +358,7 @@ class Cluster:
         self.note_obstacle(_LEADERLESS, f"{partitions[0]}{others}: no replica can lead now")
 
     def is_connected(self, address: Address) -> bool:
-        """Whether a connection to the address is open."""
+        """Return whether a connection to the address is open."""
         return self.pool.is_open(address)
 
     async def connect(self, address: Address) -> Connection:
@@ -389,7 +389,7 @@ class Cluster:
 
 
 def find_partition(topic: MetadataResponseTopic, index: int) -> MetadataResponsePartition | None:
-    """What metadata says about one partition of a topic."""
+    """Return the metadata of one partition of a topic; None if it has no such partition."""
     return next((partition for partition in topic.partitions if partition.partition_index == index), None)
 
 

@@ -36,7 +36,7 @@ class ClusterMetadata:
         """Topics with an id that are to be asked for anew, for their leader epochs."""
 
     def update(self, response: MetadataResponse, now: float) -> None:
-        """Take over an answer. Topics with an error are left as they were; those that do not exist are forgotten."""
+        """Apply a response. Topics with an error stay as they were; those that do not exist are removed."""
         if response.brokers:  # A broker that has only just started may not know any, itself included.
             self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
         self.controller_id = response.controller_id if response.controller_id in self.brokers else None
@@ -64,7 +64,7 @@ class ClusterMetadata:
             self._names[topic.topic_id] = name
 
     def forget(self, name: str) -> None:
-        """Know nothing more of a topic, but for the leader epochs that its brokers have had."""
+        """Remove a topic, but keep its leader epochs for its next metadata."""
         topic = self.topics.pop(name, None)
         if topic is None:
             return
@@ -76,37 +76,37 @@ class ClusterMetadata:
             self._partitions.pop(TopicPartition(name, partition.partition_index), None)
 
     def partition(self, topic_partition: TopicPartition) -> MetadataResponsePartition | None:
-        """What is known of a partition."""
+        """Return the metadata of a partition; None if it is not known."""
         return self._partitions.get(topic_partition)
 
     def leader(self, topic_partition: TopicPartition) -> int | None:
-        """The node id of a partition's leader; None if it has none, or none that is in the cluster."""
+        """Return the node id of a partition's leader; None if it has none that is in the cluster."""
         partition = self._partitions.get(topic_partition)
         return partition.leader_id if partition is not None and partition.leader_id in self.brokers else None
 
     def leader_epoch(self, topic_partition: TopicPartition) -> int:
-        """The epoch of a partition's leader; -1 if it is not known."""
+        """Return the leader epoch of a partition; -1 if it is not known."""
         partition = self._partitions.get(topic_partition)
         return NO_LEADER_EPOCH if partition is None else partition.leader_epoch
 
     def partition_count(self, name: str) -> int:
-        """How many partitions a topic has; 0 if it is not known."""
+        """Return the number of partitions of a topic; 0 if it is not known."""
         topic = self.topics.get(name)
         return 0 if topic is None else len(topic.partitions)
 
     def topic_id(self, name: str) -> bytes:
-        """A topic's id; ``ZERO_UUID`` if it has none or is not known."""
+        """Return a topic's id; ``ZERO_UUID`` if it has none or is not known."""
         topic = self.topics.get(name)
         return ZERO_UUID if topic is None else topic.topic_id
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id."""
+        """Return the name of the topic with this id; None if it is not known."""
         return self._names.get(topic_id)
 
     def take_leaders(
         self, leaders: Mapping[TopicPartition, tuple[int, int]], endpoints: Iterable[tuple[int, Address]]
     ) -> set[TopicPartition]:
-        """Take over (leader id, leader epoch) of partitions from an error (KIP-951); return those that were news."""
+        """Apply (leader id, leader epoch) that came with errors (KIP-951). Return the partitions that this changed."""
         self.brokers |= dict(endpoints)
         news = set()
         for topic_partition, (leader_id, leader_epoch) in leaders.items():

@@ -306,7 +306,7 @@ def _parse(pending: _Pending, frame: memoryview) -> tuple[int, Message]:
 
 
 def _reason(error: OSError) -> str:
-    """What the operating system says, without what asyncio adds."""
+    """Return the reason that the operating system gives, without what asyncio adds."""
     if error.errno is not None and error.errno in errno.errorcode:
         return os.strerror(error.errno)
     return error.strerror or str(error)

@@ -61,7 +61,7 @@ class ConnectionPool:
         return connection is not None and connection.is_open
 
     def least_loaded(self, besides: Collection[Address] = ()) -> Connection | None:
-        """Return the open connection that will answer soonest; None if there is none besides those of ``besides``."""
+        """Return the open connection with the shortest expected wait; None if all are among ``besides``."""
         usable = [each for each in self._connections.values() if each.is_open and each.address not in besides]
         return min(usable, key=lambda each: (is_late(each), each.unanswered), default=None)
 
@@ -102,5 +102,5 @@ def silence_of(connection: Connection, usual_seconds: float = 0.0) -> Obstacle |
 
 
 def is_late(connection: Connection) -> bool:
-    """Whether the oldest unanswered request has waited for ``LATE_SECONDS``."""
+    """Return whether the oldest request in flight has waited for ``LATE_SECONDS``."""
     return connection.unanswered_seconds >= LATE_SECONDS

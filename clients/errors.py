@@ -272,7 +272,7 @@ class NotAuthorized(FatalProducerError):
 
 
 def error_code(number: int) -> ErrorCode:
-    """The code for a response's number; a number from a future Kafka reads as UNKNOWN_SERVER_ERROR."""
+    """Return the code of a response's number; UNKNOWN_SERVER_ERROR for a number of a future Kafka."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -280,7 +280,7 @@ def error_code(number: int) -> ErrorCode:
 
 
 def refusal(number: int, message: str | None = None) -> Refusal | None:
-    """The refusal that a response's error fields are; None for success."""
+    """Return the refusal in a response's error fields; None for success."""
     return None if number == ErrorCode.NONE else Refusal(error=error_code(number), message=message or None)
 
 

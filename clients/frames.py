@@ -35,7 +35,7 @@ class FrameSplitter:
         """A frame that has begun, with its size in front; also the first bytes of a size."""
 
     def feed(self, data: Buffer) -> list[memoryview]:
-        """The frames that are whole now, without their sizes."""
+        """Return the frames that are complete now, without their sizes."""
         frames: list[memoryview] = []
         view = memoryview(data)
         if self._partial:
@@ -71,7 +71,7 @@ class FrameSplitter:
         return end if end <= len(view) else None
 
     def _size(self, buffer: Buffer, position: int) -> int:
-        """Of a frame and the size in front of it."""
+        """Return the bytes of a frame and the size in front of it."""
         size: int = _SIZE.unpack_from(buffer, position)[0]
         if not 0 <= size <= self._max_bytes:
             raise BadFrame(_why_no_frame(bytes(buffer[position : position + _SIZE.size]), size))

@@ -94,7 +94,7 @@ class LogReader:
 def _batches(
     data: bytes | bytearray | memoryview, aborted: AbortedRanges, position: int
 ) -> Iterator[tuple[int, list[Record]]]:
-    """For each batch the position after it and its records from ``position`` on: a fetch begins at a batch's start."""
+    """Yield, for each batch, the position after it and its records from ``position`` on."""
     for start, header in iter_batches(data):
         shows = aborted.shows(data, start, header)
         records = iter_records(data, start, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES) if shows else ()

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 _UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _LEAST_SECONDS: Final = 0.02
-"""Between two questions: what is requested meanwhile is one."""
+"""Seconds between two requests: everything wanted meanwhile goes into one."""
 
 
 class MetadataRefresh:
@@ -47,25 +47,25 @@ class MetadataRefresh:
         self._requested = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self.errors: dict[str, ErrorCode] = {}
-        """Of topics that no question will mend: they may not be read, or cannot have this name."""
+        """The errors of topics that a retry cannot mend: no permission, or an invalid name."""
         self._missing: frozenset[str] = frozenset()
-        """Topics that the last answer did not have."""
+        """Topics that were missing in the last response."""
         self._met: set[str] = set()
-        """Topics that some answer had, and those that the log has named as missing."""
+        """Topics that some response had, and those that the log has named as missing."""
 
     def request(self) -> None:
-        """Ask soon."""
+        """Request metadata soon."""
         self._requested.set()
 
     async def fresh(self) -> None:
-        """Return when a question has been answered that was asked after this call."""
+        """Return when the response to a request that follows this call has been applied."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(answered)
         self._requested.set()
         await answered
 
     async def run(self) -> None:
-        """Ask, for ever."""
+        """Request metadata when it is due, until cancelled."""
         attempt = 0
         while True:
             await self._wait_until_due()
@@ -93,7 +93,7 @@ class MetadataRefresh:
         self._met |= self._missing
 
     async def _ask(self) -> bool:
-        """Whether all that was asked for is known."""
+        """Send one request. Return whether everything that it asks for is known."""
         self._requested.clear()
         asked = len(self._waiting)
         names = self._topics()

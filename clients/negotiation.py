@@ -34,7 +34,7 @@ NO_FEATURES: Final = FinalizedFeatures(-1, {})
 
 
 def newer_features(known: FinalizedFeatures, told: FinalizedFeatures) -> FinalizedFeatures:
-    """Brokers hear of a change one after the other: what has the larger epoch is right."""
+    """Return the features with the larger epoch: brokers learn of a change one after the other."""
     return told if told.epoch > known.epoch else known
 
 
@@ -55,11 +55,11 @@ class BrokerVersions:
         )
 
     def range_of(self, api_key: int) -> Versions | None:
-        """The versions that the broker serves of an API; None if it does not have it."""
+        """Return the versions of an API that the broker serves; None if it does not have it."""
         return self._ranges.get(api_key)
 
     def choose(self, cls: MessageType, at_most: int | None = None) -> int | None:
-        """The newest version of a request that both sides know; None if there is none."""
+        """Return the newest version of a request that both sides support; None if there is none."""
         try:
             return self._chosen[cls, at_most]
         except KeyError:
@@ -84,7 +84,7 @@ def parse_api_versions_response(frame: memoryview, asked: int) -> tuple[int, Api
 
 
 def version_to_ask_again(refused: ApiVersionsResponse, asked: int) -> int | None:
-    """The version of ApiVersions to try after ``asked`` was refused; None if there is nothing left to try."""
+    """Return the version of ApiVersions to try after ``asked`` was refused; None if there is none."""
     if asked == 0:
         return None
     for served in refused.api_keys:

@@ -57,16 +57,16 @@ class Obstacles:
         self._attempts: dict[Hashable, _Attempts] = {}
 
     def begin(self, subject: Hashable, reason: str, now: float, *, is_connected: bool = False) -> None:
-        """An attempt is under way; ``reason`` is why it has not succeeded yet."""
+        """Report that an attempt is under way; ``reason`` is why it has not succeeded yet."""
         self._note(subject, reason, now, is_under_way=True, is_connected=is_connected)
 
     def fail(self, subject: Hashable, reason: str, now: float) -> None:
-        """An attempt has failed."""
+        """Report that an attempt has failed."""
         known = self._attempts.get(subject)
         self._note(subject, reason, now, is_under_way=False, is_connected=known is not None and known.is_connected)
 
     def overcome(self, subject: Hashable) -> None:
-        """An attempt has succeeded."""
+        """Report that an attempt has succeeded: the obstacle is gone."""
         self._attempts.pop(subject, None)
 
     def _note(self, subject: Hashable, reason: str, now: float, *, is_under_way: bool, is_connected: bool) -> None:
@@ -78,7 +78,7 @@ class Obstacles:
         )
 
     def current(self, now: float) -> list[Obstacle]:
-        """What there is now, the oldest first."""
+        """Return the present obstacles, the oldest first."""
         lasting = [(key, each) for key, each in self._attempts.items() if _is_current(each, now)]
         return [
             Obstacle(

@@ -51,7 +51,7 @@ class Backoff:
     jitter: float = 0.2
 
     def pause_seconds(self, attempt: int) -> float:
-        """The pause after the ``attempt``-th failure, counted from 0."""
+        """Return the pause after the ``attempt``-th failure, counted from 0, in seconds."""
         doublings = min(attempt, 30)
         seconds = min(self.first_seconds * 2.0**doublings, self.longest_seconds)
         return seconds * (1 + self.jitter * (2 * self.rng.random() - 1))

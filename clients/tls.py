@@ -18,7 +18,7 @@ class TlsSettings:
     """Whether a broker's certificate has to be for the name by which it was called."""
 
     def make_context(self) -> ssl.SSLContext:
-        """Raises ``OSError`` (``ssl.SSLError`` among them) for files that are not there or not PEM."""
+        """Load the files. Raises ``OSError`` (``ssl.SSLError`` among them) for files that are missing or not PEM."""
         context = ssl.create_default_context(cafile=self.trusted_file, cadata=self.trusted_text)
         context.check_hostname = self.checks_host
         if self.own_file is not None:

@@ -31,7 +31,7 @@ NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 NO_NODE: Final = -1
 TIMER_SLACK: Final = 0.001
-"""Seconds: a loop's timer may go off by a tick of its clock before its time, and what it was set for is due then."""
+"""Seconds that a timer of the loop may fire before its time; work is due by then."""
 
 
 AFTER_METADATA: Final = math.inf
@@ -39,16 +39,16 @@ AFTER_METADATA: Final = math.inf
 
 
 class Phase(Enum):
-    """What a partition waits for."""
+    """The state of a partition's position."""
 
     INITIALIZING = auto()
     """It has just been assigned: the committed offset is not known yet."""
     FETCHING = auto()
-    """Nothing: its position is good."""
+    """Its position is valid: it can be read."""
     AWAITING_RESET = auto()
     """The offset that the reset policy means."""
     AWAITING_VALIDATION = auto()
-    """Word from the leader that what was read is still in its log."""
+    """The leader's confirmation that the records before the position are still in its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class ResetPolicy:
     """Where to go on when there is no position (``auto.offset.reset``)."""
 
     timestamp: int | None
-    """What to ask ListOffsets for: a time, or one of its special ones; None leaves it to the application."""
+    """The timestamp for ListOffsets, or one of its special values; None leaves it to the application."""
     is_age: bool = False
-    """Whether the timestamp is so many milliseconds before now (KIP-1106)."""
+    """Whether the timestamp is a number of milliseconds before now (KIP-1106)."""
 
 
 RESET_TO_EARLIEST: Final = ResetPolicy(-2)
@@ -87,7 +87,7 @@ class FetchPosition:
 
 
 class AssignedPartition:
-    """How far one partition is."""
+    """The position of one assigned partition."""
 
     __slots__ = (
         "high_watermark",
@@ -109,10 +109,10 @@ class AssignedPartition:
         """Meaningless while INITIALIZING and AWAITING_RESET."""
         self.paused = False
         self.pending_revocation = False
-        """It is about to be given up: nothing more is fetched or returned."""
+        """It is about to be revoked: no records are fetched or returned."""
         self.reset_policy = NO_RESET
         self.retry_at = 0.0
-        """When the next question about its position may be asked."""
+        """Time of the next lookup of its position, on the loop's clock."""
         self.preferred_replica: int | None = None
         self.preferred_until = 0.0
         self.high_watermark = self.last_stable_offset = self.log_start_offset = NO_OFFSET
@@ -122,7 +122,7 @@ class AssignedPartition:
         return self.phase is Phase.FETCHING and not self.paused and not self.pending_revocation
 
     def seek(self, position: FetchPosition) -> None:
-        """Go on there; whether it is still in the log is asked if epochs are known."""
+        """Set the position. It is validated first if its leader epoch and the leader's are known."""
         self.position = position
         self.reset_policy = NO_RESET
         self.retry_at = 0.0
@@ -135,7 +135,7 @@ class AssignedPartition:
         self.retry_at = 0.0
 
     def follow(self, leader: Leader) -> None:
-        """Metadata names this leader: a position that was read from another is to be validated."""
+        """Apply the leader of new metadata: a position that was read from another one is validated again."""
         if leader.node_id == NO_NODE or self.phase in (Phase.INITIALIZING, Phase.AWAITING_RESET):
             return
         if self.position.leader != leader:
@@ -163,7 +163,7 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
         self.update(assigned)
 
     def in_phase(self, phase: Phase, now: float) -> dict[TopicPartition, AssignedPartition]:
-        """The partitions that wait for this, and may be asked about now."""
+        """Return the partitions in this phase that may be looked up now."""
         return {
             topic_partition: partition
             for topic_partition, partition in self.items()
@@ -172,18 +172,18 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
 
     @property
     def has_all_positions(self) -> bool:
-        """Whether every partition has a position that is known to be good."""
+        """Return whether every partition has a valid position."""
         return all(partition.phase is Phase.FETCHING for partition in self.values())
 
     @property
     def next_retry_at(self) -> float:
-        """When the first of the partitions without a good position may be asked about; never if all have one."""
+        """Return the earliest time of a lookup of a partition without a valid position; infinite if all have one."""
         partitions = self.values()
         waiting = [p.retry_at for p in partitions if p.phase is not Phase.FETCHING and not p.pending_revocation]
         return min(waiting, default=math.inf)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What there is to commit: the good positions."""
+        """Return the offsets to commit: the valid positions."""
         return {
             topic_partition: OffsetAndMetadata(partition.position.offset, partition.position.offset_epoch)
             for topic_partition, partition in self.items()
@@ -191,12 +191,12 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
         }
 
     def mark_pending_revocation(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch and return nothing more of these: they are about to be given up."""
+        """Stop fetching and returning records of these: they are about to be revoked."""
         for topic_partition in partitions:
             self[topic_partition].pending_revocation = True
 
     def retry_later(self, partitions: Collection[TopicPartition], at: float) -> None:
-        """Nothing was learned about these; those that have been given up meanwhile do not matter."""
+        """Set the time of the next lookup of those that are still assigned."""
         for topic_partition in partitions:
             partition = self.get(topic_partition)
             if partition is not None:
@@ -205,7 +205,7 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
     # Answers about positions. Each says which question it answers: what changed since is left alone.
 
     def reset_initializing(self, partitions: Collection[TopicPartition]) -> None:
-        """Nothing is committed for these. Raises ``NoOffsetForPartition`` without a policy."""
+        """Reset partitions without a committed offset. Raises ``NoOffsetForPartition`` without a reset policy."""
         waiting = [tp for tp in partitions if (p := self.get(tp)) and p.phase is Phase.INITIALIZING]
         if waiting and self.default_reset == NO_RESET:
             raise NoOffsetForPartition(waiting)
@@ -213,7 +213,7 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
             self[topic_partition].reset(self.default_reset)
 
     def complete_reset(self, topic_partition: TopicPartition, policy: ResetPolicy, position: FetchPosition) -> None:
-        """The offset that a policy means has been found."""
+        """Set the position that a reset policy has found."""
         partition = self.get(topic_partition)
         if partition is not None and partition.phase is Phase.AWAITING_RESET and partition.reset_policy == policy:
             partition.seek(position)
@@ -221,7 +221,7 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
     def complete_validation(
         self, topic_partition: TopicPartition, asked: FetchPosition, end_epoch: int, end_offset: int
     ) -> None:
-        """The leader says where the epoch of a position, or the last one before it, ends.
+        """Apply the end of a position's leader epoch, or of the last epoch before it, in the leader's log.
 
         Raises ``LogTruncated`` if that is before the position and there is no reset policy. With one, reading goes on
         where the logs part, or where the policy says if the leader does not know.
@@ -251,14 +251,14 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
                 partition.retry_at = 0.0
 
     def prefer_replica(self, topic_partition: TopicPartition, node_id: int, until: float) -> None:
-        """The leader says that this replica is nearer (KIP-392). A known preference is not prolonged."""
+        """Prefer the replica that the leader recommends (KIP-392). The time of a known preference is not extended."""
         partition = self.get(topic_partition)
         if partition is not None and partition.preferred_replica != node_id:
             partition.preferred_replica = node_id
             partition.preferred_until = until
 
     def read_replica(self, topic_partition: TopicPartition, now: float) -> int:
-        """The broker to fetch from: the preferred replica while that holds, else the leader; -1 if none is known."""
+        """Return the broker to fetch from: the preferred replica until its time, else the leader; -1 if unknown."""
         partition = self[topic_partition]
         if partition.preferred_replica is not None:
             if now <= partition.preferred_until:

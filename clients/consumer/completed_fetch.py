@@ -142,9 +142,9 @@ class CompletedFetch:
             self._buffer = bytes(self._buffer)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to ``limit`` records in order; fewer only if there are no more. Moves the position.
+        """Return up to ``limit`` records in order, fewer only if there are no more. Moves the position.
 
-        Raises ``UnreadableRecords``, and what decoding raises (``MemoryError``), but never after it took some.
+        Raises ``UnreadableRecords`` and ``MemoryError``, but only if no records come before the failure.
         """
         if self._is_cut_off:
             reason = f"the broker sent {self.size} bytes of a batch that is larger: increase max_partition_fetch_bytes"
@@ -170,7 +170,7 @@ class CompletedFetch:
         return taken
 
     def _next_batch(self) -> list[ConsumerRecord]:
-        """The records of the next batch that are to be seen. After an exception nothing has changed."""
+        """Decode the records of the next batch that a consumer sees. After an exception nothing has changed."""
         at = self._positions[self._batch]
         header = read_header(self._buffer, at)
         if self._check_crcs and not crc_is_valid(self._buffer, at, header):
@@ -194,7 +194,7 @@ class CompletedFetch:
         )
 
     def _unreadable(self, error: CorruptRecord) -> UnreadableRecords:
-        """The batch that comes next."""
+        """Return the exception for the next batch."""
         base_offset, _, magic, last_offset_delta = _EXTENT.unpack_from(self._buffer, self._positions[self._batch])
         following = base_offset + last_offset_delta + 1
         skip_to = following if magic == MAGIC and following > self.position else None

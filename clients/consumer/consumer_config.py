@@ -130,7 +130,7 @@ _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1000)
 
 
 def parse_reset_policy(text: str) -> ResetPolicy:
-    """The policy that ``auto_offset_reset`` names. Raises ``ValueError``."""
+    """Return the policy that ``auto_offset_reset`` names. Raises ``ValueError``."""
     if text in _POLICIES:
         return _POLICIES[text]
     duration = _DURATION.fullmatch(text.removeprefix("by_duration:")) if text.startswith("by_duration:") else None

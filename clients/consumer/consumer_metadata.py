@@ -23,7 +23,7 @@ class ConsumerMetadata:
         subscription: SubscriptionState,
         wake: Callable[[], None],
     ) -> None:
-        """``wake`` is called when leaders may have changed."""
+        """Create it without a request. ``wake`` is called when leaders may have changed."""
         self._metadata = runtime.cluster.metadata
         self._subscription = subscription
         self._wake = wake

@@ -55,7 +55,7 @@ class ConsumerRecord(NamedTuple):
 
 
 def _decode_headers(encoded: bytes) -> list[tuple[str, bytes | None]]:
-    """IndexError or ValueError if they are broken."""
+    """Decode headers. Raises ``IndexError`` or ``ValueError`` if they are broken."""
     count, at = decode_varint(encoded, 0)
     headers = []
     for _ in range(count):

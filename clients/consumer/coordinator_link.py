@@ -29,7 +29,7 @@ class CoordinatorLink:
         self.group_id = group_id
 
     async def connection(self) -> Connection:
-        """An open connection to the coordinator. Raises what is in ``NO_ANSWER``, ``BrokerRefused``."""
+        """Return an open connection to the coordinator. Raises what is in ``NO_RESPONSE``, ``BrokerRefused``."""
         try:
             connection = await self._cluster.connection_to(await self._cluster.coordinator(self._route))
         except NO_ANSWER:
@@ -47,7 +47,7 @@ class CoordinatorLink:
         at_most: int | None = None,
         seconds: float | None = None,
     ) -> R:
-        """The answer to one attempt. After an error of ``NO_ANSWER`` the coordinator is looked for anew."""
+        """Return the response to one attempt. After an error of ``NO_RESPONSE`` the coordinator is looked up again."""
         connection = await self.connection()
         try:
             return await connection.send(request, response_type, at_least=at_least, at_most=at_most, timeout=seconds)
@@ -62,5 +62,5 @@ class CoordinatorLink:
             self._connection = None
 
     def forget(self) -> None:
-        """It is another broker, or may be."""
+        """Look the coordinator up again before the next request: it may be another broker."""
         self._cluster.forget_coordinator(self._route)

@@ -34,7 +34,7 @@ def encode_subscription(
     user_data: bytes | None,
     rack_id: str | None,
 ) -> bytes:
-    """What a member says when it joins."""
+    """Encode a member's subscription for JoinGroup."""
     subscription = ConsumerProtocolSubscription(
         topics=sorted(topics),
         user_data=user_data,
@@ -46,7 +46,7 @@ def encode_subscription(
 
 
 def decode_subscription(data: bytes, group_instance_id: str | None) -> MemberSubscription:
-    """What a member said. Raises ``AssignmentFailed`` if that cannot be read."""
+    """Decode a member's subscription. Raises ``AssignmentFailed`` if it cannot be read."""
     subscription = _decode(ConsumerProtocolSubscription, data)
     return MemberSubscription(
         topics=frozenset(subscription.topics),
@@ -60,13 +60,13 @@ def decode_subscription(data: bytes, group_instance_id: str | None) -> MemberSub
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What the leader gives a member."""
+    """Encode a member's assignment for SyncGroup."""
     assigned = [AssignedTopicPartition(topic=topic, partitions=indexes) for topic, indexes in _by_topic(partitions)]
     return _encode(ConsumerProtocolAssignment(assigned_partitions=assigned))
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """What the leader gave. Raises ``AssignmentFailed`` if that cannot be read."""
+    """Decode this member's assignment. Raises ``AssignmentFailed`` if it cannot be read."""
     assignment = _decode(ConsumerProtocolAssignment, data)
     return [
         TopicPartition(assigned.topic, index)

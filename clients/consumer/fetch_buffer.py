@@ -50,7 +50,7 @@ class FetchBuffer:
         return sum(map(len, self._chains.values()))
 
     def next_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Where the next fetch of an assigned partition begins; None if what waits must be polled first."""
+        """Return the offset of an assigned partition's next fetch; None if buffered records must be polled first."""
         partition = self._partitions[topic_partition]
         chain = self._chains.get(topic_partition)
         if chain and not _continues(partition, chain[0]):
@@ -61,7 +61,7 @@ class FetchBuffer:
         return None if chain[-1].blocks or len(chain) >= MAX_UNREAD_RESPONSES else chain[-1].next_offset
 
     def add(self, fetch: CompletedFetch) -> bool:
-        """Keep what came of a partition, if that is still at the place that was asked for, under the same leader."""
+        """Keep the records of a partition if they are still wanted: at its next offset, under the same leader."""
         topic_partition = fetch.topic_partition
         partition = self._partitions.get(topic_partition)
         if partition is None or partition.phase is not Phase.FETCHING:
@@ -84,11 +84,11 @@ class FetchBuffer:
 
     @property
     def has_any(self) -> bool:
-        """Whether ``take`` would find something."""
+        """Return whether ``take`` would return records or raise an error."""
         return any(self._subscription.is_fetchable(topic_partition) for topic_partition in self._turns)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to ``limit`` records of the partitions in turn; moves the positions.
+        """Return up to ``limit`` records of the partitions in turn, and move the positions.
 
         Raises ``OffsetOutOfRange`` without a reset policy, ``UnreadableRecords``, ``BrokerRefused``, and what decoding
         raises (``MemoryError``); never after it took some.
@@ -139,7 +139,7 @@ class FetchBuffer:
         return records
 
     def _judge(self, fetch: CompletedFetch, partition: AssignedPartition) -> None:
-        """An error in the place of records."""
+        """Reset the position, or raise, for an error that came in place of records."""
         topic_partition, error = fetch.topic_partition, fetch.error
         if error is not ErrorCode.OFFSET_OUT_OF_RANGE:
             raise BrokerRefused(f"{topic_partition} at position {fetch.fetch_offset}", Refusal(error=error))
@@ -176,17 +176,17 @@ class FetchBuffer:
                 fetch.response.unread += change
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget what waits of these."""
+        """Drop what has been fetched of these."""
         for topic_partition in partitions:
             self._count(self._chains.pop(topic_partition, ()), False)
         self._turns = deque(topic_partition for topic_partition in self._turns if topic_partition in self._chains)
 
     def drop_unassigned(self) -> None:
-        """The assignment has changed."""
+        """Drop what has been fetched of partitions that are not assigned any more."""
         self.drop([topic_partition for topic_partition in self._chains if topic_partition not in self._partitions])
 
     def recount(self) -> None:
-        """Partitions have been paused or resumed."""
+        """Set partitions that are paused aside, and count those again that are not."""
         for topic_partition, chain in self._chains.items():
             if self._subscription.is_fetchable(topic_partition):
                 self._count(chain, True)

@@ -57,7 +57,7 @@ class FetchSession:
         self._names: dict[bytes, str] = {}
 
     def next_request(self, wanted: Mapping[TopicPartition, Wanted]) -> SessionRequest:
-        """What to send to get just ``wanted``, given what the broker knows already."""
+        """Return the session's part of a request for just ``wanted``, given what the broker has already."""
         known = self._partitions if self._epoch != _FIRST_EPOCH else {}
         replaced = {tp for tp, was in known.items() if tp in wanted and wanted[tp].topic_id != was.topic_id}
         gone = {tp: was for tp, was in known.items() if tp not in wanted or tp in replaced}
@@ -74,13 +74,13 @@ class FetchSession:
         )
 
     def closing_request(self) -> SessionRequest | None:
-        """What to send to have the broker forget the session; None if there is none."""
+        """Return the session's part of a request that closes the session; None if there is none."""
         if self._id == NO_SESSION:
             return None
         return SessionRequest(session_id=self._id, session_epoch=_LAST_EPOCH, topics=[], forgotten=[], at_most=None)
 
     def take(self, response: FetchResponse) -> dict[TopicPartition, PartitionData] | None:
-        """The partitions of an answer; None if it says nothing, and the next request must be a full one."""
+        """Return the partitions of a response; None if it is an error, and the next request must be a full one."""
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._id = NO_SESSION
@@ -104,7 +104,7 @@ class FetchSession:
         return answered
 
     def fail(self) -> None:
-        """No answer, or one that makes no sense: close this session, and begin another, with the next request."""
+        """Begin a new session with the next request, after no response or one that does not fit the session."""
         self._epoch = _FIRST_EPOCH
 
 

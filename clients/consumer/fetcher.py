@@ -67,20 +67,20 @@ class _Source:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether so much of this broker waits to be polled that it is not asked for more."""
+        """Return whether so much of this broker waits to be polled that nothing more is fetched."""
         return sum(1 for response in self.responses if response.unread) >= MAX_UNREAD_RESPONSES
 
     def keep(self, response: FetchedResponse) -> None:
-        """Note what has come, and forget what has been polled."""
+        """Keep a response that has come, and drop those that have been polled."""
         self.responses = [each for each in (*self.responses, response) if each.unread]
 
     def is_pausing(self, topic_partition: TopicPartition, offset: int, now: float) -> bool:
-        """Whether a partition is left out now, because it has failed at this offset."""
+        """Return whether a partition is left out of requests now, because it has failed at this offset."""
         pause = self.pauses.get(topic_partition)
         return pause is not None and pause.offset == offset and pause.until > now + TIMER_SLACK
 
     def next_retry_at(self, now: float) -> float:
-        """When the first of the partitions that are left out now is fetched again; never if none is left out."""
+        """Return the earliest time at which a partition left out is fetched again; infinite if there is none."""
         return min((pause.until for pause in self.pauses.values() if pause.until > now), default=math.inf)
 
 
@@ -105,7 +105,7 @@ class Fetcher:
         metadata: ConsumerMetadata,
         wake: Callable[[], None],
     ) -> None:
-        """``wake`` is called when something has come."""
+        """Create it without a connection. ``wake`` is called when a response has come."""
         self._config = config
         self._subscription = subscription
         self._partitions = subscription.partitions
@@ -118,7 +118,7 @@ class Fetcher:
         self._sources: dict[int, _Source] = {}
 
     def find_sources(self) -> None:
-        """Positions, leaders or the assignment have changed: see to it that all that can be fetched is."""
+        """Fetch from every broker that has fetchable partitions, after positions, leaders or the assignment changed."""
         now = asyncio.get_running_loop().time()
         for topic_partition in self._partitions:
             if self._subscription.is_fetchable(topic_partition):
@@ -131,14 +131,14 @@ class Fetcher:
         self.go_on()
 
     def go_on(self) -> None:
-        """Something has been polled: there may be room for more."""
+        """Resume brokers that wait for room in the buffer, if there is some."""
         if self._buffer.size < self._config.max_buffered_bytes:
             for source in self._sources.values():
                 if not source.is_ahead:
                     source.has_work.set()
 
     def _source_of(self, topic_partition: TopicPartition, now: float) -> int:
-        """The broker to read a partition from, -1 if that is not known."""
+        """Return the broker to fetch a partition from, -1 if it is not known."""
         node_id = self._partitions.read_replica(topic_partition, now)
         if node_id in self._cluster.brokers:
             return node_id
@@ -147,13 +147,13 @@ class Fetcher:
         return leader_id if leader_id in self._cluster.brokers else NO_NODE
 
     def silences(self) -> list[Obstacle]:
-        """Return which brokers leave a fetch unanswered for longer than they may wait for records."""
+        """Return the brokers that have not responded to a fetch for longer than they may wait for records."""
         usual_seconds = self._config.fetch_max_wait_ms / 1000
         found = [silence_of(each.connection, usual_seconds) for each in self._sources.values() if each.connection]
         return [at_broker(silence, self._cluster.brokers) for silence in found if silence is not None]
 
     def is_connected(self, address: Address) -> bool:
-        """Whether records can be fetched from the address."""
+        """Return whether a connection for fetches to the address is open."""
         connections = (source.connection for source in self._sources.values())
         return any(each is not None and each.is_open and each.address == address for each in connections)
 
@@ -190,7 +190,7 @@ class Fetcher:
             pass
 
     def _wanted_from(self, source: _Source) -> dict[TopicPartition, Wanted]:
-        """All that can be fetched from a broker; nothing while too much waits to be polled."""
+        """Return everything that can be fetched from a broker; nothing while too much waits to be polled."""
         if source.is_ahead or self._buffer.size >= self._config.max_buffered_bytes:
             return {}
         now = asyncio.get_running_loop().time()
@@ -221,7 +221,7 @@ class Fetcher:
         source.connection = await self._cluster.connect(address)
 
     async def _fetch(self, source: _Source, connection: Connection, wanted: Mapping[TopicPartition, Wanted]) -> bool:
-        """One request and its answer; whether there is nothing to wait for before the next one."""
+        """Send one request and apply its response. Return whether the next one can follow without a pause."""
         session_request = source.session.next_request(wanted)
         response = await connection.send(
             self._request(session_request, self._max_wait_ms(source)),
@@ -235,7 +235,7 @@ class Fetcher:
         return is_well
 
     def _max_wait_ms(self, source: _Source) -> int:
-        """A fetch that waits for records must not hold up a partition whose pause ends meanwhile."""
+        """Return the longest wait of a fetch: not beyond the end of a partition's pause."""
         now = asyncio.get_running_loop().time()
         left_ms = (source.next_retry_at(now) - now) * 1000
         return int(min(self._config.fetch_max_wait_ms, left_ms))
@@ -257,7 +257,7 @@ class Fetcher:
         )
 
     def _give_up(self, source: _Source, wanted: Mapping[TopicPartition, Wanted]) -> None:
-        """The broker does not answer: perhaps others lead its partitions by now."""
+        """Request metadata after a broker did not respond: other brokers may lead its partitions by now."""
         source.session.fail()
         for topic_partition in wanted:
             partition = self._partitions.get(topic_partition)
@@ -285,7 +285,7 @@ class Fetcher:
     def _pause(
         self, source: _Source, wanted: Mapping[TopicPartition, Wanted], failed: Collection[TopicPartition]
     ) -> None:
-        """Leave what failed out for a while, longer each time in a row. What was wanted and did not fail is well."""
+        """Leave partitions that failed out of requests for a while, longer with each failure in a row."""
         if not failed and not source.pauses:
             return
         now = asyncio.get_running_loop().time()
@@ -299,7 +299,7 @@ class Fetcher:
     def _take(
         self, topic_partition: TopicPartition, asked: Wanted | None, data: PartitionData, fetched: FetchedResponse
     ) -> bool:
-        """Keep what came of a partition; False for an error."""
+        """Apply what came of a partition. Return False for an error."""
         partition = self._partitions.get(topic_partition)
         error = error_code(data.error_code)
         if partition is None or asked is None:
@@ -324,7 +324,7 @@ class Fetcher:
         self.find_sources()
 
     def _learn_leaders(self, response: FetchResponse, answered: Mapping[TopicPartition, PartitionData]) -> None:
-        """Errors of leadership may name the new leader (KIP-951)."""
+        """Apply the new leaders that errors of leadership name (KIP-951)."""
         leaders = {
             tp: (data.current_leader.leader_id, data.current_leader.leader_epoch)
             for tp, data in answered.items()

@@ -39,7 +39,7 @@ class GroupConsumption:
         metadata: ConsumerMetadata,
         wake: Callable[[], None],
     ) -> None:
-        """``group_cluster`` has the connections to the coordinator."""
+        """Create a member that has not joined. ``group_cluster`` has the connections to the coordinator."""
         self._config = config
         self._subscription = subscription
         self._tasks = runtime.tasks
@@ -56,7 +56,7 @@ class GroupConsumption:
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who this is, as of the last rebalance of which poll has seen the end."""
+        """Return this member's identity, as of the last rebalance whose end a poll has seen."""
         return self._rebalances.group_metadata
 
     def listen(self, listener: RebalanceListener | None) -> None:
@@ -65,7 +65,7 @@ class GroupConsumption:
     # Polling
 
     def enter_poll(self) -> None:
-        """The application is here: it need not prove otherwise that it is alive."""
+        """Suspend ``max_poll_interval_ms``: the application is inside ``poll``."""
         self._membership.poll_deadline = math.inf
 
     def leave_poll(self, now: float) -> None:
@@ -73,23 +73,23 @@ class GroupConsumption:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is anything for ``rebalance`` to do."""
+        """Return whether there is anything for ``rebalance`` to do."""
         return self._subscription.shares_with_group and self._rebalances.is_due
 
     async def rebalance(self) -> None:
-        """Do what the group asks of this member now. Raises what the application must hear of."""
+        """Do this member's next steps of a rebalance. Raises what the application must know."""
         try:
             await self._rebalances.proceed()
         finally:
             self.restart_commits()
 
     def _topics_changed(self) -> None:
-        """There is new metadata."""
+        """Check for a rebalance after new metadata."""
         if self._subscription.shares_with_group:
             self._rebalances.topics_changed()
 
     async def leave(self, reason: str) -> None:
-        """Give up what the group has given, and leave it."""
+        """Revoke the partitions that the group has assigned, and leave it."""
         if self._subscription.shares_with_group:
             await self._rebalances.leave(reason)
 
@@ -105,7 +105,7 @@ class GroupConsumption:
         return await self._commits.committed(partitions)
 
     def restart_commits(self) -> None:
-        """The assignment may have changed: begin a new interval."""
+        """Begin a new interval of automatic commits: the assignment may have changed."""
         if self._config.enable_auto_commit:
             self.next_commit_at = asyncio.get_running_loop().time() + self._config.auto_commit_interval_ms / 1000
 

@@ -51,7 +51,7 @@ _LONGEST_REASON: Final = 255
 
 
 class MemberState(Enum):
-    """Where in a rebalance this member is."""
+    """The state of this member in a rebalance."""
 
     UNJOINED = auto()
     PREPARING = auto()
@@ -61,7 +61,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Who this is in the group: nobody, somebody with an id, or a member of a generation."""
+    """This consumer's identity in the group: none, an id, or a member of a generation."""
 
     generation_id: int = NO_GENERATION
     member_id: str = ""
@@ -75,7 +75,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The end of a rebalance, as this member sees it."""
+    """The result of a rebalance for this member."""
 
     generation: Generation
     assignment: bytes
@@ -109,11 +109,11 @@ class GroupMembership:
         self.generation = Generation()
         self.rejoin_needed = True
         self.needs_prepare = True
-        """Whether what is owned is to be settled before joining: once for each rebalance that changes it."""
+        """Whether the owned partitions must be committed and revoked before joining, once for each rebalance."""
         self.failure: ClientError | None = None
-        """What a heartbeat found out and only the application can mend."""
+        """The failure of a heartbeat that only the application can mend."""
         self.poll_deadline = math.inf
-        """When the application must have polled again; never while it is polling."""
+        """The time by which the application must poll again; infinite while it is polling."""
         self._reason = ""
         self._join: asyncio.Task[Joined | None] | None = None
         self._heartbeats: KeptTask | None = None
@@ -126,7 +126,7 @@ class GroupMembership:
 
     @property
     def is_joining(self) -> bool:
-        """Whether a rebalance has been begun whose end has not been taken."""
+        """Return whether a rebalance has begun whose end has not been taken."""
         return self._join is not None
 
     def request_rejoin(self, reason: str) -> None:
@@ -145,9 +145,9 @@ class GroupMembership:
             self._join.add_done_callback(lambda _: self._wake())
 
     def take_joined(self) -> Joined | None:
-        """The end of the rebalance; None if there is none yet, or if the generation was lost since.
+        """Return the end of the rebalance; None before it, or if the generation was lost since.
 
-        Raises what the application must hear of.
+        Raises what the application must know.
         """
         if self._join is None or not self._join.done():
             return None
@@ -157,7 +157,7 @@ class GroupMembership:
         return joined if joined is not None and joined.generation is self.generation else None
 
     async def _join_group(self) -> Joined | None:
-        """None if the generation was lost on the way."""
+        """Join until the group has a generation. Return None if that was lost on the way."""
         attempt = 0
         while True:
             try:
@@ -256,7 +256,7 @@ class GroupMembership:
         return f"group {self._link.group_id}"
 
     def _react(self, to: Reaction, error: int, api: str) -> Reaction:
-        """Do what a reaction means for the membership. Raises what the application must hear of."""
+        """Do what a reaction means for the membership. Raises what the application must know."""
         if to in (Reaction.REJOIN_WITHOUT_GENERATION, Reaction.REJOIN_AS_NEW, Reaction.FENCED):
             keep = to is Reaction.REJOIN_WITHOUT_GENERATION
             self.lose_generation(f"{api} was answered {error_code(error).name}", keep_member_id=keep)
@@ -267,20 +267,20 @@ class GroupMembership:
         return to
 
     def fenced(self) -> InstanceFenced:
-        """The end of this member, which every poll and commit reports from now on."""
+        """End this member. Return the exception that every poll and commit raises from now on."""
         self.failure = InstanceFenced(f"{self._config.group_instance_id} has joined {self._subject} a second time")
         self._wake()
         return self.failure
 
     def lose_generation(self, reason: str, *, keep_member_id: bool) -> None:
-        """Be a member no more. What is owned is lost; the next poll says so to the application and joins again."""
+        """End the membership in this generation. Owned partitions are lost; the next poll reports that and joins."""
         self.state = MemberState.UNJOINED
         self.generation = Generation(member_id=self.generation.member_id if keep_member_id else "")
         self.needs_prepare = True
         self.request_rejoin(reason)
 
     def raise_failure(self) -> None:
-        """Raise what a heartbeat found. Being fenced is for good; anything else is said once."""
+        """Raise what a heartbeat found: being fenced every time, anything else once."""
         failure = self.failure
         if isinstance(failure, InstanceFenced):
             raise InstanceFenced(*failure.args)
@@ -295,7 +295,7 @@ class GroupMembership:
             self._heartbeats = self._tasks.keep_running(self._beat, "heartbeats")
 
     async def _beat(self) -> None:
-        """For as long as this is a member."""
+        """Send heartbeats while this is a member."""
         loop = asyncio.get_running_loop()
         interval = self._config.effective_heartbeat_interval_ms / 1000
         last_success = loop.time()
@@ -323,7 +323,7 @@ class GroupMembership:
         return self.state in (MemberState.COMPLETING, MemberState.STABLE)
 
     async def _is_alive(self) -> bool:
-        """Whether the coordinator has heard of this member. What the application must mend is kept for it."""
+        """Return whether a heartbeat succeeded. A failure that only the application can mend is kept for it."""
         try:
             return await self._heartbeat()
         except ClientError as error:
@@ -356,9 +356,9 @@ class GroupMembership:
     # Leaving
 
     async def leave(self, reason: str) -> None:
-        """Be a member no more, and tell the group, unless this is a static member: that one is expected back.
+        """End the membership, and send LeaveGroup unless this is a static member, which is expected back.
 
-        Whatever the coordinator answers: one that hears nothing finds out by itself.
+        Ignores the response: without a request the coordinator removes the member after its session timeout.
         """
         left, was_joining = self.generation, self._join is not None
         tells = self.state is not MemberState.UNJOINED and left.member_id and self._config.group_instance_id is None

@@ -82,7 +82,7 @@ COMMIT: Final[Mapping[ErrorCode, Reaction]] = {
 
 
 def reaction(table: Mapping[ErrorCode, Reaction], error: ErrorCode) -> Reaction:
-    """What a table says about an error; errors that it does not know are the application's to hear of."""
+    """Return a table's reaction to an error; an unknown error that may not pass fails the call."""
     if error is ErrorCode.NONE:
         return Reaction.PROCEED
     known = table.get(error)

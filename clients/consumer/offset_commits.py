@@ -65,7 +65,7 @@ class OffsetCommits:
     # Committing
 
     def take_place(self) -> int:
-        """Say that a commit of what is known now will follow: it is older than those that take their places later."""
+        """Return the place of a commit that follows later: it is older than commits that take their places after it."""
         self._places += 1
         return self._places
 
@@ -76,7 +76,7 @@ class OffsetCommits:
         seconds: float,
         place: int | None = None,
     ) -> None:
-        """Try until it is done or cannot be. ``membership`` is None for partitions that the application assigned.
+        """Commit, with retries. ``membership`` is None for partitions that the application assigned.
 
         ``place`` is that of a commit that is begun later than it was asked for.
 
@@ -122,7 +122,7 @@ class OffsetCommits:
         generation: Generation,
         membership: GroupMembership | None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """The partitions that are to be tried again. Raises for those for which that is of no use."""
+        """Send one commit. Return the partitions to retry; raises for errors that a retry cannot mend."""
         request = OffsetCommitRequest(
             group_id=self._link.group_id,
             generation_id_or_member_epoch=generation.generation_id,
@@ -154,7 +154,7 @@ class OffsetCommits:
     def _judge(
         self, partition: TopicPartition, error: ErrorCode, sent: Generation, membership: GroupMembership | None
     ) -> None:
-        """Return if the commit may be tried again."""
+        """Return if the commit may be retried, else raise."""
         to = reaction(COMMIT, error)
         if to is Reaction.FIND_COORDINATOR:
             self._link.forget()
@@ -166,7 +166,7 @@ class OffsetCommits:
     def _rejected(
         self, to: Reaction, error: ErrorCode, sent: Generation, membership: GroupMembership | None
     ) -> Exception:
-        """Why this member may not commit; what follows for its membership is done."""
+        """Return why this member may not commit, and apply what that means for its membership."""
         if membership is None:
             return CommitFailed(f"group {self._link.group_id} has members: {error.name}")
         if membership.generation is not sent:
@@ -183,9 +183,9 @@ class OffsetCommits:
     # Asking
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed for these; partitions without are left out.
+        """Return the committed offsets of these, without partitions that have none.
 
-        Waits while an open transaction may change it (KIP-447). Raises ``BrokerRefused`` and what means no answer.
+        Waits while an open transaction may change them (KIP-447). Raises ``ClientError``.
         """
         if not partitions:
             return {}

@@ -52,7 +52,7 @@ Committed = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartit
 
 
 class PositionLookup:
-    """The questions about positions."""
+    """The lookups of positions."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class PositionLookup:
         committed: Committed | None,
         wake: Callable[[], None],
     ) -> None:
-        """``committed`` is None without a group; ``wake`` is called when a lookup has ended."""
+        """Create it. ``committed`` is None without a group; ``wake`` is called when a lookup has ended."""
         self._config = config
         self._partitions = partitions
         self._cluster = runtime.cluster
@@ -75,16 +75,16 @@ class PositionLookup:
         self._wake = wake
         self._failure: ClientError | None = None
         self._failures = 0
-        """In a row: how long to wait before the next question."""
+        """Failures in a row, which determine the pause before the next lookup."""
 
     def raise_failure(self) -> None:
-        """Raise what the application must hear of, once."""
+        """Raise, once, what the application must know."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def look_up(self) -> None:
-        """Ask whatever can be asked now."""
+        """Begin every lookup that can be begun now."""
         now = asyncio.get_running_loop().time()
         initializing = self._partitions.in_phase(Phase.INITIALIZING, now)
         if initializing:
@@ -113,13 +113,13 @@ class PositionLookup:
         return by_leader
 
     def _begin(self, partitions: Collection[TopicPartition], question: Awaitable[None], name: str) -> None:
-        """Not to be asked again before this question must have been answered."""
+        """Begin a lookup, which is not repeated before the timeout of its request."""
         now = asyncio.get_running_loop().time()
         self._partitions.retry_later(partitions, now + self._config.request_timeout_ms / 1000)
         self._tasks.spawn(self._guard(partitions, question), name)
 
     async def _guard(self, partitions: Collection[TopicPartition], question: Awaitable[None]) -> None:
-        """Have errors raised by the next poll, and whatever has changed looked at."""
+        """Await a lookup. Keep its error for the next poll, and wake that."""
         is_answered = False
         try:
             await question
@@ -133,7 +133,7 @@ class PositionLookup:
             self._wake()
 
     def _ask_later(self, partitions: Collection[TopicPartition]) -> None:
-        """Nothing was learned of these. Perhaps there are new leaders."""
+        """Retry the lookup of these later, with new metadata: there may be new leaders."""
         now = asyncio.get_running_loop().time()
         self._partitions.retry_later(partitions, now + self._backoff.pause_seconds(self._failures))
         self._failures += 1
@@ -215,7 +215,7 @@ class PositionLookup:
             raise truncated[0]
 
     def _settle(self, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        """Ask again what did not succeed. Raises ``BrokerRefused`` for what will not."""
+        """Retry what failed. Raises ``BrokerRefused`` for an error that a retry cannot mend."""
         failed = {topic_partition: error for topic_partition, error in errors.items() if error is not ErrorCode.NONE}
         if failed:
             self._ask_later(failed.keys())

@@ -35,7 +35,7 @@ END: Final = Position(PositionKind.TIMESTAMP, LATEST)
 
 
 def parse_position(text: str) -> Position:
-    """``beginning``, ``end``, ``42``, ``-10`` (before the end), ``@1718000000000`` or ``@2024-06-10T08:00``."""
+    """Parse ``beginning``, ``end``, ``42``, ``-10`` (before the end), ``@1718000000000`` or ``@2024-06-10T08:00``."""
     if text in _WORDS:
         return Position(PositionKind.TIMESTAMP, _WORDS[text])
     if text.startswith("@"):
@@ -48,7 +48,7 @@ def parse_position(text: str) -> Position:
 
 
 def _parse_time(text: str) -> int:
-    """Milliseconds, or ISO 8601; local time unless it says otherwise."""
+    """Parse milliseconds or ISO 8601, in local time unless it names another zone."""
     if text.isdecimal():
         return int(text)
     try:
@@ -60,7 +60,7 @@ def _parse_time(text: str) -> int:
 async def resolve_position(
     cluster: Cluster, partitions: Collection[TopicPartition], position: Position, *, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """The offset that a position means in each partition. Raises ``BrokerRefused``.
+    """Return the offset that a position means in each partition. Raises ``BrokerRefused``.
 
     An offset is taken as it is; a distance ends at the beginning; a time that no record reaches is the end.
     """

@@ -15,12 +15,12 @@ _LEAST_PARTITION_BYTES: Final = 64 * 1024
 
 
 def response_bytes(max_buffered_bytes: int, brokers: int) -> int:
-    """The maximum size of one response if so many brokers are read from."""
+    """Return the maximum size of one response, in bytes, for a number of brokers."""
     return max(1, max_buffered_bytes // (MAX_UNREAD_RESPONSES * max(1, brokers)))
 
 
 def partition_bytes(max_partition_fetch_bytes: int, response: int, partitions: int) -> int:
-    """The maximum size of one partition's records in a response of this size to a request for so many partitions.
+    """Return the maximum size of one partition's records in a response to a request for a number of partitions.
 
     It is the partition's share, rounded down to a power of two: each change makes a request name all partitions anew.
     """

@@ -14,11 +14,11 @@ class RebalanceListener:
     """
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These go to others next. They are still assigned: what was done with their records can be committed."""
+        """Handle the revocation of partitions. They are still assigned: their offsets can be committed."""
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These are new. They can be seeked in before the first of their records comes."""
+        """Handle new partitions. A seek applies before the first of their records is returned."""
 
     async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """These are others' already: this consumer was too late. Nothing can be committed for them."""
+        """Handle the loss of partitions that have other owners already. Their offsets cannot be committed."""
         await self.on_partitions_revoked(partitions)

@@ -47,7 +47,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 _log = logging.getLogger(__name__)
 
 _LEAVE_SECONDS: Final = 1.0
-"""For the coordinator's answer, where the listener failed or the time for closing is up."""
+"""Seconds for the response to LeaveGroup if the listener failed or the time for closing is up."""
 
 Listen = Callable[[Collection[TopicPartition]], Awaitable[None]]
 
@@ -62,7 +62,7 @@ class _Takeover:
 
 
 class Rebalances:
-    """Between the membership of a group and the subscription."""
+    """The rebalances of one member: from its group membership to its subscription."""
 
     def __init__(
         self,
@@ -86,20 +86,20 @@ class Rebalances:
         )
         self.listener = RebalanceListener()
         self.group_metadata = ConsumerGroupMetadata(group_id=link.group_id, group_instance_id=config.group_instance_id)
-        """Who this consumer is, as of the last rebalance that it has seen the end of."""
+        """This member's identity, as of the last rebalance whose end it has seen."""
         self._joined_topics: frozenset[str] | None = None
         self._last_assignment: Sequence[TopicPartition] = ()
         self._last_generation = NO_GENERATION
         self._assigned_sizes: Mapping[str, int] | None = None
         """Where this member leads: the topics' sizes that the assignment was made for."""
         self._commit: asyncio.Task[None] | None = None
-        """What is being committed before partitions are given up."""
+        """The commit before partitions are given up."""
         self._matching: asyncio.Task[None] | None = None
         """The metadata request for a pattern's topics."""
         self._takeover: _Takeover | None = None
 
     def listen(self, listener: RebalanceListener) -> None:
-        """The subscription has changed, and this is its listener."""
+        """Use the listener of a new subscription."""
         self.listener = listener
         self._forget_matching()
 
@@ -107,16 +107,16 @@ class Rebalances:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is anything to do."""
+        """Return whether there is anything to do."""
         membership = self.membership
         if membership.failure is not None or membership.rejoin_needed or membership.is_joining:
             return True
         return self._takeover is not None or self._joined_topics != self._subscription.topics
 
     async def proceed(self) -> None:
-        """Do what can be done now. Raises what the application must hear of, also from its listener.
+        """Do the steps that can be done now. Raises what the application must know, also from its listener.
 
-        Waits for nothing but the listener: what else takes time goes on between polls, and wakes the next one.
+        Awaits only the listener: everything else that takes time goes on between polls, and wakes the next one.
         """
         membership = self.membership
         membership.raise_failure()
@@ -143,7 +143,7 @@ class Rebalances:
                 return
 
     def topics_changed(self) -> None:
-        """There is new metadata: where this member leads, the assignment may be out of date."""
+        """Request a rebalance if this member leads, and metadata has changed the partitions to assign."""
         if self._assigned_sizes is not None and self._assigned_sizes != self._metadata.partition_counts(
             self._subscription.metadata_topics
         ):
@@ -152,7 +152,7 @@ class Rebalances:
     # Joining
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
-        """What this member tells the leader, once for each assignor that it knows."""
+        """Return this member's subscription for the leader, once for each assignor that it supports."""
         topics = self._subscription.topics
         self._joined_topics = topics
         owned = list(self._subscription.partitions)
@@ -172,7 +172,7 @@ class Rebalances:
         ]
 
     async def share_out(self, answer: JoinGroupResponse) -> Mapping[str, bytes]:
-        """Everybody's assignment, where this member was made the leader."""
+        """Return every member's assignment, computed as the leader of the group."""
         members = {
             member.member_id: decode_subscription(member.metadata, member.group_instance_id)
             for member in answer.members
@@ -192,9 +192,9 @@ class Rebalances:
         return {member_id: encode_assignment(partitions) for member_id, partitions in assignments.items()}
 
     async def _sizes_as_assigned(self) -> Mapping[str, int]:
-        """How many partitions of each topic the group has now: while this leader was away, nobody watched the topics.
+        """Return the numbers of partitions that the group was assigned: no member watched topics without its leader.
 
-        Java's consumer takes it that nothing has changed meanwhile.
+        Java's consumer assumes that nothing has changed meanwhile.
         """
         answer = await self._link.ask(DescribeGroupsRequest(groups=[self._link.group_id]), DescribeGroupsResponse)
         require_success(f"group {self._link.group_id}", answer.groups[0].error_code)
@@ -204,13 +204,13 @@ class Rebalances:
     # What becomes of partitions
 
     async def _lose_partitions(self) -> None:
-        """The generation is over: what is owned may be others' already, and nothing of it is returned any more."""
+        """Lose the owned partitions with the generation: they may have other owners already."""
         self._takeover = None
         self._stop_commit()
         await self._give_up(self._subscription.assignment, self.listener.on_partitions_lost)
 
     async def _prepare(self) -> bool:
-        """Settle what is owned; False if that is not done yet."""
+        """Commit and revoke what must be given up before joining. Return False if that is not done yet."""
         membership, generation = self.membership, self.membership.generation
         if self._subscription.pattern is not None and not self._has_matched():
             return False
@@ -232,7 +232,7 @@ class Rebalances:
         return True
 
     def _has_matched(self) -> bool:
-        """All members look for topics before they join, so that one new topic is one rebalance."""
+        """Return whether the pattern has been matched again, so that one new topic leads to one rebalance."""
         if self._matching is None:
             self._matching = self._tasks.spawn(self._metadata.refresh.fresh(), "topics of a pattern")
             self._matching.add_done_callback(lambda _: self._wake())
@@ -246,9 +246,9 @@ class Rebalances:
     def _has_committed(
         self, partitions: Collection[TopicPartition], given_up: Collection[TopicPartition], seconds: float
     ) -> bool:
-        """Where the consumer commits by itself: do so before others may begin where it ends. False until that is done.
+        """Commit, if commits are automatic, before partitions get other owners. Return False until that is done.
 
-        ``given_up`` are those of the partitions of which nothing is returned after this commit.
+        ``given_up`` are those of the partitions whose records are not returned after this commit.
         """
         if not self._config.enable_auto_commit:
             return True
@@ -273,7 +273,7 @@ class Rebalances:
             self._commit = None
 
     async def _call_listener(self, listen: Listen, partitions: Collection[TopicPartition]) -> None:
-        """Call the listener. It counts as being away from poll: one that does not return must not keep partitions."""
+        """Call the listener, within ``max_poll_interval_ms``: one that does not return must not keep partitions."""
         membership = self.membership
         before = membership.poll_deadline
         now = asyncio.get_running_loop().time()
@@ -284,7 +284,7 @@ class Rebalances:
             membership.poll_deadline = before
 
     async def _give_up(self, partitions: frozenset[TopicPartition], listen: Listen) -> None:
-        """Tell the application while it can still commit; then read them no more.
+        """Call the listener, and then remove these partitions from the assignment.
 
         If it is cancelled, the listener has not done its work: the partitions stay, and the next poll calls it again.
         """
@@ -304,7 +304,7 @@ class Rebalances:
     # A new assignment
 
     def _begin_takeover(self, joined: Joined) -> None:
-        """What is to become another member's is given up; then comes the rebalance in which it becomes that."""
+        """Begin to apply an assignment. Partitions to be revoked lead to a second rebalance, which reassigns them."""
         assigned = sorted(decode_assignment(joined.assignment))
         if not self._subscription.accepts(assigned):
             self.membership.request_rejoin("the assignment does not match the subscription")
@@ -318,7 +318,7 @@ class Rebalances:
         self.topics_changed()  # Metadata that came before the end of the rebalance asked for none.
 
     async def _take_over(self, takeover: "_Takeover") -> bool:
-        """Give up and take over what a rebalance says; False if that is not done yet."""
+        """Apply a new assignment: revoke, then add. Return False if that is not done yet."""
         revoked = takeover.revoked & self._subscription.assignment
         seconds = self._config.request_timeout_ms / 1000
         if revoked and not self._has_committed(revoked, revoked, seconds):
@@ -353,7 +353,7 @@ class Rebalances:
             self._joined_topics = self._subscription.topics
 
     async def leave(self, reason: str) -> None:
-        """Give everything up, and leave the group."""
+        """Revoke every partition, and leave the group."""
         membership = self.membership
         self._takeover = None
         self._stop_commit()

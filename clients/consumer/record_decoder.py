@@ -36,7 +36,7 @@ def decode_records(
     from_offset: int,
     max_decompressed_bytes: int,
 ) -> list[ConsumerRecord]:
-    """The records of the batch at ``position``, from ``from_offset`` on. Raises ``CorruptRecord``."""
+    """Decode the records of the batch at ``position``, from ``from_offset`` on. Raises ``CorruptRecord``."""
     if header.records_count < 0:
         raise CorruptRecord(f"a records count of {header.records_count}")
     if header.records_count == 0:
@@ -56,7 +56,7 @@ def decode_records(
 
 
 def _decode_rows(payload: bytes, header: BatchHeader, topic: str, partition: int) -> list[_Row]:
-    """What the records hold. IndexError or ValueError if they are broken."""
+    """Decode the fields of the records. Raises ``IndexError`` or ``ValueError`` if they are broken."""
     rows: list[_Row] = []
     append = rows.append
     base_offset, base_timestamp, leader_epoch = header.base_offset, header.base_timestamp, header.partition_leader_epoch
@@ -127,7 +127,7 @@ def _decode_rows(payload: bytes, header: BatchHeader, topic: str, partition: int
 
 
 def _long_range(payload: bytes, at: int) -> tuple[int, int]:
-    """Where what follows a length of three bytes or more begins and ends."""
+    """Return the beginning and the end of a field whose length takes more bytes than the fast path reads."""
     length, at = decode_varint(payload, at)
     return at, at + length
 
@@ -141,7 +141,7 @@ def _long_timestamp(payload: bytes, at: int, base_timestamp: int) -> tuple[int, 
 
 
 def _headers(payload: bytes, at: int, end: int) -> bytes:
-    """The header count and the headers, still encoded."""
+    """Return the header count and the headers, still encoded."""
     if not at < end <= len(payload):
         raise ValueError(f"fields that end at byte {at} of a record that ends at {end}")
     return payload[at:end]

@@ -17,38 +17,38 @@ class _Kind(Enum):
 
 
 class SubscriptionState:
-    """The subscription, the assignment, and the positions."""
+    """The subscription of one consumer, and its assigned partitions."""
 
     def __init__(self, default_reset: ResetPolicy) -> None:
         self._kind = _Kind.NOTHING
         self.partitions = AssignedPartitions(default_reset)
         self.pattern: Pattern[str] | None = None
         self.topics: frozenset[str] = frozenset()
-        """What this consumer subscribes to; with a pattern, what has matched."""
+        """The topics of this consumer's subscription; with a pattern, those that have matched."""
         self.group_topics: frozenset[str] = frozenset()
-        """What the whole group subscribes to, where this member leads it."""
+        """The topics of all members' subscriptions if this member leads the group."""
 
     # What is read
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Read these topics, sharing them with the group."""
+        """Share these topics with the group."""
         self._become(_Kind.TOPICS)
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: Pattern[str]) -> None:
-        """Read the topics that the pattern matches whole."""
+        """Share the topics whose whole names match the pattern."""
         self._become(_Kind.PATTERN)
         self.pattern = pattern
 
     def match(self, names: Collection[str]) -> bool:
-        """Subscribe to those of all topics that the pattern matches; whether that changed anything."""
+        """Subscribe to the topics that the pattern matches. Return whether that changed the subscription."""
         assert self.pattern is not None
         before = self.topics
         self.topics = frozenset(name for name in names if self.pattern.fullmatch(name))
         return self.topics != before
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read just these partitions, without sharing. Those that were read already keep their positions."""
+        """Read these partitions without sharing them. Those that were assigned already keep their positions."""
         self._become(_Kind.PARTITIONS)
         self.partitions.assign(partitions)
 
@@ -59,29 +59,29 @@ class SubscriptionState:
         self.topics = self.group_topics = frozenset()
 
     def assign_from_group(self, partitions: Collection[TopicPartition]) -> None:
-        """What the group gives this member. Partitions that it had keep their positions."""
+        """Apply the group's assignment. Partitions that stay keep their positions."""
         assert self.shares_with_group, "the group assigns to whom has not subscribed"
         self.partitions.assign(partitions)
 
     def accepts(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether an assignment agrees with the subscription, which may have changed since it was asked for."""
+        """Return whether an assignment fits the subscription, which may have changed since the member joined."""
         if self.pattern is not None:
             return all(self.pattern.fullmatch(partition.topic) for partition in partitions)
         return all(partition.topic in self.topics for partition in partitions)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is neither a subscription nor an assignment by the application."""
+        """Return whether there is neither a subscription nor an assignment by the application."""
         return self._kind is _Kind.NOTHING
 
     @property
     def shares_with_group(self) -> bool:
-        """Whether partitions come from the group."""
+        """Return whether the group assigns partitions."""
         return self._kind in (_Kind.TOPICS, _Kind.PATTERN)
 
     @property
     def metadata_topics(self) -> frozenset[str]:
-        """The topics that there must be metadata of."""
+        """Return the topics whose metadata is needed."""
         if self.shares_with_group:
             return self.topics | self.group_topics
         return frozenset(partition.topic for partition in self.partitions)
@@ -96,7 +96,7 @@ class SubscriptionState:
         return frozenset(self.partitions)
 
     def is_fetchable(self, topic_partition: TopicPartition) -> bool:
-        """Whether records of it may be fetched and returned. What is no longer subscribed to may not."""
+        """Return whether its records may be fetched and returned: not those of topics that were unsubscribed."""
         partition = self.partitions.get(topic_partition)
         if partition is None or not partition.is_fetchable:
             return False

@@ -34,17 +34,17 @@ class Assignor(Protocol):
     """Whether members keep what they own while they join, and give up only what goes to another (KIP-429)."""
 
     def user_data(self, assigned: Sequence[TopicPartition], generation_id: int) -> bytes | None:
-        """What a member tells the leader's assignor, given what it was last assigned, and when (-1: never)."""
+        """Return a member's data for the leader's assignor, from its last assignment and generation (-1 if none)."""
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
-        """Each partition to one member that subscribes to its topic, if there is one.
+        """Assign each partition to one member that subscribes to its topic, if there is one.
 
         ``partition_counts`` lacks topics that do not exist.
         """
 
 
 def member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
-    """Member ids, static members first and in the order of their instance ids.
+    """Return the member ids, static members first and in the order of their instance ids.
 
     (``AbstractPartitionAssignor.MemberInfo.compareTo``.) A static member's new id thus does not change its place.
     """
@@ -57,11 +57,11 @@ def member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
 
 
 def _java_order(text: str) -> bytes:
-    """Java compares strings by their UTF-16 code units."""
+    """Return the key that Java sorts strings by: their UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def all_partitions(partition_counts: Mapping[str, int]) -> list[TopicPartition]:
-    """Every partition, in the order of topics and then of indexes."""
+    """Return every partition, in the order of topics and then of indexes."""
     topics = sorted(partition_counts, key=_java_order)
     return [TopicPartition(topic, index) for topic in topics for index in range(partition_counts[topic])]

@@ -23,7 +23,7 @@ class RangeAssignor:
         return None
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
-        """The first ``partitions % members`` members get one partition more than the others."""
+        """Assign ranges. The first ``partitions % members`` members get one partition more than the others."""
         order = member_order(members)
         assignment: Assignment = {member_id: [] for member_id in members}
         for topic, count in sorted(partition_counts.items()):

@@ -48,7 +48,7 @@ class StickyAssignor:
 
 
 def _previous(user_data: bytes | None) -> tuple[int, list[TopicPartition]]:
-    """The generation and the partitions in user data; nothing if there are none, or if they cannot be read."""
+    """Return the generation and the partitions in user data; none if there are none or they cannot be read."""
     for version in (1, 0) if user_data else ():
         try:
             data, _ = decoder(StickyUserData, version)(memoryview(user_data or b""), 0)

@@ -33,7 +33,7 @@ _Step: TypeAlias = tuple[str, _Subscribers, str]
 def assign_sticky(
     partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], owners: Owners
 ) -> Assignment:
-    """The balanced assignment in which the owners keep most."""
+    """Return the balanced assignment in which the owners keep most."""
     shares = _Shares(partition_counts, members, owners)
     shares.give_out(all_partitions(partition_counts))
     shares.even_out()
@@ -41,10 +41,10 @@ def assign_sticky(
 
 
 def rightful_owners(claims: Iterable[tuple[str, int, Sequence[TopicPartition]]]) -> Owners:
-    """From (member, generation, partitions that it says it owns): the latest generation is right.
+    """Return the owner of each partition, from (member, generation, partitions that it claims): the latest one.
 
-    What two members claim for the same generation, neither owns: one of them missed a rebalance, and it is not known
-    which.
+    A partition that two members claim for the same generation has no owner: one of them missed a rebalance, and it
+    is unknown which.
     """
     latest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id, generation_id, owned in claims:
@@ -74,7 +74,7 @@ class _Shares:
         self._sizes = dict.fromkeys(self._place, 0)
 
     def give_out(self, partitions: Iterable[TopicPartition]) -> None:
-        """What is owned to its owner, and then the rest."""
+        """Assign the owned partitions to their owners, and then the rest."""
         unowned = []
         for partition in partitions:
             able = self._eligible.get(partition.topic)
@@ -90,7 +90,7 @@ class _Shares:
             self._add(min(able, key=self._load), able, partition)
 
     def even_out(self) -> None:
-        """One partition at a time from whoever has most, until nobody could give to somebody who has two less."""
+        """Move one partition at a time from the member with most, until no member can give to one with two less."""
         while steps := next(filter(None, map(self._chain_from, self._most_first())), None):
             self._move_along(steps)
 
@@ -109,7 +109,7 @@ class _Shares:
         self._sizes[member_id] += 1
 
     def _chain_from(self, giver: str) -> list[_Step]:
-        """The shortest chain of (from, topics, to) to the one who has least, if it has at least two less."""
+        """Return the shortest chain of (from, topics, to) to the member with least, if it has at least two less."""
         enough = self._sizes[giver] - 2
         reached: dict[str, tuple[str, _Subscribers] | None] = {giver: None}
         layer = [giver]
@@ -146,7 +146,7 @@ class _Shares:
 
 
 def _path(reached: Mapping[str, tuple[str, _Subscribers] | None], taker: str) -> list[_Step]:
-    """From the giver to the taker."""
+    """Return the steps from the giver to the taker."""
     path: deque[_Step] = deque()
     while (step := reached[taker]) is not None:
         giver, able = step
