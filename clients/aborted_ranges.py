@@ -18,7 +18,7 @@ from oncelog.protocol.schema import Buffer
 
 
 class AbortedRanges:
-    """The aborted transactions of one fetch of one partition, asked batch by batch in the order of offsets."""
+    """The aborted transactions of one fetch of one partition, applied to its batches in the order of offsets."""
 
     __slots__ = ("_aborting", "_upcoming")
 

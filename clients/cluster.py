@@ -61,8 +61,8 @@ R = TypeVar("R", bound=Message)
 _STAGGER_SECONDS: Final = 1.0
 """After which a connection to the next broker is tried, too, while none is open."""
 _CREATION_SECONDS: Final = 5.0
-"""How long a topic that brokers create by being asked about it may remain unknown."""
-_NO_ANSWER: Final = (Unreachable, ConnectionLost, RequestTimedOut)
+"""Seconds that a topic may remain unknown which brokers create when its metadata is requested."""
+_NO_RESPONSE: Final = (Unreachable, ConnectionLost, RequestTimedOut)
 _LEADERLESS: Final = "partitions without a leader"
 _LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the broker did not say")
 
@@ -72,7 +72,7 @@ NOT_FINAL: Final = RETRIABLE - {
     ErrorCode.INCONSISTENT_TOPIC_ID,
     ErrorCode.CORRUPT_MESSAGE,
 }
-"""Errors that pass: another broker, or the same one in a moment, will answer differently."""
+"""Errors that may pass: another broker, or the same one a moment later, may return another result."""
 NOT_FINAL_FROM_A_LEADER: Final = NOT_FINAL | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """A leader may hear of its new partition after its clients did; metadata decides whether there is such a topic."""
 
@@ -111,7 +111,7 @@ class Cluster:
         """Why an address has no connection: its last attempt failed, or one is under way."""
         self.metadata = ClusterMetadata()
         self.features = NO_FEATURES
-        """What the cluster has finalised, as the broker with the newest knowledge told it when it was connected to."""
+        """The finalised features, with the largest epoch that a broker has returned on connecting."""
 
     @property
     def brokers(self) -> dict[int, Address]:
@@ -154,7 +154,7 @@ class Cluster:
                     return response
             except NoBrokerReachable:
                 raise
-            except _NO_ANSWER as error:
+            except _NO_RESPONSE as error:
                 failure = error
             self.forget_route(route)
             if not await retry.pause():
@@ -173,7 +173,7 @@ class Cluster:
             self._obstacles.overcome(type(request))
             return False
         name = type(request).__name__.removesuffix("Request")
-        reason = f"{name} is answered {error_code(passing).name}" + (f": {message}" if message else "")
+        reason = f"{name} returns {error_code(passing).name}" + (f": {message}" if message else "")
         self.note_obstacle(type(request), reason)
         return True
 
@@ -202,18 +202,18 @@ class Cluster:
 
         if not isinstance(route, AnyBroker):
             return await send(await self.resolve(route))
-        asked: set[Address] = set()
+        tried: set[Address] = set()
 
-        async def ask() -> R:
-            connection = await self.connection_to_any(besides=asked)
-            asked.add(connection.address)
+        async def try_next() -> R:
+            connection = await self.connection_to_any(besides=tried)
+            tried.add(connection.address)
             return await send(connection)
 
-        attempts = repeat(ask, len(self._bootstrap) + len(self.brokers))
+        attempts = repeat(try_next, len(self._bootstrap) + len(self.brokers))
         name = type(request).__name__
         try:
             return await first_success(
-                self._tasks, attempts, LATE_SECONDS, name, ends=lambda error: not isinstance(error, _NO_ANSWER)
+                self._tasks, attempts, LATE_SECONDS, name, ends=lambda error: not isinstance(error, _NO_RESPONSE)
             )
         except AllAttemptsFailed as failed:
             raise failed.errors[0] from None
@@ -229,10 +229,10 @@ class Cluster:
         known = self.metadata.topics
         while missing := [name for name in names if name not in known]:
             response = await self.refresh(missing, create=create)
-            answered = {topic.name: topic for topic in response.topics}
-            if any(topic.error_code in not_final for topic in answered.values()) and await retry.pause():
+            received = {topic.name: topic for topic in response.topics}
+            if any(topic.error_code in not_final for topic in received.values()) and await retry.pause():
                 continue
-            return {name: known.get(name) or answered[name] for name in names}
+            return {name: known.get(name) or received[name] for name in names}
         return {name: known[name] for name in names}
 
     async def refresh(self, names: Collection[str] | None, *, create: bool = False) -> MetadataResponse:
@@ -258,22 +258,24 @@ class Cluster:
             keys = [each.key for each in missing]
             request = FindCoordinatorRequest(key=keys[0], key_type=missing[0].key_type, coordinator_keys=keys)
             response = await self.call(AnyBroker(), request, FindCoordinatorResponse, errors=_coordinator_errors)
-            if not response.coordinators:  # Before version 4 an answer is about the first key.
-                found[missing[0]] = self._take_coordinator(missing[0], response)
+            if not response.coordinators:  # Before version 4 a response is about the first key.
+                found[missing[0]] = self._cache_coordinator(missing[0], response)
                 continue
-            answers = {answer.key: answer for answer in response.coordinators}
+            by_key = {coordinator.key: coordinator for coordinator in response.coordinators}
             for each in missing:
-                answer = answers.get(each.key)
-                found[each] = self._take_coordinator(each, answer) if answer else _LEFT_OUT
+                coordinator = by_key.get(each.key)
+                found[each] = self._cache_coordinator(each, coordinator) if coordinator else _LEFT_OUT
         return found
 
-    def _take_coordinator(self, of: Coordinator, answer: FindCoordinatorResponse | FoundCoordinator) -> int | Refusal:
-        refused = refusal(answer.error_code, answer.error_message)
+    def _cache_coordinator(
+        self, of: Coordinator, coordinator: FindCoordinatorResponse | FoundCoordinator
+    ) -> int | Refusal:
+        refused = refusal(coordinator.error_code, coordinator.error_message)
         if refused is not None:
             return refused
-        self._coordinators[of] = answer.node_id
-        self.brokers[answer.node_id] = Address(answer.host, answer.port)
-        return answer.node_id
+        self._coordinators[of] = coordinator.node_id
+        self.brokers[coordinator.node_id] = Address(coordinator.host, coordinator.port)
+        return coordinator.node_id
 
     def forget_coordinator(self, of: Coordinator) -> None:
         self._coordinators.pop(of, None)
@@ -322,9 +324,9 @@ class Cluster:
         return await self.pool.to(address)
 
     async def connection_to_any(self, besides: Collection[Address] = ()) -> Connection:
-        """Return a connection to a broker that answers, to none of ``besides``. Raises ``NoBrokerReachable``.
+        """Return a connection to a broker that responds, to none of ``besides``. Raises ``NoBrokerReachable``.
 
-        An open connection is preferred, the one with the fewest unanswered requests. If all of them are late, the
+        An open connection is preferred, the one with the fewest requests in flight. If all of them are late, the
         brokers without a connection are tried, and a late connection is the last resort.
         """
         best = self.pool.least_loaded(besides)
@@ -363,9 +365,9 @@ class Cluster:
 
     async def connect(self, address: Address) -> Connection:
         """Open a connection that the caller closes. Raises ``Unreachable``, ``BadResponse``, ``TlsFailed``."""
-        self.unreachable.setdefault(address, f"{address}: no answer yet")
+        self.unreachable.setdefault(address, f"{address}: no response yet")
         begin = partial(self._obstacles.begin, address)
-        begin("no answer to the attempt to connect", self._now())
+        begin("no response to the attempt to connect", self._now())
         try:
             connection = await connect(
                 address,

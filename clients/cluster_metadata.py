@@ -1,10 +1,10 @@
-"""What brokers said about their cluster: who they are, who leads each partition, and the ids of topics. Pure.
+"""The metadata of a cluster: its brokers, the leader of each partition, and the ids of topics. Pure.
 
-A cache of answers. Metadata answers come from any broker, also from one that lags behind, so a partition's leader is
-replaced only by one of the same or a newer leader epoch, unless the topic itself is another (its id changed). That is
-so for a topic that was forgotten and asked for anew, too: an earlier leader would tell a consumer that it does not know
-what was read of its successor, as if that had been lost. A leader that a broker names in an error is taken the same way
-(KIP-951), and saves the question.
+This is a cache of responses. A Metadata response comes from any broker, also from one that lags behind, so a
+partition's leader is replaced only by one of the same or a newer leader epoch, unless the topic was created anew (its
+id changed). That holds for a topic that was removed and requested again, too: an earlier leader does not have the
+records that a consumer has read from its successor, and they would seem lost. A leader that a broker names in an error
+is applied by the same rule (KIP-951), and saves a Metadata request.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,20 +20,20 @@ NO_LEADER_EPOCH = -1
 
 
 class ClusterMetadata:
-    """The cache of one cluster. Times are seconds of whoever updates it."""
+    """The cache of one cluster. Times are seconds of the caller's clock."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, Address] = {}
         self.controller_id: int | None = None
         self.cluster_id: str | None = None
         self.topics: dict[str, MetadataResponseTopic] = {}
-        """Topics by name, as the newest answers about them were; none with an error."""
+        """Topics by name, from the newest responses; none with an error."""
         self.updated_at: dict[str, float] = {}
-        """When each topic was last told of."""
+        """The time of each topic's newest metadata."""
         self._partitions: dict[TopicPartition, MetadataResponsePartition] = {}
         self._names: dict[bytes, str] = {}
         self._forgotten: dict[str, MetadataResponseTopic] = {}
-        """Topics with an id that are to be asked for anew, for their leader epochs."""
+        """Removed topics with an id, kept for their leader epochs."""
 
     def update(self, response: MetadataResponse, now: float) -> None:
         """Apply a response. Topics with an error stay as they were; those that do not exist are removed."""
@@ -117,7 +117,7 @@ class ClusterMetadata:
         return news
 
 
-def _newer(known: MetadataResponsePartition | None, told: MetadataResponsePartition) -> MetadataResponsePartition:
-    if known is None or NO_LEADER_EPOCH in (known.leader_epoch, told.leader_epoch):
-        return told
-    return told if told.leader_epoch >= known.leader_epoch else known
+def _newer(known: MetadataResponsePartition | None, received: MetadataResponsePartition) -> MetadataResponsePartition:
+    if known is None or NO_LEADER_EPOCH in (known.leader_epoch, received.leader_epoch):
+        return received
+    return received if received.leader_epoch >= known.leader_epoch else known

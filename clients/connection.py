@@ -1,12 +1,12 @@
-"""One connection to one broker: requests out, answers in, in order.
+"""One connection to one broker: requests out, responses in, in order.
 
-``connect`` opens it and learns which versions the broker serves. From then on ``send`` writes a request at once, in the
-newest version that both sides know, and returns the future of its answer; any number may be under way. A broker answers
-in the order of the requests, so an answer that has not come in time means that none will come after it either: the
-connection then ends, and whoever waits is told. There is no reconnecting here: a connection that has ended stays so
-(``oncelog.clients.cluster`` makes new ones).
+``connect`` opens it and requests the versions that the broker serves. From then on ``send`` writes a request at once,
+in the newest version that both sides support, and returns the future of its response; any number may be in flight. A
+broker responds in the order of the requests, so after a response that has not come in time none will come either: the
+connection then ends, and the futures of its requests fail. It does not reconnect: ``oncelog.clients.cluster`` opens new
+connections.
 
-Answers are typed by the caller: ``await connection.send(MetadataRequest(...), MetadataResponse)``.
+Responses are typed by the caller: ``await connection.send(MetadataRequest(...), MetadataResponse)``.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from oncelog.clients.errors import (
     error_code,
 )
 from oncelog.clients.frames import BadFrame, FrameSplitter
-from oncelog.clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_ask_again
+from oncelog.clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_retry
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_response
@@ -59,7 +59,7 @@ class Address(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A request whose answer has not come."""
+    """A request in flight."""
 
     correlation_id: int
     version: int
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
         self._end: ClientError | None = None
         """Why the connection is over; None while it is not."""
         self.is_writable = True
-        """Whether what was written has left, nearly; who writes requests without answers has to look at it."""
+        """Whether almost all written bytes have left; writers of requests without responses must respect it."""
         self.on_writable: Callable[[], object] | None = None
         """Called when it has become so again."""
         self.closed: asyncio.Future[ClientError] = self._loop.create_future()
@@ -125,12 +125,12 @@ class Connection(asyncio.Protocol):
         return self._end
 
     @property
-    def unanswered(self) -> int:
+    def requests_in_flight(self) -> int:
         """The number of requests whose response has not come."""
         return len(self._pending)
 
     @property
-    def unanswered_seconds(self) -> float:
+    def oldest_request_seconds(self) -> float:
         """How long the oldest of them has waited (s); 0 if there is none."""
         return self._loop.time() - self._pending[0].sent_at if self._pending else 0.0
 
@@ -155,18 +155,18 @@ class Connection(asyncio.Protocol):
         return self._send(request, response_type, self._version(request, at_most, at_least), timeout)
 
     def send_without_answer(self, request: Message, *, at_most: int | None = None) -> None:
-        """Write a request that the broker will not answer: a produce with ``acks=0``."""
+        """Write a request without a response: a Produce with ``acks=0``."""
         version = self._version(request, at_most)
         self._raise_if_closed()
         self._write(request, version)
 
     def close(self) -> None:
-        """End the connection once what is written has left; whoever waits for an answer gets ``ConnectionLost``."""
+        """End the connection once written bytes have left. Requests in flight fail with ``ConnectionLost``."""
         self._finish(ConnectionLost(f"the connection to {self.address} was closed"))
         self._transport.close()
 
     def abort(self) -> None:
-        """End the connection at once, also if what is written cannot leave; whoever waits gets ``ConnectionLost``."""
+        """End the connection at once, even if written bytes cannot leave. Requests in flight fail."""
         self._fail(ConnectionLost(f"the connection to {self.address} was given up"))
 
     # What the transport calls
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
             for frame in self._splitter.feed(data):
                 self._take(frame)
         except (BadFrame, DecodeError) as error:
-            self._fail(BadResponse(f"{self.address} does not answer as a Kafka broker does: {error}"))
+            self._fail(BadResponse(f"{self.address} does not respond like a Kafka broker: {error}"))
 
     def pause_writing(self) -> None:
         self.is_writable = False
@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
         assert self._end is not None
         self.closed.set_result(self._end)
 
-    # Requests and answers
+    # Requests and responses
 
     async def negotiate(self) -> None:
         """Learn what the broker serves. Raises ``BadResponse`` when it will not say."""
@@ -207,8 +207,10 @@ class Connection(asyncio.Protocol):
                 self.versions = BrokerVersions(response)
                 return
             if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
-                raise BadResponse(f"{self.address} does not tell its versions: {error_code(response.error_code).name}")
-            version = version_to_ask_again(response, version)
+                raise BadResponse(
+                    f"{self.address} does not return its versions: {error_code(response.error_code).name}"
+                )
+            version = version_to_retry(response, version)
         raise BadResponse(f"{self.address} refuses every version of ApiVersions that it names")
 
     def _version(self, request: Message, at_most: int | None, at_least: int = 0) -> int:
@@ -248,11 +250,11 @@ class Connection(asyncio.Protocol):
 
     def _take(self, frame: memoryview) -> None:
         if not self._pending:
-            raise BadFrame("an answer that nobody asked for")
+            raise BadFrame("a response without a request")
         pending = self._pending[0]
         correlation_id, response = _parse(pending, frame)
         if correlation_id != pending.correlation_id:
-            raise BadFrame(f"an answer to request {correlation_id} where {pending.correlation_id} is due")
+            raise BadFrame(f"a response to request {correlation_id} where {pending.correlation_id} is due")
         self._pending.popleft()
         if not pending.future.done():
             pending.future.set_result(response)
@@ -260,7 +262,7 @@ class Connection(asyncio.Protocol):
     # Time and the end
 
     def _expect_by(self, deadline: float) -> None:
-        """See to it that the timer goes off by then. It is not moved when an answer comes: most come in time."""
+        """Have the timer fire by then. It is not moved when a response comes: most come in time."""
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return
@@ -343,9 +345,9 @@ async def connect(
     except TimeoutError:
         if connection is not None:
             raise BrokerSilent(
-                f"{address}: accepts connections, and does not answer in {connect_seconds:g} s"
+                f"{address}: accepts connections, but does not respond within {connect_seconds:g} s"
             ) from None
-        raise Unreachable(f"{address}: no answer within {connect_seconds:g} s") from None
+        raise Unreachable(f"{address}: no response within {connect_seconds:g} s") from None
     except ssl.SSLCertVerificationError as error:
         raise TlsFailed(f"{address}: its certificate is not accepted: {error.verify_message}") from error
     except ssl.SSLError as error:

@@ -1,8 +1,8 @@
 """The connections of one client: one for each address, opened once for all callers that need it at the same time.
 
-Which connection serves a request that any broker can answer: an open one with the fewest unanswered requests. A
-connection whose oldest request has waited for ``LATE_SECONDS`` is late: its broker may be stopped or cut off, so
-another broker is preferred until it answers.
+A request that any broker can serve goes to an open connection with the fewest requests in flight. A connection whose
+oldest request has waited for ``LATE_SECONDS`` is late: its broker may be stopped or cut off, so another broker is
+preferred until it responds.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class ConnectionPool:
     def least_loaded(self, besides: Collection[Address] = ()) -> Connection | None:
         """Return the open connection with the shortest expected wait; None if all are among ``besides``."""
         usable = [each for each in self._connections.values() if each.is_open and each.address not in besides]
-        return min(usable, key=lambda each: (is_late(each), each.unanswered), default=None)
+        return min(usable, key=lambda each: (is_late(each), each.requests_in_flight), default=None)
 
     def silences(self) -> list[Obstacle]:
         """Return which connections wait for a response."""
@@ -88,8 +88,8 @@ class ConnectionPool:
 
 
 def silence_of(connection: Connection, usual_seconds: float = 0.0) -> Obstacle | None:
-    """Return how long a broker leaves its oldest request unanswered, beyond what is usual; None if that is 0."""
-    seconds = connection.unanswered_seconds - usual_seconds
+    """Return how long the oldest request has been in flight, beyond what is usual; None if that is 0."""
+    seconds = connection.oldest_request_seconds - usual_seconds
     if seconds <= 0.0 or not connection.is_open:
         return None
     return Obstacle(
@@ -103,4 +103,4 @@ def silence_of(connection: Connection, usual_seconds: float = 0.0) -> Obstacle |
 
 def is_late(connection: Connection) -> bool:
     """Return whether the oldest request in flight has waited for ``LATE_SECONDS``."""
-    return connection.unanswered_seconds >= LATE_SECONDS
+    return connection.oldest_request_seconds >= LATE_SECONDS

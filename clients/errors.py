@@ -1,15 +1,15 @@
 """What can go wrong between a client and its cluster.
 
-Two kinds. When no answer comes at all, that is an exception of this module, named after what happened. When a broker
-answers with an ``ErrorCode``, functions that ask about several things return it as a value beside the others, and
-functions that ask about one thing raise ``BrokerRefused``.
+Two kinds. When no response comes at all, an exception of this module is raised, named after what happened. When a
+broker returns an ``ErrorCode``, functions about several things return it as a value beside the others, and functions
+about one thing raise ``BrokerRefused``.
 
 Each exception says by its ``remedy`` what its receiver can do; the classes are those of KIP-1050::
 
     RETRY        the same call may succeed another time                      (RetriableException)
     ABORT        abort the transaction; the producer goes on                 (TransactionAbortableException)
     RESTART      fatal: close this client, and begin again with a new one    (ApplicationRecoverableException)
-    RECONFIGURE  fatal until somebody changes a setting, a right or the code (InvalidConfigurationException)
+    RECONFIGURE  fatal until a setting, a permission or the code is changed  (InvalidConfigurationException)
 """
 
 from collections.abc import Iterable
@@ -87,7 +87,7 @@ class BrokerAbsent(Unreachable):
 
 
 class NoBrokerReachable(Unreachable):
-    """Not even one of the addresses that are known answers."""
+    """None of the known addresses responds."""
 
     def __init__(self, message: str, *, is_silent: bool = False) -> None:
         super().__init__(message)
@@ -102,13 +102,13 @@ class TlsFailed(ClientError):
 
 
 class ConnectionLost(ClientError):
-    """The connection ended before the answer came. Whether the request was carried out is unknown."""
+    """The connection ended before the response came. Whether the request was carried out is unknown."""
 
     remedy = Remedy.RETRY
 
 
 class RequestTimedOut(ClientError):
-    """No answer came in time. Whether the request was carried out is unknown."""
+    """No response came in time. Whether the request was carried out is unknown."""
 
     remedy = Remedy.RETRY
 
@@ -125,7 +125,7 @@ class VersionNotSupported(ClientError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An error that a broker answered, and its words for it if it had any."""
+    """An error that a broker returned, with its message if there is one."""
 
     error: ErrorCode
     message: str | None = None
@@ -148,7 +148,7 @@ class Refusal:
 
 
 class BrokerRefused(ClientError):
-    """A broker answered that it will not. Its remedy follows from the error code."""
+    """A broker refused a request. The remedy follows from the error code."""
 
     def __init__(self, subject: str, refusal: Refusal) -> None:
         super().__init__(f"{subject}: {refusal}")
@@ -187,7 +187,7 @@ _NEEDS_CHANGE = frozenset(
 
 
 class OperationTimedOut(ClientError):
-    """A call took longer than it may. What it asked for may still happen: call again to wait for it."""
+    """A call timed out. What it requested may still happen: call again to wait for it."""
 
     remedy = Remedy.RETRY
 
@@ -217,7 +217,7 @@ class RecordTooLarge(ProducerError):
 class DeliveryTimedOut(ProducerError):
     """A record was not acknowledged within the delivery time-out.
 
-    ``maybe_written`` tells whether it was sent at all: then it may be in the log, and sending it again may be twice.
+    ``maybe_written`` says whether it was sent: then it may be in the log, and sending it again may duplicate it.
     """
 
     remedy = Remedy.RETRY
@@ -226,7 +226,7 @@ class DeliveryTimedOut(ProducerError):
         super().__init__(message)
         self.maybe_written = maybe_written
         self.last_error = last_error
-        """What a broker answered to the last attempt; None if there was none, or no answer."""
+        """The error of the last attempt; None if there was none, or no response."""
 
 
 class OutcomeUnknown(ProducerError):
@@ -266,7 +266,7 @@ class ProducerFenced(FatalProducerError):
 
 
 class NotAuthorized(FatalProducerError):
-    """The broker does not allow what is asked for. The same producer may try again once it is allowed."""
+    """The broker does not permit the request. The same producer may retry once it is permitted."""
 
     remedy = Remedy.RECONFIGURE
 

@@ -11,7 +11,7 @@ from oncelog.protocol.schema import Buffer
 
 _SIZE: Final = Struct(">i")
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
-"""Far above what any fetch of ours asks for; what a web server's bytes say as a size is above it."""
+"""Far above the size of any fetch; the first bytes of a web server's response, read as a size, are above it."""
 
 
 _OTHER_PROTOCOLS: Final = {b"HTTP": "HTTP", b"<!DO": "HTTP", b"<htm": "HTTP", b"<HTM": "HTTP", b"SSH-": "SSH"}

@@ -2,9 +2,9 @@
 
 (A consumer has tasks that fetch ahead, connections of its own, a group. This has positions.)
 
-Each poll asks every leader once, for all of its partitions, and waits there until something comes or the wait is over.
-A position is the offset of the next record to ask for; it moves past what is never delivered too: markers, aborted
-records, offsets that compaction emptied. So "position = end" means that everything up to the end has been seen.
+Each poll sends one fetch to every leader, for all of its partitions, which waits there until records come or its wait
+is over. A position is the offset of the next record to fetch; it moves past what is never delivered too: markers,
+aborted records, offsets that compaction emptied. So "position = end" means that everything up to the end has been seen.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,16 +53,16 @@ class LogReader:
         self._wait_ms = wait_ms
         self.positions = dict(positions)
         self.failed: dict[TopicPartition, Refusal] = {}
-        """Partitions that cannot be read, and why; they are not asked for any more."""
+        """Partitions that cannot be read, and why; they are not fetched any more."""
 
     async def poll(self) -> list[FetchedPartition]:
         """Fetch once from the present positions and move these past what came."""
         wanted = {tp: offset for tp, offset in self.positions.items() if tp not in self.failed}
-        answers = await call_leaders(
+        results = await call_leaders(
             self._cluster, wanted, self._request, FetchResponse, _split, at_most=_NEWEST_WITH_TOPIC_NAMES
         )
-        self.failed |= answers.refusals
-        fetched = [self._read(tp, data, wanted[tp]) for tp, data in sorted(answers.found.items())]
+        self.failed |= results.refusals
+        fetched = [self._read(tp, data, wanted[tp]) for tp, data in sorted(results.found.items())]
         self.positions |= {partition.topic_partition: partition.next_position for partition in fetched}
         return fetched
 

@@ -1,9 +1,9 @@
-"""Keeps metadata of a client's topics young: asked for when something proves wrong, and every so often.
+"""Keeps the metadata of a client's topics fresh: requested when something proves wrong, and at an interval.
 
-One task asks; whoever needs news requests them and is told by ``on_update``, or waits for ``fresh``. An answer that
-leaves questions open (a topic that is not there yet, a partition without a leader) is followed by the next question,
-after a growing pause. A topic that is not there may be a mistyped name: the log says so once, before brokers get leave
-to create it.
+One task sends the requests. Callers request metadata and get it by ``on_update``, or await ``fresh``. A response that
+leaves something open (a topic that does not exist yet, a partition without a leader) is followed by the next request,
+after a growing pause. A topic that does not exist may be a mistyped name: the log says so once, before brokers may
+create it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _LEAST_SECONDS: Final = 0.02
 
 
 class MetadataRefresh:
-    """The questions about topics. ``topics`` says which: None for all of them (a pattern), nothing if none."""
+    """The Metadata requests of one client. ``topics`` returns their topics: None for all of them (a pattern)."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class MetadataRefresh:
 
     async def fresh(self) -> None:
         """Return when the response to a request that follows this call has been applied."""
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(answered)
+        applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(applied)
         self._requested.set()
-        await answered
+        await applied
 
     async def run(self) -> None:
         """Request metadata when it is due, until cancelled."""
         attempt = 0
         while True:
             await self._wait_until_due()
-            is_settled = await self._ask()
+            is_settled = await self._refresh()
             if is_settled:
                 attempt = 0
                 await asyncio.sleep(_LEAST_SECONDS)
@@ -87,15 +87,15 @@ class MetadataRefresh:
 
     def _note_missing(self, names: Iterable[str]) -> None:
         self._missing = frozenset(names)
-        then = "; brokers are asked to create it (allow_auto_create_topics)" if self._creates_topics else ""
+        then = "; brokers may create it (allow_auto_create_topics)" if self._creates_topics else ""
         for name in sorted(self._missing - self._met):
             _log.warning("topic %s does not exist%s", name, then)
         self._met |= self._missing
 
-    async def _ask(self) -> bool:
+    async def _refresh(self) -> bool:
         """Send one request. Return whether everything that it asks for is known."""
         self._requested.clear()
-        asked = len(self._waiting)
+        waiting_before = len(self._waiting)
         names = self._topics()
         self._met |= self._cluster.metadata.topics.keys()
         creates = self._creates_topics and names is not None and not self._missing.isdisjoint(names)
@@ -111,10 +111,10 @@ class MetadataRefresh:
         self.errors = {name: error for name, error in errors.items() if name and error not in RETRIABLE}
         self._note_missing(name for name, error in errors.items() if name and error is _UNKNOWN_TOPIC)
         self._on_update(response)
-        waiting, self._waiting = self._waiting[:asked], self._waiting[asked:]
-        for answered in waiting:
-            if not answered.done():
-                answered.set_result(None)
+        waiting, self._waiting = self._waiting[:waiting_before], self._waiting[waiting_before:]
+        for applied in waiting:
+            if not applied.done():
+                applied.set_result(None)
         leaderless = [
             TopicPartition(topic.name or "", partition.partition_index)
             for topic in response.topics

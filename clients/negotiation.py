@@ -1,8 +1,8 @@
-"""Which version of each API to send to a broker: the newest that both sides know. Pure.
+"""The version of each API to send to a broker: the newest that both sides support. Pure.
 
-The first request on a connection asks for the broker's versions, in the newest version of that request that this side
-knows. A broker that is older answers in version 0 with UNSUPPORTED_VERSION and its own range of that API (KIP-511), and
-is asked again; one that does not name a range is asked in version 0.
+The first request on a connection is ApiVersions, in its newest version that this side supports. An older broker
+responds in version 0 with UNSUPPORTED_VERSION and its own range of that API (KIP-511), and the request is sent again in
+that range, or in version 0 if the response has no range.
 """
 
 from collections.abc import Mapping
@@ -33,9 +33,9 @@ class FinalizedFeatures(NamedTuple):
 NO_FEATURES: Final = FinalizedFeatures(-1, {})
 
 
-def newer_features(known: FinalizedFeatures, told: FinalizedFeatures) -> FinalizedFeatures:
+def newer_features(known: FinalizedFeatures, received: FinalizedFeatures) -> FinalizedFeatures:
     """Return the features with the larger epoch: brokers learn of a change one after the other."""
-    return told if told.epoch > known.epoch else known
+    return received if received.epoch > known.epoch else known
 
 
 class BrokerVersions:
@@ -48,7 +48,7 @@ class BrokerVersions:
             served.api_key: Versions(served.min_version, served.max_version) for served in response.api_keys
         }
         self._chosen: dict[tuple[MessageType, int | None], int | None] = {}
-        """What was answered before; there are as many entries as kinds of requests."""
+        """Earlier results; there are as many entries as kinds of requests."""
         self.features = FinalizedFeatures(
             response.finalized_features_epoch,
             {feature.name: feature.max_version_level for feature in response.finalized_features},
@@ -74,21 +74,21 @@ class BrokerVersions:
         return newest if newest in theirs and newest in cls.versions else None
 
 
-def parse_api_versions_response(frame: memoryview, asked: int) -> tuple[int, ApiVersionsResponse]:
-    """Read the answer to an ApiVersions request: a refusal of its version always comes in version 0."""
+def parse_api_versions_response(frame: memoryview, requested: int) -> tuple[int, ApiVersionsResponse]:
+    """Parse the response to an ApiVersions request: a refusal of its version always comes in version 0."""
     refused = (
         len(frame) >= _CORRELATION_ID_AND_ERROR.size
         and _CORRELATION_ID_AND_ERROR.unpack_from(frame)[1] == ErrorCode.UNSUPPORTED_VERSION
     )
-    return parse_response(ApiVersionsResponse, 0 if refused else asked, frame)
+    return parse_response(ApiVersionsResponse, 0 if refused else requested, frame)
 
 
-def version_to_ask_again(refused: ApiVersionsResponse, asked: int) -> int | None:
-    """Return the version of ApiVersions to try after ``asked`` was refused; None if there is none."""
-    if asked == 0:
+def version_to_retry(refused: ApiVersionsResponse, requested: int) -> int | None:
+    """Return the version of ApiVersions to try after ``requested`` was refused; None if there is none."""
+    if requested == 0:
         return None
     for served in refused.api_keys:
         if served.api_key == ApiKey.API_VERSIONS:
-            newest = min(served.max_version, asked - 1)
+            newest = min(served.max_version, requested - 1)
             return newest if newest >= served.min_version else None
     return 0

@@ -29,7 +29,7 @@ class Obstacle:
     broker_id: int | None = None
     """The broker that advertises the address, if any is known to."""
     error: ErrorCode | None = None
-    """What brokers answer again and again, if it is that."""
+    """The error that brokers return again and again, if that is the obstacle."""
     is_connected: bool = False
     """Whether connections are accepted at the address, so that a process listens there."""
     is_usual: bool = False
@@ -95,13 +95,13 @@ def _is_current(attempts: _Attempts, now: float) -> bool:
     return attempts.is_under_way or now - attempts.last_at <= _FRESH_SECONDS
 
 
-def no_answer(seconds: float, obstacles: Iterable[Obstacle], time_outs: Iterable[str] = ()) -> str:
-    """Return the text of the error for a call that took longer than it may: what it waited for, or what took so long.
+def no_response(seconds: float, obstacles: Iterable[Obstacle], time_outs: Iterable[str] = ()) -> str:
+    """Return the message of a call that timed out: what it waited for, or what took its time.
 
     ``time_outs`` is what ended connections.
     """
     reasons = [str(each) for each in obstacles] or list(time_outs)
-    return f"no answer within {seconds:g} s: {'; '.join(reasons) or 'the brokers are slow'}"
+    return f"no response within {seconds:g} s: {'; '.join(reasons) or 'the brokers are slow'}"
 
 
 def at_broker(obstacle: Obstacle, brokers: dict[int, Address]) -> Obstacle:

@@ -1,4 +1,4 @@
-"""How long to wait before asking again: exponentially longer, with jitter, until an operation's time is up.
+"""Pauses before retries: exponentially longer, with jitter, until an operation's time is up.
 
 An operation may consist of several, each with attempts of its own (find the coordinator, then send it a request).
 ``one_deadline`` gives all of them together the time of one.
@@ -35,8 +35,8 @@ def one_deadline(seconds: float) -> Iterator[float]:
 def attempt_seconds(operation_seconds: float) -> float:
     """Return how long one attempt of an operation may take (s).
 
-    It is half of the operation's time, so that an attempt at a broker that does not answer leaves time for another one;
-    but no less than 10 s if the operation has them, since a request may keep a healthy broker busy for seconds.
+    It is half of the operation's time, so that an attempt at a broker that does not respond leaves time for another
+    one; but no less than 10 s if the operation has them, since a request may keep a healthy broker busy for seconds.
     """
     return max(operation_seconds / 2, min(operation_seconds, _LEAST_ATTEMPT_SECONDS))
 

@@ -1,6 +1,6 @@
 """Several attempts at the same result, each started when those before it have failed or are slow.
 
-It is how a client uses a cluster of which one broker does not answer: no attempt waits for another one to end.
+It is how a client uses a cluster of which one broker does not respond: no attempt waits for another one to end.
 """
 
 import asyncio

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """Hashable and picklable; files are read by whoever makes a context of it."""
+    """Hashable and picklable; ``make_context`` reads the files."""
 
     trusted_file: str | None = None
     """Certificates of authorities; without these two those that the system trusts."""
     trusted_text: str | None = None
     own_file: str | None = None
-    """A private key and its certificates, for brokers that ask who is there."""
+    """A private key and its certificates, for brokers that authenticate clients."""
     own_password: str | None = None
     checks_host: bool = True
     """Whether a broker's certificate has to be for the name by which it was called."""

@@ -45,7 +45,7 @@ from oncelog.clients.admin.transaction_abort import (
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import OperationTimedOut
-from oncelog.clients.obstacles import no_answer
+from oncelog.clients.obstacles import no_response
 from oncelog.clients.retry import one_deadline
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -139,7 +139,7 @@ class Admin:
                 async with asyncio.timeout_at(deadline + _ERROR_SECONDS):
                     return await work
         except TimeoutError:
-            reasons = no_answer(seconds, self.cluster.obstacles(), self.cluster.pool.time_outs())
+            reasons = no_response(seconds, self.cluster.obstacles(), self.cluster.pool.time_outs())
             raise OperationTimedOut(reasons) from None
 
     # The cluster

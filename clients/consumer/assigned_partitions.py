@@ -202,7 +202,7 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
             if partition is not None:
                 partition.retry_at = at
 
-    # Answers about positions. Each says which question it answers: what changed since is left alone.
+    # Results of position lookups
 
     def reset_initializing(self, partitions: Collection[TopicPartition]) -> None:
         """Reset partitions without a committed offset. Raises ``NoOffsetForPartition`` without a reset policy."""
@@ -219,7 +219,7 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
             partition.seek(position)
 
     def complete_validation(
-        self, topic_partition: TopicPartition, asked: FetchPosition, end_epoch: int, end_offset: int
+        self, topic_partition: TopicPartition, validated: FetchPosition, end_epoch: int, end_offset: int
     ) -> None:
         """Apply the end of a position's leader epoch, or of the last epoch before it, in the leader's log.
 
@@ -227,16 +227,16 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
         where the logs part, or where the policy says if the leader does not know.
         """
         partition = self.get(topic_partition)
-        if partition is None or partition.phase is not Phase.AWAITING_VALIDATION or partition.position != asked:
+        if partition is None or partition.phase is not Phase.AWAITING_VALIDATION or partition.position != validated:
             return
         is_known = end_offset != NO_OFFSET and end_epoch != NO_EPOCH
-        if is_known and end_offset >= asked.offset:
+        if is_known and end_offset >= validated.offset:
             partition.phase = Phase.FETCHING
         elif self.default_reset == NO_RESET:
             diverging = OffsetAndMetadata(end_offset, end_epoch) if is_known else None
-            raise LogTruncated(topic_partition, asked.offset, diverging)
+            raise LogTruncated(topic_partition, validated.offset, diverging)
         elif is_known:
-            partition.position = FetchPosition(end_offset, end_epoch, asked.leader)
+            partition.position = FetchPosition(end_offset, end_epoch, validated.leader)
             partition.phase = Phase.FETCHING
         else:
             partition.reset(self.default_reset)

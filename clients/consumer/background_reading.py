@@ -32,7 +32,7 @@ class BackgroundReading:
 
     def fetch_more(self) -> None:
         """Fetch on: a poll may have made room in the buffer."""
-        self._fetcher.go_on()
+        self._fetcher.fetch_more()
 
     def raise_failure(self) -> None:
         """Raise, once, what background tasks found and the application must know.

@@ -1,9 +1,9 @@
-"""What one answer brought of one partition, and giving it out piece by piece. Pure.
+"""The records of one partition in one fetch response, returned piece by piece. Pure.
 
-The batches are walked once when they come, by their lengths only: that tells where the next fetch begins, so that it
-can be under way while these are being polled. Each batch is checked and decoded when its first record is polled.
+The batches are walked once when they come, by their lengths only, which gives the offset of the next fetch: it can be
+under way while these records are polled. Each batch is checked and decoded when its first record is polled.
 
-What cannot be read is an error at its place: all that comes before it is given out first.
+A batch that cannot be read is an error at its place: the records before it are returned first.
 """
 
 from struct import Struct
@@ -36,7 +36,7 @@ _EXTENT: Final = Struct(">qi4xb6xi")
 
 
 class CompletedFetch:
-    """The records of one partition in one answer, or the error that came instead."""
+    """The records of one partition in one response, or the error that came instead."""
 
     __slots__ = (
         "_aborted",

@@ -1,4 +1,4 @@
-"""What a consumer is told when it is made. Names and defaults are Kafka's, except where a line says otherwise."""
+"""The settings of a consumer. Names and defaults are Kafka's, except where a line says otherwise."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from oncelog.clients.unknown_settings import naming_unknown
 
 _MEBIBYTE: Final = 1024 * 1024
 _IN_REQUESTS: Final = ("session_timeout_ms", "max_poll_interval_ms")
-"""Settings that brokers are told, as 32-bit integers."""
+"""Settings that requests contain as 32-bit integers."""
 _POSITIVE: Final = (
     "auto_commit_interval_ms",
     "heartbeat_interval_ms",
@@ -33,7 +33,7 @@ class ConsumerConfig:
     """
 
     bootstrap: str
-    """Brokers to ask first: ``host:port,host:port``."""
+    """Brokers to connect to first: ``host:port,host:port``."""
     client_id: str = "oncelog"
     group_id: str | None = None
     """The group to share partitions and keep offsets with. Without one there is no ``subscribe`` and no ``commit``."""
@@ -54,7 +54,7 @@ class ConsumerConfig:
     session_timeout_ms: int = 45_000
     """How long the group waits for a heartbeat."""
     heartbeat_interval_ms: int = 3000
-    """At most a third of ``max_poll_interval_ms`` is used: a heartbeat tells a member that a rebalance waits for it."""
+    """At most a third of ``max_poll_interval_ms`` is used: a heartbeat's response tells a member of a rebalance."""
     max_poll_interval_ms: int = 300_000
     """How long the application may stay away from ``poll`` before its partitions go to others; also how long a
     rebalance waits for a member."""
@@ -62,14 +62,15 @@ class ConsumerConfig:
     fetch_max_wait_ms: int = 500
     """How long a broker waits for ``fetch_min_bytes``."""
     fetch_max_bytes: int = 50 * _MEBIBYTE
-    """Of one answer; a first batch that is larger comes nevertheless."""
+    """Maximum size of one fetch response, in bytes; a first batch that is larger comes nevertheless."""
     max_partition_fetch_bytes: int = _MEBIBYTE
-    """Of one partition in one answer; a first batch that is larger comes nevertheless. Of many partitions less is asked
-    for, but no less than 64 KiB, so that all have their share of an answer."""
+    """Maximum size of one partition in one response, in bytes; a first batch that is larger comes nevertheless. With
+    many partitions less is requested, but at least 64 KiB, so that all have their share of a response."""
     max_buffered_bytes: int = 16 * _MEBIBYTE
-    """What has come and not been polled, of all brokers together. Two answers of each broker share it evenly: one that
-    is being polled, and one behind it. What waits of paused partitions comes on top, at most two answers of each.
-    (Kafka has no such setting: there a broker is asked again when all that it sent has been polled.)"""
+    """Maximum size of fetched records that have not been polled, of all brokers together, in bytes. Two responses of
+    each broker share it evenly: one that is being polled, and one behind it. Records of paused partitions are not
+    counted, at most two responses of each. (Kafka has no such setting: there a broker gets the next fetch when
+    everything of the last one has been polled.)"""
     max_batch_bytes: int = 256 * _MEBIBYTE
     """What the records of one compressed batch may become. (Kafka has no bound.)"""
     max_poll_records: int = 500

@@ -9,7 +9,7 @@ from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address
 from oncelog.clients.consumer.fetcher import Fetcher
 from oncelog.clients.errors import OperationTimedOut
-from oncelog.clients.obstacles import Obstacle, no_answer
+from oncelog.clients.obstacles import Obstacle, no_response
 
 _GRACE_SECONDS: Final = 1.0
 """Time for written requests to leave, where the time for closing is up."""
@@ -40,7 +40,7 @@ class ConsumerConnections:
                 yield
         except TimeoutError:
             time_outs = [each for cluster in self._clusters for each in cluster.pool.time_outs()]
-            raise OperationTimedOut(no_answer(seconds, self.obstacles(), time_outs)) from None
+            raise OperationTimedOut(no_response(seconds, self.obstacles(), time_outs)) from None
 
     async def close(self, deadline: float) -> None:
         """End every connection. What takes time is tried until ``deadline`` (the loop's time)."""

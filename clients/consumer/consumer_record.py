@@ -1,7 +1,7 @@
 """A record as a consumer gets it: where it was, when, and what it holds.
 
 Millions of these are made, so a record is a tuple, and what is seldom looked at stays encoded until it is: headers are
-decoded when they are asked for.
+decoded when they are read.
 """
 
 from enum import IntEnum

@@ -1,6 +1,6 @@
-"""The way to a group's coordinator: found when it is needed, forgotten when it proves wrong.
+"""Requests to a group's coordinator, which is looked up when it is needed and again when it proves wrong.
 
-It has connections of its own. A broker answers a connection's requests in their order, and a JoinGroup is answered when
+It has connections of its own. A broker responds to the requests of a connection in their order, and to a JoinGroup when
 the whole group has joined: metadata and offsets would wait behind it.
 """
 
@@ -14,12 +14,12 @@ from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 
-NO_ANSWER = (Unreachable, ConnectionLost, RequestTimedOut)
-"""What says nothing about the group: ask again, wherever its coordinator is then."""
+NO_RESPONSE = (Unreachable, ConnectionLost, RequestTimedOut)
+"""Failures that say nothing about the group: retry, wherever its coordinator is then."""
 
 
 class CoordinatorLink:
-    """Asks one group's coordinator, once each time; what an answer means is the caller's to judge."""
+    """The coordinator of one group. A request is sent once; the caller judges the response."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster
@@ -32,13 +32,13 @@ class CoordinatorLink:
         """Return an open connection to the coordinator. Raises what is in ``NO_RESPONSE``, ``BrokerRefused``."""
         try:
             connection = await self._cluster.connection_to(await self._cluster.coordinator(self._route))
-        except NO_ANSWER:
+        except NO_RESPONSE:
             self.forget()
             raise
         self._connection = connection
         return connection
 
-    async def ask(
+    async def send(
         self,
         request: Message,
         response_type: type[R],
@@ -51,12 +51,12 @@ class CoordinatorLink:
         connection = await self.connection()
         try:
             return await connection.send(request, response_type, at_least=at_least, at_most=at_most, timeout=seconds)
-        except NO_ANSWER:
+        except NO_RESPONSE:
             self.forget()
             raise
 
     def hang_up(self) -> None:
-        """End the connection, and with it what waits for an answer. The next request is sent over a new one."""
+        """End the connection, and with it the requests in flight. The next request is sent over a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

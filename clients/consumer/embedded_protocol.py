@@ -1,4 +1,4 @@
-"""What members of a consumer group tell each other through JoinGroup and SyncGroup, as bytes. Pure.
+"""The consumer protocol inside JoinGroup and SyncGroup: subscriptions and assignments as bytes. Pure.
 
 Two bytes of version, then the message of ``oncelog.protocol.internal.consumer_protocol``. Every version begins with the
 fields of the one before, so one from the future is read as the newest that is known (Kafka's

@@ -1,21 +1,20 @@
-"""What has been fetched and not been polled yet. Pure.
+"""Fetched records that have not been polled yet. Pure.
 
-Responses of one partition form a chain: each begins where the one before it ends, and the first one where the
-partition's position is. All are from the log of the leader that the position is to be read from, by its epoch. That is
-checked when a response comes and again when it is taken, so a seek, a reset, a rebalance or a new leader in between
-makes the chain worthless without anybody having to say so. A chain has two links at most: one that is being given out,
-and the one behind it.
+Responses of one partition form a chain: each begins where the one before it ends, and the first one at the partition's
+position. All are from the log of the leader that the position is to be read from, by its epoch. That is checked when a
+response comes and again when records are taken from it, so a chain is dropped after a seek, a reset, a rebalance or a
+new leader without a notification. A chain has two links at most: one whose records are being returned, and one behind.
 
-A new leader confirms a position, not what was fetched beyond it: its log may end there and go on with other records. So
-what waits of an earlier leader is dropped and fetched again, one chain at most for each change of the leader.
+A new leader confirms a position, not the records fetched beyond it: its log may end there and go on with other records.
+So fetched records of an earlier leader are dropped and fetched again, one chain at most for each change of the leader.
 
-``take`` gives records out and moves positions. The partitions have turns: one ends with the first batch that reaches
-what a poll may return, or with the response. (A turn does not end within a batch, so that one partition at most has
-records that are decoded.) So a partition waits for one turn of each of the others, however much has come of them.
+``take`` returns records and moves positions. The partitions have turns: one ends with the first batch that reaches the
+limit of a poll, or with the response. (A turn does not end within a batch, so at most one partition has decoded
+records.) So a partition waits for one turn of each of the others, however much has been fetched of them.
 
-Partitions that cannot be given out are *set aside*: those that are paused or about to be given up, and those whose next
-batch cannot be read. They stay, but they do not count, so that they keep no others from being fetched; their records
-are copied, so that they do not keep whole responses in memory.
+Partitions whose records cannot be returned are *set aside*: those that are paused or about to be revoked, and those
+whose next batch cannot be read. They stay, but they do not count, so that they keep no others from being fetched; their
+records are copied, so that they do not keep whole responses in memory.
 
 The rules are those of Kafka's ``FetchCollector.java``.
 """

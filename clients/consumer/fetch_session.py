@@ -1,8 +1,8 @@
-"""An incremental fetch session with one broker (KIP-227): what to say of each partition, and what the answer means.
+"""An incremental fetch session with one broker (KIP-227): what requests contain, and what responses mean.
 
 The broker remembers a session's partitions and their offsets, so that a request names only those that are new, changed
-or no longer wanted, and an answer only those that have news. Requests of a session are numbered; one at a time is under
-way. Whatever goes wrong, the next request is a full one that begins a new session. Pure.
+or no longer wanted, and a response only those with records or changes. Requests of a session are numbered; one at a
+time is under way. Whatever goes wrong, the next request is a full one that begins a new session. Pure.
 
 Topics go by their ids (version 13) where all that is wanted, or to be forgotten, has one. A topic that was created
 anew has another id: its partition is forgotten under the old one and fetched under the new one.
@@ -86,14 +86,14 @@ class FetchSession:
                 self._id = NO_SESSION
             self._epoch = _FIRST_EPOCH
             return None
-        answered: dict[TopicPartition, PartitionData] = {}
+        partitions: dict[TopicPartition, PartitionData] = {}
         for topic in response.responses:
             name = topic.topic or self._names.get(topic.topic_id, "")
             for partition in topic.partitions:
-                answered[TopicPartition(name, partition.partition_index)] = partition
+                partitions[TopicPartition(name, partition.partition_index)] = partition
         is_full = self._epoch == _FIRST_EPOCH
-        unexpected = answered.keys() - self._partitions.keys()
-        if unexpected or (is_full and answered.keys() != self._partitions.keys()):
+        unexpected = partitions.keys() - self._partitions.keys()
+        if unexpected or (is_full and partitions.keys() != self._partitions.keys()):
             self.fail()
             return None
         self._id = response.session_id
@@ -101,7 +101,7 @@ class FetchSession:
             self._epoch = _FIRST_EPOCH
         else:
             self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
-        return answered
+        return partitions
 
     def fail(self) -> None:
         """Begin a new session with the next request, after no response or one that does not fit the session."""

@@ -1,14 +1,14 @@
-"""Fetches what can be fetched, ahead of the application.
+"""Fetches records ahead of the application.
 
-Each broker that is read from has a task, a connection of its own (an answer that waits for records would hold up every
-answer behind it) and a fetch session. One request is under way at a time; the next one is sent as soon as its answer is
-here, from where that answer ends: the broker works while the application does. While two answers of a broker have not
-been polled, it is asked for nothing more (``read_ahead``).
+Each broker that is fetched from has a task, a connection of its own (a fetch that waits for records would delay every
+response behind it) and a fetch session. One request is in flight at a time; the next one is sent as soon as its
+response has come, from where that ends: the broker works while the application does. While two responses of a broker
+have not been polled, nothing more is fetched from it (``read_ahead``).
 
-Errors that pass lead to new metadata, or bring it (KIP-951), and to another attempt. Errors that the application must
-hear of, or that need its reset policy, wait in the buffer for their turn, behind the records that came before them. In
-either case the partition is not asked for again at the same offset before a pause of its own is over: the others of its
-broker are fetched meanwhile.
+Errors that may pass lead to new metadata, or bring it (KIP-951), and to a retry. Errors that the application must know,
+or that need its reset policy, wait in the buffer for their turn, behind the records that came before them. In either
+case the partition is not fetched again at the same offset before a pause of its own is over; the others of its broker
+are.
 
 The rules are those of Kafka's ``AbstractFetch.java``.
 """
@@ -128,9 +128,9 @@ class Fetcher:
                 elif node_id not in self._sources:
                     source = self._sources[node_id] = _Source(node_id)
                     self._tasks.keep_running(partial(self._fetch_from, source), f"fetches from broker {node_id}")
-        self.go_on()
+        self.fetch_more()
 
-    def go_on(self) -> None:
+    def fetch_more(self) -> None:
         """Resume brokers that wait for room in the buffer, if there is some."""
         if self._buffer.size < self._config.max_buffered_bytes:
             for source in self._sources.values():
@@ -171,12 +171,12 @@ class Fetcher:
                 if source.connection is None or not source.connection.is_open:
                     await self._open(source)
                     continue  # What is wanted may have changed meanwhile.
-                is_well = await self._fetch(source, source.connection, wanted)
+                can_continue = await self._fetch(source, source.connection, wanted)
             except ClientError as error:
                 _log.info("fetching from broker %d: %s", source.node_id, error)
-                self._give_up(source, wanted)
-                is_well = False
-            failures = 0 if is_well else failures + 1
+                self._distrust_source(source, wanted)
+                can_continue = False
+            failures = 0 if can_continue else failures + 1
             if failures:
                 await asyncio.sleep(self._backoff.pause_seconds(failures - 1))
 
@@ -229,10 +229,10 @@ class Fetcher:
             at_most=session_request.at_most,
             timeout=(self._config.request_timeout_ms + self._config.fetch_max_wait_ms) / 1000,
         )
-        is_well = self._take_answer(source, response, wanted)
-        if response.throttle_time_ms > 0:  # The client keeps quiet for so long by itself (KIP-219).
+        can_continue = self._apply_response(source, response, wanted)
+        if response.throttle_time_ms > 0:  # The client itself must pause for that time (KIP-219).
             await asyncio.sleep(response.throttle_time_ms / 1000)
-        return is_well
+        return can_continue
 
     def _max_wait_ms(self, source: _Source) -> int:
         """Return the longest wait of a fetch: not beyond the end of a partition's pause."""
@@ -256,7 +256,7 @@ class Fetcher:
             rack_id=config.client_rack or "",
         )
 
-    def _give_up(self, source: _Source, wanted: Mapping[TopicPartition, Wanted]) -> None:
+    def _distrust_source(self, source: _Source, wanted: Mapping[TopicPartition, Wanted]) -> None:
         """Request metadata after a broker did not respond: other brokers may lead its partitions by now."""
         source.session.fail()
         for topic_partition in wanted:
@@ -265,18 +265,20 @@ class Fetcher:
                 partition.preferred_replica = None
         self._metadata.refresh.request()
 
-    # Answers
+    # Responses
 
-    def _take_answer(self, source: _Source, response: FetchResponse, wanted: Mapping[TopicPartition, Wanted]) -> bool:
-        answered = source.session.take(response)
-        if answered is None:
+    def _apply_response(
+        self, source: _Source, response: FetchResponse, wanted: Mapping[TopicPartition, Wanted]
+    ) -> bool:
+        partitions = source.session.take(response)
+        if partitions is None:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 return True
             self._metadata.refresh.request()
             return False
-        self._learn_leaders(response, answered)
+        self._learn_leaders(response, partitions)
         fetched = FetchedResponse()
-        failed = [tp for tp, data in answered.items() if not self._take(tp, wanted.get(tp), data, fetched)]
+        failed = [tp for tp, data in partitions.items() if not self._apply_partition(tp, wanted.get(tp), data, fetched)]
         source.keep(fetched)
         self._pause(source, wanted, failed)
         self._wake()
@@ -296,13 +298,13 @@ class Fetcher:
             kept[topic_partition] = _Pause(offset, failures + 1, now + self._backoff.pause_seconds(failures))
         source.pauses = kept
 
-    def _take(
-        self, topic_partition: TopicPartition, asked: Wanted | None, data: PartitionData, fetched: FetchedResponse
+    def _apply_partition(
+        self, topic_partition: TopicPartition, requested: Wanted | None, data: PartitionData, fetched: FetchedResponse
     ) -> bool:
         """Apply what came of a partition. Return False for an error."""
         partition = self._partitions.get(topic_partition)
         error = error_code(data.error_code)
-        if partition is None or asked is None:
+        if partition is None or requested is None:
             return True
         if error in _PASSING:
             if error is not ErrorCode.UNKNOWN_LEADER_EPOCH:
@@ -315,7 +317,7 @@ class Fetcher:
             if data.preferred_read_replica != NO_NODE:
                 self._prefer(topic_partition, data.preferred_read_replica)
         if data.records or error is not ErrorCode.NONE:
-            self._buffer.add(CompletedFetch(self._config, topic_partition, asked, data, fetched))
+            self._buffer.add(CompletedFetch(self._config, topic_partition, requested, data, fetched))
         return error is ErrorCode.NONE
 
     def _prefer(self, topic_partition: TopicPartition, node_id: int) -> None:
@@ -323,11 +325,11 @@ class Fetcher:
         self._partitions.prefer_replica(topic_partition, node_id, until)
         self.find_sources()
 
-    def _learn_leaders(self, response: FetchResponse, answered: Mapping[TopicPartition, PartitionData]) -> None:
+    def _learn_leaders(self, response: FetchResponse, partitions: Mapping[TopicPartition, PartitionData]) -> None:
         """Apply the new leaders that errors of leadership name (KIP-951)."""
         leaders = {
             tp: (data.current_leader.leader_id, data.current_leader.leader_epoch)
-            for tp, data in answered.items()
+            for tp, data in partitions.items()
             if data.error_code and data.current_leader is not None and data.current_leader.leader_id != NO_NODE
         }
         if leaders:
@@ -353,4 +355,4 @@ class Fetcher:
             async with asyncio.timeout_at(min(deadline, asyncio.get_running_loop().time() + _CLOSE_SECONDS)):
                 await send_to_each(self._cluster, requests, FetchResponse, _CLOSE_SECONDS)
         except TimeoutError:
-            pass  # A broker forgets sessions that nobody uses, too.
+            pass  # A broker evicts unused sessions, too.

@@ -1,16 +1,16 @@
-"""Being a member of a group: joining, heartbeats, leaving. What the group assigns is somebody else's business.
+"""The membership of a consumer in its group: joining, heartbeats, leaving. ``rebalances`` applies the assignment.
 
-A rebalance is one task: JoinGroup, which is answered when all members have asked; the assignment of everybody, if this
-member was made the leader; SyncGroup, which brings its own. The task repeats what passes by itself. When the generation
-is lost it ends without a result, because what was owned must be given up before the next attempt. ``poll`` starts the
-task and takes its result, so the assignment changes only while the application polls.
+A rebalance is one task: JoinGroup, whose response comes when all members have sent theirs; the assignment of all
+members, if this one was made the leader; SyncGroup, which returns its own. The task retries errors that may pass. When
+the generation is lost it ends without a result, because owned partitions must be given up before the next attempt.
+``poll`` starts the task and takes its result, so the assignment changes only while the application polls.
 
-Heartbeats go on beside it for as long as this is a member, and also watch over the application: one that does not poll
-for ``max_poll_interval_ms`` has its member leave, so that others go on with its partitions.
+Heartbeats are sent at the same time, while this is a member, and also watch over the application: if it does not poll
+for ``max_poll_interval_ms``, its member leaves, so that others take over its partitions.
 
 ::
 
-    UNJOINED ── poll ──> PREPARING ── JoinGroup answered ──> COMPLETING ── SyncGroup answered ──> STABLE
+    UNJOINED ── poll ──> PREPARING ── JoinGroup response ──> COMPLETING ── SyncGroup response ──> STABLE
        ^                     ^                                   │                                  │
        └── generation lost, left ────────────────────────────────┴───────── rejoin needed ──────────┘
 
@@ -29,7 +29,7 @@ from oncelog.clients.background_tasks import KeptTask
 from oncelog.clients.consumer.assigned_partitions import TIMER_SLACK
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_errors import InstanceFenced
-from oncelog.clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
+from oncelog.clients.consumer.coordinator_link import NO_RESPONSE, CoordinatorLink
 from oncelog.clients.consumer.member_reactions import HEARTBEAT, JOIN, SYNC, Reaction, reaction
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
 from oncelog.clients.runtime import ClientRuntime
@@ -46,7 +46,7 @@ NO_GENERATION: Final = -1
 _FIRST_WITH_STATIC_MEMBERS: Final = 5
 """Of JoinGroup."""
 _JOIN_GRACE_SECONDS: Final = 5.0
-"""A rebalance may end that much later than it should before its answer is given up."""
+"""Seconds that a rebalance may end late before its response times out."""
 _LONGEST_REASON: Final = 255
 
 
@@ -81,12 +81,12 @@ class Joined:
     assignment: bytes
 
 
-Offers = Callable[[], list[JoinGroupRequestProtocol]]
-ShareOut = Callable[[JoinGroupResponse], Awaitable[Mapping[str, bytes]]]
+Subscriptions = Callable[[], list[JoinGroupRequestProtocol]]
+AssignMembers = Callable[[JoinGroupResponse], Awaitable[Mapping[str, bytes]]]
 
 
 class GroupMembership:
-    """One member. ``offers`` says what it can do, ``share_out`` makes everybody's assignment when it leads."""
+    """One member. ``subscriptions`` returns its part of JoinGroup, ``assign_members`` all assignments when it leads."""
 
     def __init__(
         self,
@@ -94,16 +94,16 @@ class GroupMembership:
         runtime: ClientRuntime,
         link: CoordinatorLink,
         *,
-        offers: Offers,
-        share_out: ShareOut,
+        subscriptions: Subscriptions,
+        assign_members: AssignMembers,
         wake: Callable[[], None],
     ) -> None:
         self._link = link
         self._config = config
         self._tasks = runtime.tasks
         self._backoff = runtime.backoff
-        self._offers = offers
-        self._share_out = share_out
+        self._subscriptions = subscriptions
+        self._assign_members = assign_members
         self._wake = wake
         self.state = MemberState.UNJOINED
         self.generation = Generation()
@@ -162,13 +162,13 @@ class GroupMembership:
         while True:
             try:
                 outcome = await self._attempt_to_join()
-            except NO_ANSWER as error:
+            except NO_RESPONSE as error:
                 _log.info("group %s: %s", self._link.group_id, error)
-                outcome = Reaction.ASK_AGAIN
+                outcome = Reaction.RETRY
             except BrokerRefused as error:  # To say who coordinates the group.
                 if not error.is_retriable:
                     raise
-                outcome = Reaction.ASK_AGAIN
+                outcome = Reaction.RETRY
             if isinstance(outcome, Joined):
                 return outcome
             if self.state is MemberState.UNJOINED:
@@ -182,22 +182,22 @@ class GroupMembership:
             attempt += 1
 
     async def _attempt_to_join(self) -> Joined | Reaction:
-        answer = await self._send_join()
+        response = await self._send_join()
         if self.state is not MemberState.PREPARING:
             return Reaction.REJOIN
-        outcome = self._react(reaction(JOIN, error_code(answer.error_code)), answer.error_code, "JoinGroup")
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.generation = Generation(member_id=answer.member_id)
+        outcome = self._react(reaction(JOIN, error_code(response.error_code)), response.error_code, "JoinGroup")
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.generation = Generation(member_id=response.member_id)
         if outcome is not Reaction.PROCEED:
             return outcome
-        if answer.protocol_type not in (None, PROTOCOL_TYPE):
+        if response.protocol_type not in (None, PROTOCOL_TYPE):
             raise BrokerRefused(self._subject, Refusal(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name)
+        generation = Generation(response.generation_id, response.member_id, response.protocol_name)
         self.generation = generation
         self.state = MemberState.COMPLETING
         self._keep_alive()
-        is_leader = answer.leader == answer.member_id
-        assignments = await self._share_out(answer) if is_leader else {}
+        is_leader = response.leader == response.member_id
+        assignments = await self._assign_members(response) if is_leader else {}
         if self.generation is not generation:
             return Reaction.REJOIN
         synced = await self._send_sync(generation, assignments)
@@ -223,10 +223,10 @@ class GroupMembership:
             member_id=self.generation.member_id,
             group_instance_id=config.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=self._offers(),
+            protocols=self._subscriptions(),
             reason=self._reason,
         )
-        return await self._link.ask(
+        return await self._link.send(
             request,
             JoinGroupResponse,
             at_least=0 if config.group_instance_id is None else _FIRST_WITH_STATIC_MEMBERS,
@@ -247,9 +247,9 @@ class GroupMembership:
             ],
         )
         rebalance_seconds = self._config.max_poll_interval_ms / 1000 + _JOIN_GRACE_SECONDS
-        return await self._link.ask(request, SyncGroupResponse, seconds=rebalance_seconds)
+        return await self._link.send(request, SyncGroupResponse, seconds=rebalance_seconds)
 
-    # What answers mean for the membership
+    # What responses mean for the membership
 
     @property
     def _subject(self) -> str:
@@ -259,7 +259,7 @@ class GroupMembership:
         """Do what a reaction means for the membership. Raises what the application must know."""
         if to in (Reaction.REJOIN_WITHOUT_GENERATION, Reaction.REJOIN_AS_NEW, Reaction.FENCED):
             keep = to is Reaction.REJOIN_WITHOUT_GENERATION
-            self.lose_generation(f"{api} was answered {error_code(error).name}", keep_member_id=keep)
+            self.lose_generation(f"{api} returned {error_code(error).name}", keep_member_id=keep)
         if to is Reaction.FENCED:
             raise self.fenced()
         if to is Reaction.FAIL:
@@ -341,17 +341,17 @@ class GroupMembership:
             group_instance_id=self._config.group_instance_id,
         )
         seconds = min(self._config.session_timeout_ms, self._config.request_timeout_ms) / 1000
-        answer = await self._link.ask(request, HeartbeatResponse, seconds=seconds)
+        response = await self._link.send(request, HeartbeatResponse, seconds=seconds)
         if self.generation is not sent:
-            return True  # It is about a past self.
-        to = reaction(HEARTBEAT, error_code(answer.error_code))
+            return True  # It is about an earlier generation.
+        to = reaction(HEARTBEAT, error_code(response.error_code))
         if to is Reaction.REJOIN:
             if self.state is MemberState.STABLE:
                 self.request_rejoin("the group is being rebalanced")
             return True
         if to is Reaction.FIND_COORDINATOR:
             self._link.forget()
-        return self._react(to, answer.error_code, "Heartbeat") is Reaction.PROCEED
+        return self._react(to, response.error_code, "Heartbeat") is Reaction.PROCEED
 
     # Leaving
 
@@ -361,21 +361,23 @@ class GroupMembership:
         Ignores the response: without a request the coordinator removes the member after its session timeout.
         """
         left, was_joining = self.generation, self._join is not None
-        tells = self.state is not MemberState.UNJOINED and left.member_id and self._config.group_instance_id is None
+        sends_leave = (
+            self.state is not MemberState.UNJOINED and left.member_id and self._config.group_instance_id is None
+        )
         if self._join is not None:
             self._join.cancel()
             self._join = None
         self.lose_generation(reason, keep_member_id=False)
-        if not tells:
+        if not sends_leave:
             return
         if was_joining:
-            self._link.hang_up()  # An answer to LeaveGroup would come behind that to JoinGroup.
+            self._link.hang_up()  # A response to LeaveGroup would come behind that to JoinGroup.
         request = LeaveGroupRequest(
             group_id=self._link.group_id,
             member_id=left.member_id,
             members=[MemberIdentity(member_id=left.member_id, reason=reason[:_LONGEST_REASON])],
         )
         try:
-            await self._link.ask(request, LeaveGroupResponse)
+            await self._link.send(request, LeaveGroupResponse)
         except ClientError as error:
             _log.info("group %s: leaving: %s", self._link.group_id, error)

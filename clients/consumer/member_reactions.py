@@ -19,7 +19,7 @@ class Reaction(Enum):
 
     PROCEED = auto()
     """Nothing has happened."""
-    ASK_AGAIN = auto()
+    RETRY = auto()
     """The same, a little later."""
     FIND_COORDINATOR = auto()
     """The same, but it is another broker that coordinates the group."""
@@ -32,7 +32,7 @@ class Reaction(Enum):
     FENCED = auto()
     """Another consumer has this one's group instance id: the end."""
     FAIL = auto()
-    """Tell the application."""
+    """Raise the error to the application."""
 
 
 _ELSEWHERE: Final = {
@@ -47,7 +47,7 @@ _OUT: Final = {
 
 JOIN: Final[Mapping[ErrorCode, Reaction]] = {
     **_ELSEWHERE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.ASK_AGAIN,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.REJOIN_AS_NEW,
     ErrorCode.MEMBER_ID_REQUIRED: Reaction.REJOIN,
     ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
@@ -74,8 +74,8 @@ COMMIT: Final[Mapping[ErrorCode, Reaction]] = {
     **_ELSEWHERE,
     **_OUT,
     ErrorCode.REQUEST_TIMED_OUT: Reaction.FIND_COORDINATOR,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.ASK_AGAIN,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.ASK_AGAIN,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
     ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
 }
 """OffsetCommit, for each partition."""
@@ -89,5 +89,5 @@ def reaction(table: Mapping[ErrorCode, Reaction], error: ErrorCode) -> Reaction:
     if known is not None:
         return known
     if table is HEARTBEAT or error in RETRIABLE:
-        return Reaction.ASK_AGAIN
+        return Reaction.RETRY
     return Reaction.FAIL

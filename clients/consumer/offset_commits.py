@@ -1,12 +1,12 @@
-"""What a group has committed: asking for it, and changing it.
+"""The committed offsets of a group: fetched, and changed.
 
-A commit belongs to the generation in which it was asked for. If the group is rebalanced before it has gone through, its
-partitions may be another member's: it is not tried again, and its caller hears of it. Commits go out one after the
-other, so that none overtakes one that is being repeated. What has been overtaken already, because its task began later
-than a newer one, is left out.
+A commit belongs to the generation in which it was called. If the group is rebalanced before it is done, its partitions
+may have other owners: it is not retried, and raises. Commits are sent one after the other, so that none overtakes one
+that is being retried. A commit that has been overtaken already, because its task began later than a newer one, is left
+out.
 
-A consumer that was given its partitions by the application commits as nobody in particular, which a group takes as long
-as it has no members.
+A consumer whose partitions the application assigned commits without a member id, which a group accepts while it has no
+members.
 
 The rules are those of Kafka's ``ConsumerCoordinator.java``.
 """
@@ -18,7 +18,7 @@ from typing import Final
 from oncelog.clients.by_topic import by_topic, indexes_by_topic
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.consumer.consumer_errors import RebalanceInProgress
-from oncelog.clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
+from oncelog.clients.consumer.coordinator_link import NO_RESPONSE, CoordinatorLink
 from oncelog.clients.consumer.group_membership import Generation, GroupMembership, MemberState
 from oncelog.clients.consumer.member_reactions import COMMIT, Reaction, reaction
 from oncelog.clients.errors import BrokerRefused, CommitFailed, OperationTimedOut, Refusal, error_code, require_success
@@ -45,12 +45,13 @@ from oncelog.protocol.topic_partition import TopicPartition
 _NEWEST_WITH_TOPIC_NAMES: Final = 9
 """Of OffsetCommit and OffsetFetch; version 10 has topic ids."""
 _UNKNOWN_ATTEMPTS: Final = 8
-"""A topic that is unknown for so long, some seconds, is not new but gone. (Kafka's consumer tries to the end.)"""
-_NOBODY: Final = Generation()
+"""A topic that is still unknown after these attempts, some seconds, is not new but deleted. (Kafka's consumer tries to
+the end.)"""
+_NO_MEMBER: Final = Generation()
 
 
 class OffsetCommits:
-    """The committed offsets of one group. ``membership`` is asked who this is where partitions come from the group."""
+    """The committed offsets of one group. ``membership`` gives the generation where the group assigns partitions."""
 
     def __init__(self, cluster: Cluster, link: CoordinatorLink, backoff: Backoff, instance_id: str | None) -> None:
         self._cluster = cluster
@@ -78,7 +79,7 @@ class OffsetCommits:
     ) -> None:
         """Commit, with retries. ``membership`` is None for partitions that the application assigned.
 
-        ``place`` is that of a commit that is begun later than it was asked for.
+        ``place`` is that of a commit that is begun later than it was called.
 
         Raises ``RebalanceInProgress`` and ``CommitFailed`` as the group has it, ``InstanceFenced``, ``BrokerRefused``
         for an offset that the coordinator does not want, and ``OperationTimedOut``: it may have been done then.
@@ -86,7 +87,7 @@ class OffsetCommits:
         if not offsets:
             return
         place = self.take_place() if place is None else place
-        generation = _NOBODY if membership is None else _stable_generation(membership)
+        generation = _NO_MEMBER if membership is None else _stable_generation(membership)
         try:
             async with asyncio.timeout(seconds), self._turn:
                 left = {tp: offset for tp, offset in offsets.items() if self._done.get(tp, 0) < place}
@@ -131,8 +132,8 @@ class OffsetCommits:
             topics=_commit_topics(offsets),
         )
         try:
-            answer = await self._link.ask(request, OffsetCommitResponse, at_most=_NEWEST_WITH_TOPIC_NAMES)
-        except NO_ANSWER:
+            response = await self._link.send(request, OffsetCommitResponse, at_most=_NEWEST_WITH_TOPIC_NAMES)
+        except NO_RESPONSE:
             return dict.fromkeys(offsets, ErrorCode.NETWORK_EXCEPTION)
         except BrokerRefused as refused:  # To say who coordinates the group.
             if not refused.is_retriable:
@@ -140,7 +141,7 @@ class OffsetCommits:
             return dict.fromkeys(offsets, refused.refusal.error)
         failed = {
             TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
-            for topic in answer.topics
+            for topic in response.topics
             for partition in topic.partitions
             if partition.error_code
         }
@@ -160,7 +161,7 @@ class OffsetCommits:
             self._link.forget()
         elif to is Reaction.FAIL or (membership is None and to is Reaction.REJOIN):
             raise self._refused(partition, error)
-        elif to is not Reaction.ASK_AGAIN:
+        elif to is not Reaction.RETRY:
             raise self._rejected(to, error, sent, membership)
 
     def _rejected(
@@ -177,10 +178,10 @@ class OffsetCommits:
         if to is Reaction.FENCED:
             return membership.fenced()
         keep = to is Reaction.REJOIN_WITHOUT_GENERATION
-        membership.lose_generation(f"OffsetCommit was answered {error.name}", keep_member_id=keep)
+        membership.lose_generation(f"OffsetCommit returned {error.name}", keep_member_id=keep)
         return CommitFailed(f"group {self._link.group_id} has gone on without this member: {error.name}")
 
-    # Asking
+    # Fetching
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of these, without partitions that have none.
@@ -190,13 +191,15 @@ class OffsetCommits:
         if not partitions:
             return {}
         indexes = indexes_by_topic(partitions)
-        asked = [OffsetFetchRequestTopics(name=name, partition_indexes=of_topic) for name, of_topic in indexes.items()]
+        requested = [
+            OffsetFetchRequestTopics(name=name, partition_indexes=of_topic) for name, of_topic in indexes.items()
+        ]
         request = OffsetFetchRequest(
             group_id=self._link.group_id,
             topics=[
-                OffsetFetchRequestTopic(name=each.name, partition_indexes=each.partition_indexes) for each in asked
+                OffsetFetchRequestTopic(name=each.name, partition_indexes=each.partition_indexes) for each in requested
             ],
-            groups=[OffsetFetchRequestGroup(group_id=self._link.group_id, topics=asked)],
+            groups=[OffsetFetchRequestGroup(group_id=self._link.group_id, topics=requested)],
             require_stable=True,
         )
         response = await self._cluster.call(
@@ -232,7 +235,7 @@ def _too_late(membership: GroupMembership) -> RebalanceInProgress | CommitFailed
 
 
 def _commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitRequestTopic]:
-    asked = by_topic(
+    requested = by_topic(
         (
             topic_partition,
             OffsetCommitRequestPartition(
@@ -244,7 +247,7 @@ def _commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[
         )
         for topic_partition, committed in offsets.items()
     )
-    return [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in asked.items()]
+    return [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in requested.items()]
 
 
 def _of_group(response: OffsetFetchResponse) -> OffsetFetchResponse | OffsetFetchResponseGroup:
@@ -252,5 +255,5 @@ def _of_group(response: OffsetFetchResponse) -> OffsetFetchResponse | OffsetFetc
 
 
 def _fetch_errors(response: OffsetFetchResponse) -> list[int]:
-    answer = _of_group(response)
-    return [answer.error_code, *(partition.error_code for topic in answer.topics for partition in topic.partitions)]
+    group = _of_group(response)
+    return [group.error_code, *(partition.error_code for topic in group.topics for partition in topic.partitions)]

@@ -1,9 +1,9 @@
-"""Finds the positions that partitions wait for: committed, by the reset policy, or confirmed by a new leader.
+"""Looks up the positions that partitions lack: committed, by the reset policy, or validated by a new leader.
 
-``look_up`` begins whatever can be asked now, in tasks: one question to the coordinator about what is committed, and to
-each leader one about offsets by time (ListOffsets) and one about the ends of epochs (OffsetForLeaderEpoch, KIP-320).
-What they find goes into the subscription, unless it has changed meanwhile. Errors that pass are asked again after a
-while, the others are raised by the next ``poll``.
+``look_up`` begins every lookup that can be begun now, in tasks: one request to the coordinator for committed offsets,
+and to each leader one for offsets by time (ListOffsets) and one for the ends of epochs (OffsetForLeaderEpoch, KIP-320).
+Their results are applied to the partitions, unless these have changed meanwhile. Errors that may pass are retried after
+a pause, the others are raised by the next ``poll``.
 
 The rules are those of Kafka's ``OffsetFetcher.java`` and ``OffsetFetcherUtils.java``.
 """
@@ -112,27 +112,27 @@ class PositionLookup:
                 self._metadata.refresh.request()
         return by_leader
 
-    def _begin(self, partitions: Collection[TopicPartition], question: Awaitable[None], name: str) -> None:
+    def _begin(self, partitions: Collection[TopicPartition], lookup: Awaitable[None], name: str) -> None:
         """Begin a lookup, which is not repeated before the timeout of its request."""
         now = asyncio.get_running_loop().time()
         self._partitions.retry_later(partitions, now + self._config.request_timeout_ms / 1000)
-        self._tasks.spawn(self._guard(partitions, question), name)
+        self._tasks.spawn(self._guard(partitions, lookup), name)
 
-    async def _guard(self, partitions: Collection[TopicPartition], question: Awaitable[None]) -> None:
+    async def _guard(self, partitions: Collection[TopicPartition], lookup: Awaitable[None]) -> None:
         """Await a lookup. Keep its error for the next poll, and wake that."""
-        is_answered = False
+        has_succeeded = False
         try:
-            await question
-            is_answered = True
+            await lookup
+            has_succeeded = True
         except ClientError as error:
             if not error.is_retriable:
                 self._failure = error
         finally:
-            if not is_answered:
-                self._ask_later(partitions)
+            if not has_succeeded:
+                self._retry_later(partitions)
             self._wake()
 
-    def _ask_later(self, partitions: Collection[TopicPartition]) -> None:
+    def _retry_later(self, partitions: Collection[TopicPartition]) -> None:
         """Retry the lookup of these later, with new metadata: there may be new leaders."""
         now = asyncio.get_running_loop().time()
         self._partitions.retry_later(partitions, now + self._backoff.pause_seconds(self._failures))
@@ -158,16 +158,16 @@ class PositionLookup:
 
     async def _look_up_offsets(self, node_id: int, policies: Mapping[TopicPartition, ResetPolicy]) -> None:
         """Find the offsets that reset policies mean; ``policies`` is as of now: a seek may change it meanwhile."""
-        asked = by_topic((tp, self._by_time(tp, policy)) for tp, policy in policies.items())
+        requested = by_topic((tp, self._by_time(tp, policy)) for tp, policy in policies.items())
         request = ListOffsetsRequest(
             replica_id=_CONSUMER,
             isolation_level=_READ_COMMITTED if self._config.reads_committed else _READ_UNCOMMITTED,
-            topics=[ListOffsetsTopic(name=name, partitions=of_topic) for name, of_topic in asked.items()],
+            topics=[ListOffsetsTopic(name=name, partitions=of_topic) for name, of_topic in requested.items()],
         )
         seconds = self._config.request_timeout_ms / 1000
-        answers = await send_to_each(self._cluster, {node_id: request}, ListOffsetsResponse, seconds)
+        responses = await send_to_each(self._cluster, {node_id: request}, ListOffsetsResponse, seconds)
         errors = dict.fromkeys(policies, ErrorCode.UNKNOWN_SERVER_ERROR)
-        for topic_partition, error, offset in _offsets(answers[node_id], policies):
+        for topic_partition, error, offset in _offsets(responses[node_id], policies):
             if error is ErrorCode.NONE and offset == NO_OFFSET:  # No record is as young as that yet.
                 error = ErrorCode.OFFSET_NOT_AVAILABLE
             errors[topic_partition] = error
@@ -187,22 +187,22 @@ class PositionLookup:
     # Ends of epochs
 
     async def _validate(self, node_id: int, positions: Mapping[TopicPartition, FetchPosition]) -> None:
-        asked = by_topic((tp, _end_of_epoch(tp, position)) for tp, position in positions.items())
+        requested = by_topic((tp, _end_of_epoch(tp, position)) for tp, position in positions.items())
         request = OffsetForLeaderEpochRequest(
-            topics=[OffsetForLeaderTopic(topic=name, partitions=of_topic) for name, of_topic in asked.items()],
+            topics=[OffsetForLeaderTopic(topic=name, partitions=of_topic) for name, of_topic in requested.items()],
             replica_id=_CONSUMER,
         )
         seconds = self._config.request_timeout_ms / 1000
-        answers = await send_to_each(self._cluster, {node_id: request}, OffsetForLeaderEpochResponse, seconds)
-        answer = answers[node_id]
-        if isinstance(answer, Refusal) and answer.error is ErrorCode.UNSUPPORTED_VERSION:
-            # A broker before Kafka 2.3 cannot be asked: trust the position.
+        responses = await send_to_each(self._cluster, {node_id: request}, OffsetForLeaderEpochResponse, seconds)
+        response = responses[node_id]
+        if isinstance(response, Refusal) and response.error is ErrorCode.UNSUPPORTED_VERSION:
+            # A broker before Kafka 2.3 cannot validate a position: trust it.
             for topic_partition, position in positions.items():
                 self._partitions.complete_validation(topic_partition, position, 0, position.offset)
             return
         errors = dict.fromkeys(positions, ErrorCode.UNKNOWN_SERVER_ERROR)
         truncated: list[ClientError] = []
-        for topic_partition, error, end_epoch, end_offset in _ends(answer, positions):
+        for topic_partition, error, end_epoch, end_offset in _ends(response, positions):
             errors[topic_partition] = error
             if error is ErrorCode.NONE:
                 try:
@@ -218,7 +218,7 @@ class PositionLookup:
         """Retry what failed. Raises ``BrokerRefused`` for an error that a retry cannot mend."""
         failed = {topic_partition: error for topic_partition, error in errors.items() if error is not ErrorCode.NONE}
         if failed:
-            self._ask_later(failed.keys())
+            self._retry_later(failed.keys())
         else:
             self._failures = 0
         for topic_partition, error in failed.items():
@@ -235,24 +235,24 @@ def _end_of_epoch(topic_partition: TopicPartition, position: FetchPosition) -> O
 
 
 def _offsets(
-    answer: ListOffsetsResponse | Refusal, partitions: Iterable[TopicPartition]
+    response: ListOffsetsResponse | Refusal, partitions: Iterable[TopicPartition]
 ) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
-    if isinstance(answer, Refusal):
-        yield from ((topic_partition, answer.error, NO_OFFSET) for topic_partition in partitions)
+    if isinstance(response, Refusal):
+        yield from ((topic_partition, response.error, NO_OFFSET) for topic_partition in partitions)
         return
-    for topic in answer.topics:
+    for topic in response.topics:
         for partition in topic.partitions:
             topic_partition = TopicPartition(topic.name, partition.partition_index)
             yield topic_partition, error_code(partition.error_code), partition.offset
 
 
 def _ends(
-    answer: OffsetForLeaderEpochResponse | Refusal, partitions: Iterable[TopicPartition]
+    response: OffsetForLeaderEpochResponse | Refusal, partitions: Iterable[TopicPartition]
 ) -> Iterable[tuple[TopicPartition, ErrorCode, int, int]]:
-    if isinstance(answer, Refusal):
-        yield from ((topic_partition, answer.error, NO_OFFSET, NO_OFFSET) for topic_partition in partitions)
+    if isinstance(response, Refusal):
+        yield from ((topic_partition, response.error, NO_OFFSET, NO_OFFSET) for topic_partition in partitions)
         return
-    for topic in answer.topics:
+    for topic in response.topics:
         for partition in topic.partitions:
             topic_partition = TopicPartition(topic.topic, partition.partition)
             yield topic_partition, error_code(partition.error_code), partition.leader_epoch, partition.end_offset

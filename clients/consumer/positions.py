@@ -79,8 +79,8 @@ async def resolve_position(
 async def _find(
     cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int, *, read_committed: bool = False
 ) -> dict[TopicPartition, FoundOffset]:
-    answers = await list_offsets(cluster, dict.fromkeys(partitions, timestamp), read_committed=read_committed)
-    return answers.require_all()
+    results = await list_offsets(cluster, dict.fromkeys(partitions, timestamp), read_committed=read_committed)
+    return results.require_all()
 
 
 def _offsets(found: Mapping[TopicPartition, FoundOffset]) -> dict[TopicPartition, int]:

@@ -3,7 +3,7 @@
 Two responses of each broker may be unread: one whose records are being returned, and one behind it, so that the broker
 works while the application does. All partitions of the broker are in each request: one that has few records is not held
 up by one that has many. The brokers share ``max_buffered_bytes`` evenly, and the partitions of a broker share its
-responses; what one of them does not use is no loss to the others, because it is asked for again at once.
+responses; what one of them does not use is not lost to the others, because the next fetch follows at once.
 """
 
 from typing import Final

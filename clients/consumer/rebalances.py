@@ -1,12 +1,12 @@
-"""What rebalances do to the assignment, step by step, always inside ``poll``.
+"""The effect of rebalances on the assignment, step by step, always inside ``poll``.
 
-Before joining, what is owned is settled. With the *eager* protocol everything is given up: nobody reads anything until
-the group has a new assignment. With the *cooperative* one (KIP-429) only what is no longer subscribed to; the rest goes
-on being read, and what the new assignment lacks is given up when it comes. Giving something up means a second
-rebalance, in which its new owner gets it.
+Before joining, the owned partitions are committed and given up as the protocol says. With the *eager* one all are given
+up, and no member reads until the group has a new assignment. With the *cooperative* one (KIP-429) only those of
+unsubscribed topics are; the others go on being read, and those that the new assignment lacks are given up when it
+comes. That leads to a second rebalance, in which their new owners get them.
 
-Partitions are *revoked* while this is still a member: the listener may commit, and what ``enable_auto_commit`` has to
-commit is committed first. They are *lost* when the generation is: they may be others' already.
+Partitions are *revoked* while this is still a member: the listener may commit, and an automatic commit is done first.
+They are *lost* when the generation is: they may have other owners already.
 
 The leader also watches the topics of the whole group. New partitions, and new topics that match a pattern, begin a
 rebalance.
@@ -82,7 +82,7 @@ class Rebalances:
         self._wake = wake
         self._link = link
         self.membership = GroupMembership(
-            config, runtime, link, offers=self.offers, share_out=self.share_out, wake=wake
+            config, runtime, link, subscriptions=self.subscriptions, assign_members=self.assign_members, wake=wake
         )
         self.listener = RebalanceListener()
         self.group_metadata = ConsumerGroupMetadata(group_id=link.group_id, group_instance_id=config.group_instance_id)
@@ -151,7 +151,7 @@ class Rebalances:
 
     # Joining
 
-    def offers(self) -> list[JoinGroupRequestProtocol]:
+    def subscriptions(self) -> list[JoinGroupRequestProtocol]:
         """Return this member's subscription for the leader, once for each assignor that it supports."""
         topics = self._subscription.topics
         self._joined_topics = topics
@@ -171,20 +171,20 @@ class Rebalances:
             for name in self._config.assignors
         ]
 
-    async def share_out(self, answer: JoinGroupResponse) -> Mapping[str, bytes]:
+    async def assign_members(self, response: JoinGroupResponse) -> Mapping[str, bytes]:
         """Return every member's assignment, computed as the leader of the group."""
         members = {
             member.member_id: decode_subscription(member.metadata, member.group_instance_id)
-            for member in answer.members
+            for member in response.members
         }
-        assignor = ASSIGNORS.get(answer.protocol_name or "")
+        assignor = ASSIGNORS.get(response.protocol_name or "")
         if assignor is None:
-            raise AssignmentFailed(f"the group has chosen {answer.protocol_name}, which was not offered")
+            raise AssignmentFailed(f"the group has chosen {response.protocol_name}, which was not offered")
         topics = frozenset[str]().union(*(member.topics for member in members.values()))
         self._subscription.group_topics = topics
         await self._metadata.refresh.fresh()
         sizes = self._metadata.partition_counts(topics)
-        if answer.skip_assignment:  # A static leader came back: the others go on with what they have.
+        if response.skip_assignment:  # A static leader came back: the others go on with what they have.
             self._assigned_sizes = await self._sizes_as_assigned()
             return {}
         self._assigned_sizes = sizes
@@ -196,9 +196,9 @@ class Rebalances:
 
         Java's consumer assumes that nothing has changed meanwhile.
         """
-        answer = await self._link.ask(DescribeGroupsRequest(groups=[self._link.group_id]), DescribeGroupsResponse)
-        require_success(f"group {self._link.group_id}", answer.groups[0].error_code)
-        assigned = [member.member_assignment for member in answer.groups[0].members if member.member_assignment]
+        response = await self._link.send(DescribeGroupsRequest(groups=[self._link.group_id]), DescribeGroupsResponse)
+        require_success(f"group {self._link.group_id}", response.groups[0].error_code)
+        assigned = [member.member_assignment for member in response.groups[0].members if member.member_assignment]
         return Counter(partition.topic for each in assigned for partition in decode_assignment(each))
 
     # What becomes of partitions
@@ -315,7 +315,7 @@ class Rebalances:
         self._takeover = _Takeover(assigned, added, owned.difference(assigned))
         if self._takeover.revoked:
             self.membership.request_rejoin("partitions have been given up")
-        self.topics_changed()  # Metadata that came before the end of the rebalance asked for none.
+        self.topics_changed()  # Metadata that came before the end of the rebalance could not begin another one.
 
     async def _take_over(self, takeover: "_Takeover") -> bool:
         """Apply a new assignment: revoke, then add. Return False if that is not done yet."""

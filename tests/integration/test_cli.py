@@ -368,7 +368,7 @@ def test_address_of_another_service_is_reported(oncelog: Oncelog, tmp_path: Path
         assert server.stdout is not None
         port = int(server.stdout.readline())
         said = oncelog.fails(f"topic list --bootstrap 127.0.0.1:{port}", exit_code=3)
-    assert f"127.0.0.1:{port} does not answer as a Kafka broker does: it speaks HTTP" in said
+    assert f"127.0.0.1:{port} does not respond like a Kafka broker: it speaks HTTP" in said
 
 
 def heeds_interrupts() -> None:

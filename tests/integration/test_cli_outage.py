@@ -136,7 +136,7 @@ def test_silent_address_is_named_soon(silent: str, words: str, awaited: str) -> 
 def test_silent_address_ends_a_command_with_the_same_explanation(silent: str) -> None:
     said = Oncelog(silent).fails("topic list --timeout 5", exit_code=3)
     assert said.count("still waiting") == 1
-    assert f"Error: {silent}: accepts connections, and does not answer" in said
+    assert f"Error: {silent}: accepts connections, but does not respond" in said
     assert said.count("stopped, stuck or overloaded") == 2
     assert "is a broker running there" not in said
 
@@ -144,7 +144,7 @@ def test_silent_address_ends_a_command_with_the_same_explanation(silent: str) ->
 def test_json_output_reports_a_silent_address_at_the_end_only(silent: str) -> None:
     said = Oncelog(silent).fails("topic list --timeout 5 --format json", exit_code=3)
     assert "still waiting" not in said
-    assert f"{silent}: accepts connections, and does not answer" in said
+    assert f"{silent}: accepts connections, but does not respond" in said
 
 
 def test_controller_that_is_out_of_reach_and_a_broker_that_is_not_there_are_named_soon(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """``cooperative-sticky``: balance with few moves, and only what moves pauses (Kafka's ``CooperativeStickyAssignor``).
 
-Members keep what they own while they join. A partition that is to go from one member to another is given to nobody
+Members keep what they own while they join. A partition that moves from one member to another is assigned to none
 at first: its owner sees that it is missing, gives it up and joins again, and the rebalance that this causes gives it to
 its new owner (KIP-429). So a partition never has two owners.
 

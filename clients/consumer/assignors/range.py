@@ -4,7 +4,7 @@ Topics are shared out one by one, so that topics of the same size have their par
 member: what joins them by key needs that. The price is balance: with many small topics the first members get more.
 
 Racks play no part here. (Kafka's also matches racks, KIP-881, where members and brokers name theirs and partitions
-are not in every rack; then a leader of this library assigns as if nobody had named one.)
+are not in every rack; then a leader of this library assigns without regard to them.)
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """``sticky``: balance with few moves, with the eager protocol (Kafka's ``StickyAssignor``).
 
-Members give everything up before they join, so each tells the leader's assignor in its user data what it had, and when.
+Members give everything up before they join, so the user data of each contain its last assignment and generation.
 The user data are those of Kafka's version 1: topics with partition indexes, then the generation, all big-endian.
 """
 

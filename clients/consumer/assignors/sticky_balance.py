@@ -1,11 +1,11 @@
 """Balance with as few moves as possible: what the two sticky assignors have in common.
 
-Members keep what they own. What nobody owns goes to whoever has least. Then, as long as somebody has at least two
-partitions more than somebody else could have instead, one partition moves: straight from one to the other, or along a
-chain of members, where each hands on one of a topic that the next subscribes to. Each move makes the sum of the squares
-of the shares smaller, so there is an end, and at the end no chain is left: the shares are as even as the subscriptions
-allow. Shortest chains come first, and of a topic's partitions the one that was not owned by its holder moves first, so
-that little that was owned moves.
+Members keep what they own. A partition without an owner goes to the member with least. Then, while a member has at
+least two partitions more than another one that could have one of them, one partition moves: straight from one to the
+other, or along a chain of members, where each hands on one of a topic that the next subscribes to. Each move makes the
+sum of the squares of the shares smaller, so there is an end, and at the end no chain is left: the shares are as even as
+the subscriptions allow. Shortest chains come first, and of a topic's partitions the one that was not owned by its
+holder moves first, so that little that was owned moves.
 
 Where all members subscribe to the same topics, shares differ by one at most, a member that joins takes just its share
 from the others, and one that leaves takes nothing from them.
@@ -25,7 +25,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 Owners: TypeAlias = dict[TopicPartition, str]
 """Who owned a partition, where exactly one member has a right to it."""
 _Subscribers: TypeAlias = tuple[str, ...]
-"""Who may have a topic's partitions; topics with the same ones are not told apart."""
+"""The members that may have a topic's partitions; topics with the same members are treated alike."""
 _Step: TypeAlias = tuple[str, _Subscribers, str]
 """From, partitions of which topics, to."""
 

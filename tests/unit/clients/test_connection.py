@@ -183,13 +183,13 @@ async def test_closing_tells_those_who_wait() -> None:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n", "does not answer as a Kafka broker does: it speaks HTTP$"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "does not respond like a Kafka broker: it speaks HTTP$"),
         (b"<!DOCTYPE HTML>", "it speaks HTTP$"),
         (b"SSH-2.0-OpenSSH_9.2", "it speaks SSH$"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "it speaks TLS, which this connection does not use$"),
         (b"\x16\x03\x01\x00\xff", "it speaks TLS, which this connection does not use$"),
         (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
-        (b"\x00\x00\x00\x04\x7f\x00\x00\x00", "an answer to request|ends"),
+        (b"\x00\x00\x00\x04\x7f\x00\x00\x00", "a response to request|ends"),
         (b"\x00\x00\x00\x05\x00\x00\x00\x01\x00", "ends"),
     ],
 )
@@ -256,7 +256,7 @@ async def test_nobody_listens() -> None:
 async def test_somebody_listens_and_says_nothing() -> None:
     async with serving(ScriptedBroker({})) as broker:
         broker.api_versions = Reaction.SILENCE
-        with pytest.raises(BrokerSilent, match="accepts connections, and does not answer in"):
+        with pytest.raises(BrokerSilent, match="accepts connections, but does not respond within"):
             await connect(broker.address, connect_seconds=0.05)
 
 

@@ -176,7 +176,7 @@ def test_a_broker_that_goes_on_is_used_again(broker_id: int) -> None:
             assert seconds <= OPERATION_SECONDS / 2 + 1
             connection = await cluster.connection_to(broker_id)
             assert isinstance(connection, Connection)
-            assert connection.unanswered == 0
+            assert connection.requests_in_flight == 0
 
     play()
 

@@ -15,7 +15,7 @@ from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import Answer, ScriptedBroker, metadata, only_asked
 from tests.unit.clients.scripted_cluster import cluster_of
 
-WARNING = "topic {} does not exist; brokers are asked to create it (allow_auto_create_topics)"
+WARNING = "topic {} does not exist; brokers may create it (allow_auto_create_topics)"
 
 
 class CreatingBroker(ScriptedBroker):

@@ -8,7 +8,7 @@ from oncelog.clients.negotiation import (
     FinalizedFeatures,
     newer_features,
     parse_api_versions_response,
-    version_to_ask_again,
+    version_to_retry,
 )
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -82,4 +82,4 @@ def test_an_answer_is_read_in_the_version_asked() -> None:
 )
 def test_what_to_ask_after_a_refusal(told: tuple[int, int] | None, asked: int, next_version: int | None) -> None:
     keys = [ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=told[0], max_version=told[1])] if told else []
-    assert version_to_ask_again(ApiVersionsResponse(api_keys=keys), asked) == next_version
+    assert version_to_retry(ApiVersionsResponse(api_keys=keys), asked) == next_version

@@ -51,7 +51,7 @@ async def test_reach_of_an_address_without_a_response_takes_no_longer_than_allow
     loop = asyncio.get_running_loop()
     async with silent_address() as address, Cluster([address], rng=Random(1)) as cluster:
         began = loop.time()
-        with pytest.raises(NoBrokerReachable, match=f"{address}: accepts connections, and does not answer"):
+        with pytest.raises(NoBrokerReachable, match=f"{address}: accepts connections, but does not respond"):
             await reach(cluster, 25.0)
         assert loop.time() - began <= 25.5
 

@@ -36,7 +36,7 @@ async def test_what_a_broker_says_about_an_error_that_passes_is_the_obstacle() -
         creation = asyncio.get_running_loop().create_task(create_topics(cluster, [NewTopic(name="a", partitions=1)]))
         await asyncio.sleep(5)
         assert [each.reason for each in cluster.obstacles()] == [
-            "CreateTopics is answered KAFKA_STORAGE_ERROR: /data is full"
+            "CreateTopics returns KAFKA_STORAGE_ERROR: /data is full"
         ]
         assert errors(await creation) == {"a": ErrorCode.KAFKA_STORAGE_ERROR}
 

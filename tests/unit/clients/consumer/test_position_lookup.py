@@ -94,7 +94,7 @@ async def test_call_without_response_names_the_address_and_the_request() -> None
     leader = Leader(batches=1)
     async with connected(leader, told=Told([1])) as consumer:
         leader.script[ListOffsetsRequest] = Reaction.SILENCE
-        expected = f"no answer within 2 s: {leader.address}: no response to ListOffsets"
+        expected = f"no response within 2 s: {leader.address}: no response to ListOffsets"
         with pytest.raises(OperationTimedOut, match=re.escape(expected)):
             await consumer.end_offsets([ORDERS], 2)
         with pytest.raises(RequestTimedOut, match=f"{leader.address}: no response to ListOffsets within"):
