@@ -1,6 +1,7 @@
-"""What the pages at the front of the repository name exists: files, targets of make, and every example in README."""
+"""What pages name exists: files and targets of make; every example is in README and run; the picture has the rooms."""
 
 import re
+import tomllib
 from typing import Final
 
 import pytest
@@ -15,6 +16,7 @@ PAGES: Final = (
     ".github/pull_request_template.md",
     ".github/ISSUE_TEMPLATE/bug.md",
     ".github/ISSUE_TEMPLATE/feature.md",
+    *sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "docs").rglob("*.md")),
 )
 FOLDERS: Final = "broker|clients|coordinator|docs|examples|protocol|pyspark_oncelog|spark_connector|tests"
 TARGETS: Final = frozenset(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
@@ -26,7 +28,7 @@ def exists(name: str, page: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_front_page_names_only_files_and_targets_that_exist(page: str) -> None:
+def test_page_names_only_files_and_targets_that_exist(page: str) -> None:
     text = (REPOSITORY / page).read_text()
     files = re.findall(rf"`((?:{FOLDERS})/[\w./-]*)`", text) + re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", text)
     targets = re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)
@@ -44,3 +46,12 @@ def test_every_example_is_run_by_a_test() -> None:
     tests = [REPOSITORY / folder / "test_examples.py" for folder in ("tests/integration", "tests/spark")]
     text = "".join(path.read_text() for path in tests)
     assert [path.name for path in (REPOSITORY / "examples").glob("*.py") if f'"{path.name}"' not in text] == []
+
+
+def test_picture_of_the_broker_has_every_room_of_the_layers_contract() -> None:
+    contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["oncelog.broker"])
+    rooms = [room for layer in layers for room in re.findall(r"\w+", layer) if (REPOSITORY / "broker" / room).is_dir()]
+    page = (REPOSITORY / "docs" / "explanation" / "architecture.md").read_text()
+    assert len(rooms) > 10
+    assert [room for room in rooms if f"<b>{room}</b>" not in page] == []
