@@ -241,7 +241,7 @@ def test_order_that_is_overtaken_while_settings_are_read_creates_nothing() -> No
 
     async def story(cluster: SimulatedCluster) -> None:
         broker, epoch = cluster[3], controller_epoch(cluster)
-        replicas, process = broker.running.replica_manager, broker.process
+        replicas, process = broker.running.replica_control, broker.process
         assert process is not None
         state = LeaderAndIsrPartitionState(partition_index=0, leader=3, isr=[3], replicas=[3], controller_epoch=epoch)
         topic = LeaderAndIsrTopicState(topic_name="t", topic_id=bytes(range(16)), partition_states=[state])
