@@ -35,7 +35,7 @@ its partitions to the transaction, and may be answered with CONCURRENT_TRANSACTI
 (KIP-890); 13 has topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -50,7 +50,7 @@ from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin
-from oncelog.broker.transactions.verification import Errors, Pending
+from oncelog.broker.transactions.verification import Errors, Pending, WrittenBatch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
@@ -66,12 +66,10 @@ from oncelog.protocol.messages.produce import (
 )
 from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.record_batch import (
-    ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
-    HEADER_SIZE,
     NO_TIMESTAMP,
-    TRANSACTIONAL_BIT,
     BatchHeader,
+    peek_transactional_producer,
 )
 from oncelog.protocol.records.record_walk import RecordRules
 from oncelog.protocol.records.validation import (
@@ -89,11 +87,6 @@ _NO_ACKS: Final = 0
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
-
-_ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
-"""Where a batch has the byte with the attributes that are in use."""
-_PRODUCER: Final = slice(43, 53)
-"""Where a batch has its producer id and epoch."""
 
 _PART_SIZE: Final = 64
 """Partitions of a transactional request that are verified and appended in one step."""
@@ -160,15 +153,16 @@ def _pause_after(step: Callable[[ProduceRequest], None], request: ProduceRequest
 def _produce(
     broker: Broker, context: RequestContext, request: ProduceRequest, *, has_one_batch: bool = False
 ) -> Outcome:
-    refusal = _refusal(broker, context, request)
-    if refusal:
-        return _answered(broker, context, request, _refused(request, refusal))
     if context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
         for topic in request.topic_data:
             topic.name = broker.replica_manager.topic_name(topic.topic_id) or ""
+    written = _transactional_batches(request)
+    refusal = _refusal(broker, context, request, written)
+    if refusal:
+        return _answered(broker, context, request, _refused(request, refusal))
     appends = _Appends(broker, context, request)
     if request.transactional_id is not None:
-        return _produce_in_transaction(broker, context, request, appends, has_one_batch)
+        return _produce_in_transaction(broker, context, request, appends, written)
     steps = appends.append_one() if has_one_batch else appends.append_all()
     if steps is None:
         return appends.outcome()
@@ -176,9 +170,14 @@ def _produce(
 
 
 def _produce_in_transaction(
-    broker: Broker, context: RequestContext, request: ProduceRequest, appends: "_Appends", has_one_batch: bool
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    appends: "_Appends",
+    written: Sequence[WrittenBatch],
 ) -> Outcome:
-    if has_one_batch:
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
         steps = appends.judge_one()
     else:
         parts = list(_parts(request))
@@ -188,8 +187,8 @@ def _produce_in_transaction(
     if steps is not None:
         judging = broker.sliced_work.start(steps, appends.budget, context.connection, holds_window=True)
         if judging is not None:
-            return _append_when_judged(judging, request, appends)
-    verdict = appends.verify(request)
+            return _append_when_judged(judging, request, appends, written)
+    verdict = appends.verify(written)
     if isinstance(verdict, Pending):
         return _append_when_verified(verdict, request, appends)
     appends.append_judged(request, verdict)
@@ -205,10 +204,13 @@ async def _append_when_verified(
 
 
 async def _append_when_judged(
-    judging: Coroutine[Any, Any, None], request: ProduceRequest, appends: "_Appends"
+    judging: Coroutine[Any, Any, None],
+    request: ProduceRequest,
+    appends: "_Appends",
+    written: Sequence[WrittenBatch],
 ) -> ProduceResponse | Later | None:
     await judging
-    appends.append_judged(request, await appends.verified(request))
+    appends.append_judged(request, await appends.verified(written))
     return appends.outcome()
 
 
@@ -217,7 +219,7 @@ async def _append_parts(
 ) -> ProduceResponse | Later | None:
     for part in parts:
         await broker.sliced_work.run(appends.judge(part), appends.budget, context.connection)
-        appends.append_judged(part, await appends.verified(part))
+        appends.append_judged(part, await appends.verified(_transactional_batches(part)))
     return appends.outcome()
 
 
@@ -376,15 +378,17 @@ class _Appends:
                     judged = yield from conform_batch(*judged, self.budget)
                 self._judged[name, data.index] = judged
 
-    def verify(self, request: ProduceRequest) -> Errors | Pending:
-        """What its coordinator says of a part of the request."""
-        verifier, transactional_id = self._broker.transaction_verifier, request.transactional_id
+    def verify(self, written: Sequence[WrittenBatch]) -> Errors | Pending:
+        """Return what the coordinator says of transactional batches of the request."""
+        verifier, request, version = self._broker.transaction_verifier, self._request, self._context.api_version
+        transactional_id = request.transactional_id
         assert transactional_id is not None
         may_write = partial(_may_write, self._broker, self._context)
-        return verifier.verify_produce(transactional_id, request, self._context.api_version, may_write)
+        return verifier.verify_produce(transactional_id, written, request.timeout_ms, version, may_write)
 
-    async def verified(self, request: ProduceRequest) -> Errors:
-        verdict = self.verify(request)
+    async def verified(self, written: Sequence[WrittenBatch]) -> Errors:
+        """Return it once it is known."""
+        verdict = self.verify(written)
         return await verdict.decided() if isinstance(verdict, Pending) else verdict
 
     def append_judged(self, request: ProduceRequest, unverified: Errors) -> None:
@@ -498,25 +502,33 @@ class _Appends:
         )
 
 
-def _refusal(broker: Broker, context: RequestContext, request: ProduceRequest) -> ErrorCode:
-    """What is wrong with the request as a whole."""
-    if request.acks not in _ACKS:
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    producers: set[bytes] | None = None
+def _transactional_batches(request: ProduceRequest) -> Sequence[WrittenBatch]:
+    """Return the producers of all batches that say that they are transactional; what they are is decided later."""
+    written: list[WrittenBatch] = []
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if isinstance(records, memoryview) and _is_transactional(records):
-                producers = producers or set()
-                producers.add(bytes(records[_PRODUCER]))
-    if producers is None:
+            if isinstance(records, memoryview) and (producer := peek_transactional_producer(records)) is not None:
+                written.append((topic.name, data.index, producer))
+    return written
+
+
+def _refusal(
+    broker: Broker, context: RequestContext, request: ProduceRequest, written: Sequence[WrittenBatch]
+) -> ErrorCode:
+    """Return the error of the request as a whole; ``written``: its transactional batches."""
+    if request.acks not in _ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if not written:
         return ErrorCode.NONE
     transactional_id = request.transactional_id
     if transactional_id is None or not broker.authorizer.authorize(
         context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     ):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producers) > 1 else ErrorCode.NONE
+    (producer_id, epoch, _), *others = [producer for _, _, producer in written]
+    has_others = any((other_id, other_epoch) != (producer_id, epoch) for other_id, other_epoch, _ in others)
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if has_others else ErrorCode.NONE
 
 
 def _may_write(broker: Broker, context: RequestContext, topic: str) -> bool:
@@ -524,11 +536,6 @@ def _may_write(broker: Broker, context: RequestContext, topic: str) -> bool:
     return topic not in INTERNAL_TOPICS and broker.authorizer.authorize(
         context, Operation.WRITE, ResourceType.TOPIC, topic
     )
-
-
-def _is_transactional(records: memoryview) -> bool:
-    """Whether bytes that may be a batch say so; what they are is decided later."""
-    return len(records) >= HEADER_SIZE and records[_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
 
 
 def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:

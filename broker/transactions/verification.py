@@ -26,9 +26,8 @@ twice as late each time, up to ``add.partitions.to.txn.retry.backoff.ms``.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.broker.replication.replica_manager import ReplicaManager
@@ -47,25 +46,20 @@ from oncelog.broker.transactions.verification_errors import (
 from oncelog.broker.transactions.verification_metrics import VerificationMetrics
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.produce import ProduceRequest
-from oncelog.protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_BIT
+from oncelog.protocol.records.record_batch import NO_SEQUENCE
 from oncelog.protocol.topic_partition import TopicPartition
 
 _LONGEST_WAIT_SECONDS: Final = 5.0
 _FIRST_PAUSE_SECONDS: Final = 0.001
 _LONGEST_PAUSE_SECONDS: Final = 0.05
 
-_ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
-_PRODUCER: Final = Struct(">qhi")
-_PRODUCER_POSITION: Final = 43
-"""Where a batch has its producer id, epoch and base sequence."""
 
 Errors: TypeAlias = PartitionErrors
 """Why batches must not be appended."""
 MayWrite: TypeAlias = Callable[[str], bool]
 """Whether the client may write to a topic."""
-_Written: TypeAlias = tuple[str, int, memoryview]
-"""A topic, the index of its partition, and bytes that may be a batch."""
+WrittenBatch: TypeAlias = tuple[str, int, tuple[int, int, int]]
+"""A topic, the index of its partition, and producer id, epoch and base sequence of a transactional batch for it."""
 Tell: TypeAlias = Callable[[ErrorCode, TransactionSupportedOperation], ErrorCode]
 """A coordinator's error in the words that the client knows."""
 
@@ -126,17 +120,16 @@ class TransactionVerifier:
         self._coordinators.stop()
 
     def verify_produce(
-        self, transactional_id: str, request: ProduceRequest, version: int, may_write: MayWrite
+        self, transactional_id: str, written: Sequence[WrittenBatch], timeout_ms: int, version: int, may_write: MayWrite
     ) -> "Errors | Pending":
         """For a request whose batches are all of one producer. Topics that may not be written to are left out."""
         operation = operation_of_produce(version)
         if not self._applies(operation):
             return {}
-        written = _transactional_records(request)
         if not self._begins_transaction(written):
             return {}
-        batches = [_batch(topic, index, records) for topic, index, records in written if may_write(topic)]
-        patience = min(request.timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
+        batches = [_batch(*each) for each in written if may_write(each[0])]
+        patience = min(timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
         return self._verify(_Request(transactional_id, batches, operation, patience, produce_error))
 
     def verify_offsets(
@@ -152,12 +145,11 @@ class TransactionVerifier:
     def _applies(self, operation: TransactionSupportedOperation) -> bool:
         return operation.adds_partitions or self.settings.enabled
 
-    def _begins_transaction(self, written: list[_Written]) -> bool:
+    def _begins_transaction(self, written: Sequence[WrittenBatch]) -> bool:
         """Whether there is a batch whose transaction is not open on its partition. Most requests end here."""
-        for topic, index, records in written:
+        for topic, index, (producer_id, epoch, _) in written:
             partition = self._replicas.led_partition((topic, index))
             if not isinstance(partition, ErrorCode):  # Else the append says why it is refused.
-                producer_id, epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
                 if not partition.log.producer_state.has_ongoing_transaction(producer_id, epoch):
                     return True
         return False
@@ -297,19 +289,6 @@ class _Attempt:
             self.errors[batch.partition] = error
 
 
-def _transactional_records(request: ProduceRequest) -> list[_Written]:
-    """What says that it belongs to a transaction."""
-    written = []
-    for topic in request.topic_data:
-        name = topic.name
-        for data in topic.partition_data:
-            records = data.records
-            if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
-                if records[_ATTRIBUTES] & TRANSACTIONAL_BIT:
-                    written.append((name, data.index, records))
-    return written
-
-
-def _batch(topic: str, index: int, records: memoryview) -> _Batch:
-    producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+def _batch(topic: str, index: int, producer: tuple[int, int, int]) -> _Batch:
+    producer_id, epoch, sequence = producer
     return _Batch(TopicPartition(topic, index), ProducerIdAndEpoch(producer_id, epoch), sequence)

@@ -66,6 +66,8 @@ _CRC: Final = struct.Struct(">I")
 _BASE_OFFSET: Final = struct.Struct(">q")
 _PARTITION_LEADER_EPOCH: Final = struct.Struct(">i")
 _PARTITION_LEADER_EPOCH_POSITION: Final = 12
+_PRODUCER: Final = struct.Struct(">qhi")
+_PRODUCER_POSITION: Final = 43
 
 _new_tuple: Final = tuple.__new__
 
@@ -166,6 +168,16 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
         raise CorruptRecord(f"a batch length of {header.batch_length}, less than a header")
     return header
+
+
+def peek_transactional_producer(batch: memoryview) -> tuple[int, int, int] | None:
+    """Return producer id, epoch and base sequence of bytes that say that they are a transactional batch, else None.
+
+    Nothing is validated.
+    """
+    if len(batch) < HEADER_SIZE or not batch[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT:
+        return None
+    return _PRODUCER.unpack_from(batch, _PRODUCER_POSITION)
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -44,6 +44,7 @@ from tests.unit.broker.handlers.transactional_producer import (
 from tests.unit.broker.network.frame_client import FrameClient
 
 ADDS = 12
+BY_ID = 13
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 GROUP = "g"
 VERY_PATIENT = {"add_partitions_to_txn_retry_backoff_max_ms": "30000"}
@@ -58,6 +59,18 @@ async def test_writing_to_a_partition_adds_it() -> None:
         await producer.end_by_version_2()
         assert log_of(broker, 0).last_stable_offset == log_of(broker, 0).log_end_offset == 2
         assert partitions_in_transaction(broker) == set()
+
+
+@pytest.mark.parametrize("partitions", [(0,), (0, 1)])
+async def test_batches_of_topic_named_by_id_are_added(partitions: tuple[int, ...]) -> None:
+    """KIP-516: version 13 has no names, and the coordinator is asked by name."""
+    async with transactional_broker() as (broker, producer):
+        topic = broker.metadata.image.topic("t")
+        assert topic is not None
+        request = producer.request(*((index, producer.batch(0)) for index in partitions), topic="")
+        request.topic_data[0].topic_id = topic.topic_id
+        assert await producer.errors(request, BY_ID) == [ErrorCode.NONE] * len(partitions)
+        assert partitions_in_transaction(broker) == {TopicPartition("t", index) for index in partitions}
 
 
 async def test_only_first_batches_are_asked_about_and_those_of_a_request_together() -> None:
