@@ -1,1 +1,1 @@
-"""Administration: what operators ask a cluster, one noun a file, as functions from a ``Cluster`` to plain values."""
+"""Administration of a cluster: functions from a ``Cluster`` to plain values, one noun a file."""

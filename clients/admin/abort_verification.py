@@ -1,6 +1,6 @@
-"""Whether partitions, coordinator and group offsets agree that an aborted transaction is over.
+"""Verification that partitions, coordinator and group offsets agree on the end of an aborted transaction.
 
-Each check is a sentence and whether things are as they should be. Nothing is changed here, and nobody is waited for.
+Each check has a sentence and whether it agrees. Verification changes nothing, and does not wait.
 """
 
 from collections.abc import Collection
@@ -33,7 +33,7 @@ _READ_COMMITTED: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One of those who must agree, and what it says."""
+    """The result of one check."""
 
     subject: str
     agrees: bool
@@ -41,7 +41,7 @@ class Check:
 
 
 async def verify_abort(cluster: Cluster, plan: AbortPlan) -> tuple[Check, ...]:
-    """Ask everybody whom the abort concerns. Raises ``BrokerRefused`` where one does not say."""
+    """Check everything that the abort concerns. Raises ``BrokerRefused`` for a broker that refuses a request."""
     return (
         await _check_partitions(cluster, plan),
         await _check_end(cluster, plan.open),
@@ -52,10 +52,10 @@ async def verify_abort(cluster: Cluster, plan: AbortPlan) -> tuple[Check, ...]:
 
 
 def is_same_transaction(plan: AbortPlan, found: OpenTransaction) -> bool:
-    """Whether what a partition has open now is still what was to be aborted.
+    """Return whether the open transaction of a partition is still the one that was to be aborted.
 
-    A fenced producer has nothing else open; one that was not may be in its next transaction, begun elsewhere in the
-    partition.
+    A fenced producer has no other transaction open. One that was not fenced may be in its next transaction, which began
+    at another offset of the partition.
     """
     if plan.action is AbortAction.FENCE or found.topic_partition != plan.open.topic_partition:
         aborted, now = plan.open.producer, found.producer
@@ -77,7 +77,7 @@ async def _check_partitions(cluster: Cluster, plan: AbortPlan) -> Check:
 
 
 async def _check_end(cluster: Cluster, aborted: OpenTransaction) -> Check:
-    """Read committed from where it began: the leader names the aborted transactions of what it sends."""
+    """Fetch read_committed from the offset where it began: the response lists aborted transactions."""
     topic_partition = aborted.topic_partition
     wanted = FetchPartition(
         partition=topic_partition.partition, fetch_offset=aborted.start_offset, partition_max_bytes=1
@@ -90,7 +90,7 @@ async def _check_end(cluster: Cluster, aborted: OpenTransaction) -> Check:
         session_epoch=-1,
         topics=[FetchTopic(topic=topic_partition.topic, partitions=[wanted])],
     )
-    answers = await call_leaders(
+    results = await call_leaders(
         cluster,
         {topic_partition: None},
         lambda _: request,
@@ -98,11 +98,11 @@ async def _check_end(cluster: Cluster, aborted: OpenTransaction) -> Check:
         lambda response: [(topic_partition, each.error_code, each) for each in _partitions(response)],
         at_most=_NEWEST_FETCH_WITH_TOPIC_NAMES,
     )
-    if topic_partition in answers.failed:
-        error = answers.failed[topic_partition]
+    if topic_partition in results.failed:
+        error = results.failed[topic_partition]
         return Check(subject="records", agrees=False, says=f"cannot be read: {error.name}")
     ended = {
-        (each.producer_id, each.first_offset) for each in answers.found[topic_partition].aborted_transactions or ()
+        (each.producer_id, each.first_offset) for each in results.found[topic_partition].aborted_transactions or ()
     }
     is_aborted = (aborted.producer.producer_id, aborted.start_offset) in ended
     says = "aborted, and not shown to readers of committed records" if is_aborted else "not aborted"
@@ -115,10 +115,10 @@ def _partitions(response: FetchResponse) -> list[PartitionData]:
 
 async def _check_last_stable_offset(cluster: Cluster, aborted: OpenTransaction) -> Check:
     topic_partition = aborted.topic_partition
-    answers = await list_offsets(cluster, {topic_partition: LATEST}, read_committed=True)
-    if topic_partition in answers.failed:
-        return Check(subject="last stable offset", agrees=False, says=answers.failed[topic_partition].name)
-    offset = answers.found[topic_partition].offset
+    results = await list_offsets(cluster, {topic_partition: LATEST}, read_committed=True)
+    if topic_partition in results.failed:
+        return Check(subject="last stable offset", agrees=False, says=results.failed[topic_partition].name)
+    offset = results.found[topic_partition].offset
     opened, _ = await open_transactions(cluster, [topic_partition])
     holding = next((each for each in opened if each.start_offset == offset), None)
     if offset is not None and offset > aborted.start_offset:
@@ -142,7 +142,7 @@ async def _check_coordinator(cluster: Cluster, plan: AbortPlan) -> Check:
 
 
 async def _check_group_offsets(cluster: Cluster, plan: AbortPlan) -> Check:
-    """No offsets of the transaction are pending: neither in the log of their coordinator nor in its memory."""
+    """Check that no offsets of the transaction are pending, in the log of their coordinator or in its memory."""
     topic = (await cluster.topics([GROUP_METADATA_TOPIC_NAME]))[GROUP_METADATA_TOPIC_NAME]
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return Check(subject="group offsets", agrees=True, says="no group has any")
@@ -168,9 +168,9 @@ async def _check_group_offsets(cluster: Cluster, plan: AbortPlan) -> Check:
 
 
 async def _unstable_groups(cluster: Cluster, group_ids: Collection[str]) -> list[str]:
-    answers = await committed_offsets_of_groups(cluster, dict.fromkeys(group_ids), require_stable=True)
+    results = await committed_offsets_of_groups(cluster, dict.fromkeys(group_ids), require_stable=True)
     return [
         group_id
-        for group_id, offsets in answers.items()
+        for group_id, offsets in results.items()
         if not isinstance(offsets, Refusal) and ErrorCode.UNSTABLE_OFFSET_COMMIT in offsets.failed.values()
     ]

@@ -1,4 +1,4 @@
-"""Who is in the cluster: its id, its controller, its brokers (DescribeCluster, KIP-700)."""
+"""The description of a cluster: its id, its controller, its brokers (DescribeCluster, KIP-700)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,7 @@ _NOBODY: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDescription:
-    """A broker, and where clients of the listener that was asked reach it."""
+    """A broker with its address, on the listener that received the request."""
 
     broker_id: int
     host: str
@@ -32,10 +32,10 @@ class ClusterDescription:
 
 
 async def describe_cluster(cluster: Cluster, *, include_fenced_brokers: bool = False) -> ClusterDescription:
-    """The cluster as one broker knows it. Fenced brokers are told of from version 4.0 on. Raises ``BrokerRefused``."""
+    """Return the cluster as one broker knows it; with fenced brokers from Kafka 4.0 on. Raises ``BrokerRefused``."""
     request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
     response = await cluster.call(
-        AnyBroker(), request, DescribeClusterResponse, errors=lambda answer: [answer.error_code]
+        AnyBroker(), request, DescribeClusterResponse, errors=lambda response: [response.error_code]
     )
     require_success("cluster", response.error_code, response.error_message)
     brokers = [

@@ -29,14 +29,14 @@ _Altered: TypeAlias = legacy.AlterConfigsResourceResponse | incremental.AlterCon
 
 
 class ResourceType(IntEnum):
-    """What has a configuration."""
+    """The kinds of resources that have a configuration."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -50,7 +50,7 @@ class ConfigSource(IntEnum):
 
 
 class Operation(IntEnum):
-    """What to do with an entry."""
+    """The change to an entry."""
 
     SET = 0
     DELETE = 1
@@ -71,7 +71,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """A setting with its value; a sensitive one has none."""
+    """A setting with its value; a sensitive setting has none."""
 
     name: str
     value: str | None
@@ -99,7 +99,7 @@ def _source(number: int) -> ConfigSource:
 async def describe_config(
     cluster: Cluster, resource: Resource, keys: Sequence[str] | None = None, *, documentation: bool = False
 ) -> list[ConfigEntry]:
-    """The entries of a resource, by name. Raises ``BrokerRefused``."""
+    """Return the entries of a resource, by name. Raises ``BrokerRefused``."""
     described = (await describe_configs(cluster, {resource: keys}, documentation=documentation))[resource]
     if isinstance(described, Refusal):
         raise described.as_error(str(resource))
@@ -109,7 +109,7 @@ async def describe_config(
 async def describe_configs(
     cluster: Cluster, wanted: Mapping[Resource, Sequence[str] | None], *, documentation: bool = False
 ) -> dict[Resource, list[ConfigEntry] | Refusal]:
-    """The entries of resources, by name; None for all entries of a resource."""
+    """Return the named entries of each resource, or for None all of its entries."""
     described: dict[Resource, list[ConfigEntry] | Refusal] = {}
     for route, resources in (await _by_route(cluster, wanted, AnyBroker())).items():
         request = DescribeConfigsRequest(
@@ -136,9 +136,9 @@ async def alter_configs(
     """Change entries of resources, each resource as a whole or not at all (IncrementalAlterConfigs, KIP-339)."""
     outcomes: dict[Resource, Refusal | None] = {}
     for route, resources in (await _by_route(cluster, changes, Controller())).items():
-        asked = {resource: changes[resource] for resource in resources}
+        some = {resource: changes[resource] for resource in resources}
         build = partial(_incremental_request, validate_only)
-        outcomes |= (await send_items(cluster, route, asked, build, IncrementalAlterConfigsResponse, _altered)).outcomes
+        outcomes |= (await send_items(cluster, route, some, build, IncrementalAlterConfigsResponse, _altered)).outcomes
     return outcomes
 
 
@@ -164,15 +164,15 @@ def _incremental_request(
 async def replace_configs(
     cluster: Cluster, configs: Mapping[Resource, Mapping[str, str]], *, validate_only: bool = False
 ) -> dict[Resource, Refusal | None]:
-    """Make these entries all that is set of a resource: the others go back to their defaults (legacy AlterConfigs).
+    """Replace the entries of each resource: all others return to their defaults (legacy AlterConfigs).
 
-    Whoever sets something else at the same time is overruled; ``alter_configs`` does not have this trap.
+    A concurrent change of another client is lost. ``alter_configs`` changes single entries, without that risk.
     """
     outcomes: dict[Resource, Refusal | None] = {}
     for route, resources in (await _by_route(cluster, configs, Controller())).items():
-        asked = {resource: configs[resource] for resource in resources}
+        some = {resource: configs[resource] for resource in resources}
         build = partial(_replacing_request, validate_only)
-        outcomes |= (await send_items(cluster, route, asked, build, AlterConfigsResponse, _altered)).outcomes
+        outcomes |= (await send_items(cluster, route, some, build, AlterConfigsResponse, _altered)).outcomes
     return outcomes
 
 
@@ -193,7 +193,7 @@ def _replacing_request(
 
 
 async def _by_route(cluster: Cluster, resources: Iterable[Resource], elsewhere: Route) -> dict[Route, list[Resource]]:
-    """A broker itself answers for its settings; what is set for all brokers is no broker's. Raises ``BrokerAbsent``."""
+    """Group resources by route: a broker is the route of its own settings. Raises ``BrokerAbsent``."""
     routes: dict[Route, list[Resource]] = {}
     for resource in resources:
         is_one_broker = resource.type is ResourceType.BROKER and resource.name
@@ -204,8 +204,8 @@ async def _by_route(cluster: Cluster, resources: Iterable[Resource], elsewhere: 
     return routes
 
 
-def _resource(answered: DescribeConfigsResult | _Altered) -> Resource:
-    return Resource(type=ResourceType(answered.resource_type), name=answered.resource_name)
+def _resource(result: DescribeConfigsResult | _Altered) -> Resource:
+    return Resource(type=ResourceType(result.resource_type), name=result.resource_name)
 
 
 def _altered(

@@ -1,4 +1,4 @@
-"""Feature levels: what brokers support, what the cluster has finalised, and changing it (KIP-584)."""
+"""Feature levels: those that brokers support, those that the cluster has finalised, and changes (KIP-584)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from oncelog.clients.routes import Controller
 from oncelog.protocol.schema import Versions
 
 _FIRST_WITH_VALIDATE_ONLY: Final = 1
-"""Of UpdateFeatures; an older broker would do what it was only to check."""
+"""The version of UpdateFeatures from which it can only check; an older broker would make the change."""
 
 
 class UpgradeType(IntEnum):
-    """Which way a level may go, by Kafka's numbers."""
+    """The allowed direction of a change, by Kafka's numbers."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -27,12 +27,12 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """A new level of one feature; 0 takes it back. Only a downgrade that is allowed may lower it."""
+    """A new level of one feature; 0 removes it. A lower level has to be allowed as a downgrade."""
 
     level: int
     allow_downgrade: bool = False
     unsafe: bool = False
-    """Allow also a downgrade that loses something."""
+    """Allow also a downgrade that loses data."""
 
     @property
     def upgrade_type(self) -> UpgradeType:
@@ -43,7 +43,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureDescription:
-    """One feature: the levels that the controller supports, if it says so, and the level that the cluster uses."""
+    """One feature: the levels that the controller supports, if it reports them, and the finalised level."""
 
     feature: str
     lowest: int | None
@@ -53,14 +53,14 @@ class FeatureDescription:
 
 @dataclass(frozen=True, slots=True)
 class FeatureMetadata:
-    """Every feature, by name; the epoch grows with every change of what is finalised, and is -1 if nothing is."""
+    """All features, by name; the epoch grows with every change of a finalised level, and is -1 if there is none."""
 
     epoch: int
     features: tuple[FeatureDescription, ...]
 
 
 async def describe_features(cluster: Cluster) -> FeatureMetadata:
-    """What the controller's ApiVersions says. Raises ``BrokerRefused``."""
+    """Return the features of the controller's ApiVersions response. Raises ``BrokerRefused``."""
     from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
     request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
@@ -85,9 +85,9 @@ async def describe_features(cluster: Cluster) -> FeatureMetadata:
 async def update_features(
     cluster: Cluster, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
 ) -> dict[str, Refusal | None]:
-    """Change levels, or only ask whether they could be. Newer brokers change all of them or none.
+    """Change levels, or with ``validate_only`` only check them. Newer brokers change all of them or none.
 
-    A refused level is done if an earlier attempt of the same call got no response, and it is finalised now.
+    A refused level counts as changed if an earlier attempt of the same call had no response, and it is finalised now.
     """
     from oncelog.protocol.messages.update_features import (
         FeatureUpdateKey,

@@ -1,11 +1,11 @@
-"""Fencing producers from outside: somebody else takes their transactional ids, and what they have open is aborted.
+"""Fencing of producers by an administrator, which aborts their open transactions.
 
-It is what a successor's first request does (InitProducerId): the coordinator bumps the epoch, aborts an open
-transaction on every partition and in every group that it touched, and refuses whatever the fenced producer sends from
-then on. It is all that Java's ``Admin.fenceProducers`` and ``Admin.forceTerminateTransaction`` (KIP-939) do.
+The request is the first one of a successor (InitProducerId): the coordinator bumps the epoch, aborts an open
+transaction on every partition and in every group of it, and from then on refuses all requests of the fenced producer.
+Java's ``Admin.fenceProducers`` and ``Admin.forceTerminateTransaction`` (KIP-939) do the same.
 
-InitProducerId makes a transactional id that does not exist yet, and changes the time-out of one that does. So here the
-id is looked at first: an unknown one is refused, and the time-out is left as it is where the broker allows that.
+InitProducerId creates a transactional id that does not exist yet, and changes the time-out of one that does. So the id
+is described first: an unknown id is refused, and the time-out stays as it is where the broker allows that.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _FALLBACK_TIMEOUT_MS: Final = 30_000
-"""For an id whose own time-out the broker no longer allows, such as that of a two-phase commit."""
+"""The time-out for an id whose own the broker no longer allows, such as that of a two-phase commit."""
 _NEWEST_WITHOUT_TWO_PHASE_COMMIT: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fencing:
-    """What became of a transactional id: how it was found, and the producer id and epoch that it has now."""
+    """A fenced transactional id: its state before, and the producer id and epoch that it has now."""
 
     before: TransactionDescription
     producer_id: int
@@ -34,10 +34,10 @@ class Fencing:
 
 
 async def fence_producers(cluster: Cluster, transactional_ids: Sequence[str]) -> dict[str, Fencing | Refusal]:
-    """Fence whoever uses these transactional ids, and abort what they have open.
+    """Fence the producers with these transactional ids, and abort their open transactions.
 
-    An answer comes when the abort is complete; CONCURRENT_TRANSACTIONS means that it was not within the operation's
-    time, TRANSACTIONAL_ID_NOT_FOUND that there is nobody to fence.
+    Returns when the aborts are complete; CONCURRENT_TRANSACTIONS means that one was not within the operation's time,
+    TRANSACTIONAL_ID_NOT_FOUND that there is no such id.
     """
     outcomes: dict[str, Fencing | Refusal] = {}
     for transactional_id, before in (await describe_transactions(cluster, transactional_ids)).items():
@@ -46,7 +46,7 @@ async def fence_producers(cluster: Cluster, transactional_ids: Sequence[str]) ->
 
 
 async def force_terminate_transaction(cluster: Cluster, transactional_id: str) -> Fencing:
-    """Fence whoever uses a transactional id, and abort what it has open. Raises ``BrokerRefused``."""
+    """Fence the producer with a transactional id, and abort its open transaction. Raises ``BrokerRefused``."""
     outcome = await _fence(cluster, await describe_transaction(cluster, transactional_id))
     if isinstance(outcome, Refusal):
         raise outcome.as_error(f"transactional id {transactional_id}")

@@ -1,7 +1,7 @@
-"""What consumer groups have committed: list it, change it, forget it.
+"""The committed offsets of consumer groups: list, change, delete.
 
-Offsets can be set from outside only while a group has no members; the coordinator checks that. An offset that an open
-transaction may replace is refused with UNSTABLE_OFFSET_COMMIT to those who ask for stable ones (KIP-447).
+An administrator can change offsets only while the group has no members; the coordinator checks that. With
+``require_stable`` an offset that an open transaction may replace is refused with UNSTABLE_OFFSET_COMMIT (KIP-447).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -39,15 +39,15 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 _NO_OFFSET: Final = -1
 _NEWEST_WITH_TOPIC_NAMES: Final = 9
-"""Of OffsetCommit and OffsetFetch; version 10 has topic ids."""
+"""The last version of OffsetCommit and OffsetFetch with topic names; later ones have topic ids."""
 _FIRST_WITH_SEVERAL_GROUPS: Final = 8
-"""Of OffsetFetch."""
+"""The first version of OffsetFetch for several groups."""
 
 PartitionOutcomes = dict[TopicPartition, Refusal | None]
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for a partition."""
+    """The committed offset of a group for one partition."""
 
     offset: int
     metadata: str
@@ -55,7 +55,7 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
-    """What a group has committed; a partition for which it has nothing is in neither of the two."""
+    """The committed offsets of a group; a partition without one is in neither of the two."""
 
     found: dict[TopicPartition, CommittedOffset]
     failed: dict[TopicPartition, ErrorCode]
@@ -64,7 +64,7 @@ class GroupOffsets:
 async def committed_offsets(
     cluster: Cluster, group_id: str, *, require_stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Everything that a group has committed; waits for stable offsets if need be. Raises ``BrokerRefused``."""
+    """Return all committed offsets of a group; waits until they are stable, if required. Raises ``BrokerRefused``."""
     request = OffsetFetchRequest(
         group_id=group_id,
         topics=None,
@@ -84,8 +84,8 @@ async def committed_offsets(
 
 
 def _offset_fetch_errors(response: OffsetFetchResponse) -> list[int]:
-    answer = response.groups[0] if response.groups else response
-    return [answer.error_code, *(partition.error_code for topic in answer.topics for partition in topic.partitions)]
+    group = response.groups[0] if response.groups else response
+    return [group.error_code, *(partition.error_code for topic in group.topics for partition in topic.partitions)]
 
 
 async def committed_offsets_of_groups(
@@ -94,10 +94,10 @@ async def committed_offsets_of_groups(
     *,
     require_stable: bool = False,
 ) -> dict[str, GroupOffsets | Refusal]:
-    """What several groups have committed for some partitions; None for all of them.
+    """Return the committed offsets of several groups for some partitions, or for None for all.
 
-    Errors of partitions are returned as they are: nobody waits for unstable offsets. Brokers older than 3.0 refuse with
-    UNSUPPORTED_VERSION (KIP-709).
+    Errors of partitions are returned at once: the call does not wait for unstable offsets. Brokers before Kafka 3.0
+    refuse with UNSUPPORTED_VERSION (KIP-709).
     """
 
     def build(group_ids: Collection[str]) -> OffsetFetchRequest:
@@ -122,10 +122,10 @@ def _topics(partitions: Collection[TopicPartition] | None) -> list[OffsetFetchRe
     ]
 
 
-def _group_offsets(answer: OffsetFetchResponse | OffsetFetchResponseGroup) -> GroupOffsets:
+def _group_offsets(group: OffsetFetchResponse | OffsetFetchResponseGroup) -> GroupOffsets:
     found: dict[TopicPartition, CommittedOffset] = {}
     failed: dict[TopicPartition, ErrorCode] = {}
-    for topic in answer.topics:
+    for topic in group.topics:
         for partition in topic.partitions:
             topic_partition = TopicPartition(topic.name, partition.partition_index)
             if partition.error_code:
@@ -136,7 +136,7 @@ def _group_offsets(answer: OffsetFetchResponse | OffsetFetchResponseGroup) -> Gr
 
 
 async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> PartitionOutcomes:
-    """Commit as somebody who is no member, which is allowed while there are none."""
+    """Set the committed offsets of a group, which its coordinator allows while the group has no members."""
 
     def build(pending: Mapping[TopicPartition, int], _: int) -> OffsetCommitRequest:
         committed = by_topic(
@@ -159,7 +159,7 @@ async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Topic
 
 
 async def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]) -> PartitionOutcomes:
-    """Forget what a group committed for partitions of topics that none of its members subscribes to (KIP-496).
+    """Delete committed offsets of partitions of topics that no member subscribes to (KIP-496).
 
     Raises ``BrokerRefused``.
     """

@@ -2,7 +2,7 @@
 
 Their offsets are in ``oncelog.clients.admin.group_offsets``.
 
-Requests about several groups go to each coordinator once, and have an answer or a ``Refusal`` for each group.
+Requests about several groups are sent to each coordinator once, and have a result or a ``Refusal`` for each group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ DEAD: Final = "Dead"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group, as its coordinator lists it."""
+    """A group in the list of its coordinator."""
 
     group_id: str
     protocol_type: str
@@ -46,7 +46,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member with the partitions that are assigned to it; none are known of other protocols than "consumer"."""
+    """A member with its assigned partitions, which are known only of groups with the protocol "consumer"."""
 
     member_id: str
     group_instance_id: str | None
@@ -78,7 +78,7 @@ class MemberToRemove:
 
 
 async def list_groups(cluster: Cluster, states: Sequence[str] = ()) -> list[GroupListing]:
-    """The groups of all brokers, by id. Raises ``BrokerRefused``."""
+    """Return the groups of all brokers, in the order of their ids. Raises ``BrokerRefused``."""
 
     def listings(node_id: int, response: ListGroupsResponse) -> Iterable[GroupListing]:
         return (
@@ -97,7 +97,7 @@ async def list_groups(cluster: Cluster, states: Sequence[str] = ()) -> list[Grou
 
 
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
-    """A group with its members. Raises ``BrokerRefused``, also for a group that does not exist."""
+    """Return a group with its members. Raises ``BrokerRefused``, also for a group that does not exist."""
     described = (await describe_groups(cluster, [group_id]))[group_id]
     if isinstance(described, Refusal):
         raise described.as_error(f"group {group_id}")
@@ -105,7 +105,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
 
 
 async def describe_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, GroupDescription | Refusal]:
-    """Groups with their members; one that does not exist is refused with GROUP_ID_NOT_FOUND."""
+    """Return groups with their members; a group that does not exist is refused with GROUP_ID_NOT_FOUND."""
     described = await call_coordinators(
         cluster,
         map(Coordinator.of_group, group_ids),
@@ -120,7 +120,7 @@ def _description(group: DescribedGroup) -> GroupDescription | Refusal:
     refused = refusal(group.error_code, group.error_message)
     if refused is not None:
         return refused
-    if group.group_state == DEAD:  # Until version 5 this is how a group is described that does not exist.
+    if group.group_state == DEAD:  # Until version 5, a group that does not exist is described so.
         return Refusal(error=ErrorCode.GROUP_ID_NOT_FOUND)
     return GroupDescription(
         group_id=group.group_id,
@@ -143,7 +143,7 @@ def _member(group: DescribedGroup, member: DescribedGroupMember) -> GroupMember:
 
 
 def parse_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in a consumer's assignment; members wrote it, so it may be anything: then none."""
+    """Return the partitions of a consumer's assignment; none for bytes that are no assignment."""
     if len(data) < 2:
         return ()
     version = min(int.from_bytes(data[:2], "big", signed=True), ConsumerProtocolAssignment.versions.last)
@@ -162,7 +162,7 @@ def parse_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, Refusal | None]:
     """Delete groups that have no members, with their offsets.
 
-    A group that is not there is deleted if an earlier attempt of the same call got no response.
+    A group that does not exist counts as deleted if an earlier attempt of the same call had no response.
     """
     deleted: ItemOutcomes[str, None] = await call_coordinators(
         cluster,
@@ -177,9 +177,9 @@ async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str,
 async def remove_members(
     cluster: Cluster, group_id: str, members: Sequence[MemberToRemove], *, reason: str | None = None
 ) -> dict[MemberToRemove, Refusal | None]:
-    """Put members out of a group (KIP-345), for a ``reason`` that its coordinator logs. Raises ``BrokerRefused``.
+    """Remove members from a group (KIP-345), with a ``reason`` that its coordinator logs. Raises ``BrokerRefused``.
 
-    A member that is not there was removed if an earlier attempt of the same call got no response.
+    A member that does not exist counts as removed if an earlier attempt of the same call had no response.
     """
 
     def build(pending: Mapping[MemberToRemove, None], _: int) -> LeaveGroupRequest:
@@ -193,9 +193,9 @@ async def remove_members(
         passing = error_code(response.error_code) in NOT_FINAL
         if not passing:
             require_success(f"group {group_id}", response.error_code)
-        answered = {(each.group_instance_id or None, each.member_id): each.error_code for each in response.members}
+        results = {(each.group_instance_id or None, each.member_id): each.error_code for each in response.members}
         for member in members:
-            error = answered.get((member.group_instance_id, member.member_id), ErrorCode.UNKNOWN_SERVER_ERROR)
+            error = results.get((member.group_instance_id, member.member_id), ErrorCode.UNKNOWN_SERVER_ERROR)
             yield member, refusal(response.error_code if passing else error)
 
     removed = await send_items(
@@ -207,7 +207,7 @@ async def remove_members(
 async def remove_all_members(
     cluster: Cluster, group_id: str, *, reason: str | None = None
 ) -> dict[MemberToRemove, Refusal | None]:
-    """Put everybody out of a group, whoever that is now. Raises ``BrokerRefused``."""
+    """Remove all members that a group has now. Raises ``BrokerRefused``."""
     described = await describe_group(cluster, group_id)
     members = [
         MemberToRemove(group_instance_id=member.group_instance_id)

@@ -1,16 +1,16 @@
-"""Finding transactions that hang: open in a partition, and nobody will ever end them there (KIP-664).
+"""Hanging transactions: open in a partition, and no coordinator will end them there (KIP-664).
 
-A partition's open transaction keeps every read_committed consumer below its first offset. It ends when its coordinator
-writes a marker, and the coordinator does so for the partitions that it knows to be in the transaction. So a transaction
-hangs when the partition has it open and its coordinator does not have the partition.
+The open transaction of a partition keeps every read_committed consumer below its first offset. It ends when its
+coordinator writes a marker, which it does for the partitions that it has in the transaction. So a transaction hangs
+when the partition has it open and its coordinator does not have the partition.
 
-The partitions are asked first and the coordinators second, because a partition is in its transaction before anything
-is written to it. What ends in between would look as if it hung; so suspects are looked at once more, and only those
-whose transaction is still the same one hang for certain, however young they are. (Kafka's tool looks once, and
-therefore only at those that have not written for longer than transactions may last.)
+The partitions are described first and the coordinators second, because the coordinator has a partition before anything
+is written to it. A transaction that ends in between would look like one that hangs; so candidates are described again,
+and only those whose transaction is still the same one are reported, however young they are. (Kafka's tool describes
+once, and therefore considers only producers that have not written for longer than the longest time-out.)
 
-A transaction that its coordinator knows, but lets go on for longer than transactions may last, is reported as well: it
-has no time-out (two-phase commit), or its coordinator does not do its work.
+A transaction that its coordinator knows, but that is open for longer than the longest time-out, is reported as well: it
+has no time-out (two-phase commit), or its coordinator does not work.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -32,11 +32,11 @@ T = TypeVar("T")
 DEFAULT_MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
 """Kafka's default of ``transaction.max.timeout.ms``."""
 _AT_ONCE: Final = 500
-"""Partitions or producer ids in one request, as in Kafka's TransactionsCommand."""
+"""Maximum number of partitions or producer ids in one request, as in Kafka's TransactionsCommand."""
 
 
 class Reason(Enum):
-    """Why an open transaction is reported."""
+    """The reason why an open transaction is reported."""
 
     NO_COORDINATOR = "no coordinator knows its producer"
     NOT_IN_TRANSACTION = "not in its coordinator's transaction"
@@ -45,7 +45,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that a partition has open."""
+    """An open transaction of a partition."""
 
     topic_partition: TopicPartition
     producer: ActiveProducer
@@ -57,13 +57,13 @@ class OpenTransaction:
 
     @property
     def identity(self) -> tuple[TopicPartition, int, int]:
-        """What tells it from the next transaction of the same producer."""
+        """The fields that differ from those of the next transaction of the same producer."""
         return self.topic_partition, self.producer.producer_id, self.start_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingTransaction:
-    """An open transaction with what its coordinator says of it, if there is one."""
+    """An open transaction with its description by a coordinator, if one has it."""
 
     open: OpenTransaction
     reason: Reason
@@ -72,7 +72,7 @@ class HangingTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Hanging transactions by partition, and the partitions that could not be looked at."""
+    """Hanging transactions by partition, and the partitions that could not be described."""
 
     hanging: tuple[HangingTransaction, ...]
     failed: dict[TopicPartition, Refusal]
@@ -81,7 +81,7 @@ class Findings:
 def why_hanging(
     open_transaction: OpenTransaction, description: TransactionDescription | None, oldest_start_ms: int
 ) -> Reason | None:
-    """Why a transaction is reported, given what its coordinator says; None if all is well with it."""
+    """Return the reason to report a transaction, by its coordinator's description; None if there is none."""
     if description is None:
         return Reason.NO_COORDINATOR
     if open_transaction.topic_partition not in description.partitions:
@@ -94,7 +94,7 @@ def why_hanging(
 async def partitions_to_search(
     cluster: Cluster, *, topic: str | None = None, broker_id: int | None = None
 ) -> list[TopicPartition]:
-    """The partitions of a topic, or of all topics, that have a replica on a broker if one is named.
+    """Return the partitions of a topic, or of all topics; with ``broker_id`` those with a replica on that broker.
 
     Raises ``BrokerRefused``, and ``BrokerAbsent`` for a broker that is not in the cluster.
     """
@@ -124,9 +124,9 @@ async def find_hanging_transactions(
     max_transaction_timeout_ms: int = DEFAULT_MAX_TRANSACTION_TIMEOUT_MS,
     broker_id: int | None = None,
 ) -> Findings:
-    """The hanging transactions of some partitions, as their leaders see them or as one broker does.
+    """Return the hanging transactions of some partitions, by the state of their leaders or of one broker.
 
-    Raises ``BrokerRefused`` where a coordinator does not say what it knows.
+    Raises ``BrokerRefused`` for a coordinator that refuses.
     """
     opened, failed = await open_transactions(cluster, partitions, broker_id=broker_id)
     known = await coordinators_know(cluster, {each.producer.producer_id for each in opened})
@@ -147,15 +147,15 @@ async def find_hanging_transactions(
 async def open_transactions(
     cluster: Cluster, partitions: Sequence[TopicPartition], *, broker_id: int | None = None
 ) -> tuple[list[OpenTransaction], dict[TopicPartition, Refusal]]:
-    """What partitions have open, in the order of partitions and offsets; and those that do not say."""
+    """Return the open transactions in the order of partitions and offsets, and the partitions that refused."""
     opened: list[OpenTransaction] = []
     failed: dict[TopicPartition, Refusal] = {}
     for some in _in_batches(partitions):
-        answers = await describe_producers(cluster, some, broker_id=broker_id)
-        failed |= answers.refusals
+        results = await describe_producers(cluster, some, broker_id=broker_id)
+        failed |= results.refusals
         opened += [
             OpenTransaction(topic_partition=topic_partition, producer=producer)
-            for topic_partition, producers in answers.found.items()
+            for topic_partition, producers in results.found.items()
             for producer in producers
             if producer.transaction_start_offset is not None
         ]
@@ -163,7 +163,7 @@ async def open_transactions(
 
 
 async def coordinators_know(cluster: Cluster, producer_ids: Collection[int]) -> dict[int, TransactionDescription]:
-    """What coordinators say of the transactional ids that have these producer ids now. Raises ``BrokerRefused``."""
+    """Return the descriptions of the transactional ids with these producer ids. Raises ``BrokerRefused``."""
     known: dict[int, TransactionDescription] = {}
     for some in _in_batches(sorted(producer_ids)):
         listed = await list_transactions(cluster, producer_ids=some)

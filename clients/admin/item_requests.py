@@ -86,8 +86,8 @@ async def send_items(
                 maybe_done |= pending.keys()
             outcomes |= dict.fromkeys(pending, Refusal.without_response(error))
         else:
-            answered = dict(split(response))
-            outcomes |= {key: answered.get(key, _LEFT_OUT) for key in pending}
+            reported = dict(split(response))
+            outcomes |= {key: reported.get(key, _LEFT_OUT) for key in pending}
             passing = [each for key in pending if (each := outcomes[key]) is not None and each.error in NOT_FINAL]
             cluster.is_hindered(request, [each.error for each in passing], passing[0].message if passing else None)
             maybe_done |= {key for key in pending if _error(outcomes[key]) is ErrorCode.REQUEST_TIMED_OUT}

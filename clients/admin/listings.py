@@ -1,4 +1,4 @@
-"""Lists that every broker holds a part of: groups and transactional ids, each of them at its coordinator."""
+"""Lists of which every broker has a part: groups and transactional ids, each at its coordinator."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -21,12 +21,12 @@ async def list_of_all_brokers(
     *,
     at_least: int = 0,
 ) -> list[Listing]:
-    """What all brokers list; ``listings`` takes a broker's id and its answer. Raises ``BrokerRefused``."""
+    """Return the lists of all brokers; ``listings`` takes a broker's id and its response. Raises ``BrokerRefused``."""
     found: list[Listing] = []
-    answers = await call_every_broker(
+    responses = await call_every_broker(
         cluster, request, response_type, lambda response: [error_number(response)], at_least=at_least
     )
-    for node_id, response in answers:
+    for node_id, response in responses:
         require_success(f"broker {node_id}", error_number(response))
         found += listings(node_id, response)
     return found

@@ -1,4 +1,4 @@
-"""Log directories of brokers, and how much of which partition is in them (DescribeLogDirs)."""
+"""Log directories of brokers, with the sizes of the partitions in them (DescribeLogDirs)."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ _UNKNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSize:
-    """A replica in a log directory: bytes of its segments, and how many offsets it is behind."""
+    """A replica in a log directory: the size of its segments in bytes, and its lag in offsets."""
 
     size_bytes: int
     offset_lag: int
     is_future: bool
-    """It is being moved here, and replaces the one in another directory when it has caught up."""
+    """Whether the replica is being moved here, and replaces the one in another directory when it has caught up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """One log directory; the sizes of its volume (bytes) are told from version 3.3 on."""
+    """One log directory; the sizes of its volume in bytes are known from Kafka 3.3 on."""
 
     path: str
     refused: Refusal | None
-    """Why the broker cannot use it: KAFKA_STORAGE_ERROR."""
+    """The error if the broker cannot use the directory: KAFKA_STORAGE_ERROR."""
     total_bytes: int | None
     usable_bytes: int | None
     replicas: dict[TopicPartition, ReplicaSize]
@@ -46,7 +46,7 @@ async def describe_log_dirs(
     broker_ids: Collection[int] | None = None,
     partitions: Iterable[TopicPartition] | None = None,
 ) -> dict[int, tuple[LogDirDescription, ...] | Refusal]:
-    """The log directories of some brokers, with some partitions; None for all of them."""
+    """Return the log directories of some brokers, with some partitions, or for None all of them."""
     if broker_ids is None or not set(broker_ids) <= cluster.brokers.keys():
         await cluster.refresh(())
     topics = None
@@ -55,18 +55,18 @@ async def describe_log_dirs(
             DescribableLogDirTopic(topic=name, partitions=indexes)
             for name, indexes in indexes_by_topic(partitions).items()
         ]
-    asked = sorted(cluster.brokers if broker_ids is None else broker_ids)
+    ids = sorted(cluster.brokers if broker_ids is None else broker_ids)
     request = DescribeLogDirsRequest(topics=topics)
-    answers = await send_to_each(
-        cluster, dict.fromkeys(asked, request), DescribeLogDirsResponse, cluster.attempts().remaining_seconds
+    responses = await send_to_each(
+        cluster, dict.fromkeys(ids, request), DescribeLogDirsResponse, cluster.attempts().remaining_seconds
     )
-    return {broker_id: _directories(answers[broker_id]) for broker_id in asked}
+    return {broker_id: _directories(responses[broker_id]) for broker_id in ids}
 
 
-def _directories(answer: DescribeLogDirsResponse | Refusal) -> tuple[LogDirDescription, ...] | Refusal:
-    if isinstance(answer, Refusal):
-        return answer
-    return refusal(answer.error_code) or tuple(_directory(result) for result in answer.results)
+def _directories(response: DescribeLogDirsResponse | Refusal) -> tuple[LogDirDescription, ...] | Refusal:
+    if isinstance(response, Refusal):
+        return response
+    return refusal(response.error_code) or tuple(_directory(result) for result in response.results)
 
 
 def _directory(result: DescribeLogDirsResult) -> LogDirDescription:

@@ -7,14 +7,14 @@ from oncelog.clients.errors import BrokerAbsent
 from oncelog.clients.retry import Backoff, Retry
 
 _ABSENT_SECONDS: Final = 2.0
-"""How long to look for a broker that the cluster does not know: one that restarts is away for a moment."""
+"""Seconds to wait for a broker that the cluster does not know: a broker that restarts is absent for a moment."""
 
 
 async def require_broker(cluster: Cluster, broker_id: int) -> None:
-    """Return once the cluster has a broker of this id. Raises ``BrokerAbsent``, which names those that there are.
+    """Return once the cluster has a broker of this id. Raises ``BrokerAbsent``, which lists the brokers of the cluster.
 
-    Requests to a broker wait for it as long as an operation may take, because brokers come back. An id that the caller
-    has mistyped never does.
+    A request to an absent broker waits for the whole time of an operation, because brokers return. This call finds a
+    mistyped id sooner.
     """
     retry = Retry(Backoff(rng=cluster.rng), _ABSENT_SECONDS)
     while broker_id not in cluster.brokers:

@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and which offset belongs to a timestamp (ListOffsets)."""
+"""Offsets of partitions: the first, the last, and that of a timestamp (ListOffsets)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -16,13 +16,13 @@ from oncelog.protocol.messages.list_offsets import (
 from oncelog.protocol.topic_partition import TopicPartition
 
 LATEST: Final = -1
-"""Where the partition ends; for ``read_committed``, where its oldest open transaction begins."""
+"""The end of the partition: the high watermark, or with ``read_committed`` the last stable offset."""
 EARLIEST: Final = -2
-"""Where the partition begins."""
+"""The start of the partition."""
 MAX_TIMESTAMP: Final = -3
 """The record with the largest timestamp (KIP-734; brokers from 3.0)."""
 EARLIEST_LOCAL: Final = -4
-"""Where the part of the partition begins that its leader's disk has (KIP-405; brokers from 3.6)."""
+"""The first offset on the disk of the leader (KIP-405; brokers from 3.6)."""
 LATEST_TIERED: Final = -5
 """The last offset in tiered storage (KIP-1005; brokers from 3.9)."""
 _CONSUMER: Final = -1
@@ -32,7 +32,7 @@ _NOT_FOUND: Final = -1
 
 
 class FoundOffset(NamedTuple):
-    """An offset, the timestamp (ms) of its record if a timestamp was asked for, and the leader epoch it is of."""
+    """An offset with its leader epoch, and the timestamp (ms) of its record if the request had a timestamp."""
 
     offset: int | None
     timestamp: int | None
@@ -42,17 +42,19 @@ class FoundOffset(NamedTuple):
 async def list_offsets(
     cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> PartitionResults[FoundOffset]:
-    """The first offset whose record is not older than a timestamp (ms), or what the constants above ask for.
+    """Return the first offset whose record is not older than a timestamp (ms), or that of a constant above.
 
-    ``read_committed`` puts the end before the first open transaction. An offset that does not exist is None.
+    With ``read_committed`` the end is before the first open transaction. An offset that does not exist is None.
     """
 
     def build(wanted: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
-        asked = by_topic(
+        partitions_by_topic = by_topic(
             (tp, ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp))
             for tp, timestamp in wanted.items()
         )
-        topics = [ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in asked.items()]
+        topics = [
+            ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in partitions_by_topic.items()
+        ]
         level = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
         return ListOffsetsRequest(replica_id=_CONSUMER, isolation_level=level, topics=topics)
 

@@ -1,4 +1,4 @@
-"""The producers that a partition remembers, and where their open transactions began (DescribeProducers, KIP-664)."""
+"""The active producers of a partition, with the start of their open transactions (DescribeProducers, KIP-664)."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveProducer:
-    """A producer that wrote to a partition lately; with the offset where its open transaction began, if one is."""
+    """A producer that wrote to a partition, with the first offset of its open transaction, if it has one."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_timestamp: int
-    """Of its last batch, or marker: milliseconds since the epoch, by the clock of whoever wrote it."""
+    """Timestamp of its last batch or marker, in milliseconds since the epoch, by the clock of its writer."""
     coordinator_epoch: int | None
-    """Of the last marker; None if there was none."""
+    """The coordinator epoch of the last marker; None if there was none."""
     transaction_start_offset: int | None
 
 
@@ -40,7 +40,7 @@ ProducersOfPartitions = PartitionResults[tuple[ActiveProducer, ...]]
 async def describe_producers(
     cluster: Cluster, partitions: Collection[TopicPartition], *, broker_id: int | None = None
 ) -> ProducersOfPartitions:
-    """The producers that the leader of each partition knows, or that a broker knows of its replicas.
+    """Return the active producers of partitions, from their leaders or from one broker with replicas.
 
     Raises ``BrokerAbsent`` for a broker that is not in the cluster.
     """
@@ -50,14 +50,14 @@ async def describe_producers(
     await require_broker(cluster, broker_id)
     requests = {broker_id: _request(partitions)}
     seconds = cluster.attempts().remaining_seconds
-    answers = await send_to_each(cluster, requests, DescribeProducersResponse, seconds)
-    answer = answers[broker_id]
-    if isinstance(answer, Refusal):
-        return PartitionResults.of({}, dict.fromkeys(partitions, answer))
-    told = list(_split(answer))
+    responses = await send_to_each(cluster, requests, DescribeProducersResponse, seconds)
+    response = responses[broker_id]
+    if isinstance(response, Refusal):
+        return PartitionResults.of({}, dict.fromkeys(partitions, response))
+    results = list(_split(response))
     return PartitionResults(
-        {tp: producers for tp, error, producers in told if not error},
-        {tp: error_code(error) for tp, error, _ in told if error},
+        {tp: producers for tp, error, producers in results if not error},
+        {tp: error_code(error) for tp, error, _ in results if error},
     )
 
 

@@ -1,7 +1,7 @@
-"""Topics page by page (DescribeTopicPartitions, KIP-966), for clusters whose metadata is too much for one answer.
+"""Topics page by page (DescribeTopicPartitions, KIP-966), for clusters with too much metadata for one response.
 
-An answer holds at most so many partitions and says where the next page begins. What comes back here is whole topics:
-the pages are put together. It also tells which replicas may lead although they are not in sync.
+A response holds at most ``page_size`` partitions and the cursor of the next page. The pages are joined here, so
+results are whole topics. They include the eligible leader replicas, which may lead although they are not in sync.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ from oncelog.protocol.messages.describe_topic_partitions import (
 )
 
 PAGE_SIZE: Final = 2000
-"""Partitions of a page; what Java's admin client asks for."""
+"""Maximum number of partitions of a page, as in Java's admin client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagedPartitionDescription(PartitionDescription):
-    """A partition with its eligible leaders: replicas that have all committed records, in sync or not."""
+    """A partition with its eligible leader replicas, which have all committed records, in sync or not."""
 
     eligible_leaders: tuple[int, ...]
     last_known_eligible_leaders: tuple[int, ...]
@@ -37,7 +37,7 @@ class PagedPartitionDescription(PartitionDescription):
 async def describe_topic_pages(
     cluster: Cluster, names: Sequence[str] = (), *, page_size: int = PAGE_SIZE
 ) -> dict[str, TopicDescription | Refusal]:
-    """Some topics, or all if none is named, each described or refused."""
+    """Return some topics, or all if none is named, each described or refused."""
     await cluster.refresh(())
     described: dict[str, TopicDescription | Refusal] = {}
     cursor: Cursor | None = None
@@ -68,7 +68,7 @@ def _place(cursor: Cursor) -> tuple[str, int]:
 
 
 def _joined(before: TopicDescription | Refusal | None, page: TopicDescription) -> TopicDescription:
-    """A topic whose partitions do not fit a page goes on in the next."""
+    """Return a topic with the partitions of its former pages and of this one."""
     if not isinstance(before, TopicDescription):
         return page
     return TopicDescription(

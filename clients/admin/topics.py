@@ -1,8 +1,8 @@
 """Topics: list, describe, create, delete, add partitions, delete records below an offset.
 
-Requests about several topics return what became of each: ``None`` or a ``Refusal``. Only topics whose refusal passes
-are sent again. A refusal that only says that it is done already (the topic exists, or exists no more) is a success if
-an earlier attempt of the same call got no response, and the topic was otherwise before the call.
+Requests about several topics return the outcome of each: ``None`` or a ``Refusal``. Only topics with a transient
+refusal are retried. A refusal because the change is made already (the topic exists, or does not exist any more) is a
+success if an earlier attempt of the same call had no response, and the change was not made before the call.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 BROKER_DEFAULT: Final = -1
 _TIMEOUT_MS: Final = 30_000
 _FIRST_WITH_TOPIC_IDS: Final = 6
-"""Of DeleteTopics."""
+"""The first version of DeleteTopics with topic ids."""
 
 Outcomes = dict[str, Refusal | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """One partition, as the cluster's metadata has it."""
+    """One partition in the metadata of the cluster."""
 
     partition: int
     leader: int | None
@@ -52,7 +52,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """One topic, as the cluster's metadata has it."""
+    """One topic in the metadata of the cluster."""
 
     name: str
     topic_id: UUID | None
@@ -95,14 +95,14 @@ def _description(topic: MetadataResponseTopic, live: Iterable[int]) -> TopicDesc
 
 
 async def list_topics(cluster: Cluster) -> list[TopicDescription]:
-    """Every topic, by name."""
+    """Return all topics, in the order of their names."""
     response = await cluster.refresh(None)
     known = [_description(topic, cluster.brokers) for topic in response.topics if not topic.error_code]
     return sorted(known, key=lambda topic: topic.name)
 
 
 async def describe_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, TopicDescription | Refusal]:
-    """Some topics, each described or refused, as a broker knows them now: what is remembered may have changed."""
+    """Return some topics, each described or refused, from fresh metadata."""
     for name in names:
         cluster.metadata.forget(name)
     topics = await cluster.topics(names)
@@ -112,6 +112,7 @@ async def describe_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, T
 
 
 async def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False) -> Outcomes:
+    """Create topics, or with ``validate_only`` only check whether they could be created."""
     from oncelog.protocol.messages.create_topics import (
         CreatableTopic,
         CreatableTopicConfig,
@@ -156,13 +157,13 @@ def _is_as_wanted(wanted: NewTopic, found: TopicDescription) -> bool:
 
 
 async def _existing(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """Those of the topics that the cluster knows; the same request finds the controller."""
+    """Return those of the topics that exist; the same request finds the controller."""
     response = await cluster.refresh(list(names))
     return _descriptions(response, cluster)
 
 
 async def _look(cluster: Cluster, names: Sequence[str]) -> dict[str, TopicDescription]:
-    """Those of the topics that the controller knows; other brokers may hear of a change later."""
+    """Return those of the topics that the controller knows; other brokers may learn of a change later."""
     if not names:
         return {}
     request = MetadataRequest(
@@ -173,7 +174,7 @@ async def _look(cluster: Cluster, names: Sequence[str]) -> dict[str, TopicDescri
 
 
 def _unsettled(response: MetadataResponse) -> list[int]:
-    """A topic that exists by one response is told of by the metadata soon."""
+    """Return the errors, that of an unknown topic as transient: by another response the topic exists."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return [ErrorCode.LEADER_NOT_AVAILABLE if t.error_code == unknown else t.error_code for t in response.topics]
 
@@ -184,7 +185,7 @@ def _descriptions(response: MetadataResponse, cluster: Cluster) -> dict[str, Top
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
-    """Delete topics with all that is in them."""
+    """Delete topics with all their records. A topic that does not exist is refused with UNKNOWN_TOPIC_OR_PARTITION."""
     from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
     before = await _existing(cluster, names)
@@ -202,7 +203,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
 
 
 async def delete_topics_by_id(cluster: Cluster, topic_ids: Sequence[UUID]) -> dict[UUID, Refusal | None]:
-    """Delete topics by their ids, which a topic that is made again under the same name does not share (KIP-516)."""
+    """Delete topics by their ids, which differ when a topic is created again under the same name (KIP-516)."""
     from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
     def build(pending: Mapping[UUID, None], timeout_ms: int) -> DeleteTopicsRequest:
@@ -221,7 +222,7 @@ async def delete_topics_by_id(cluster: Cluster, topic_ids: Sequence[UUID]) -> di
         split,
         versions=Versions(_FIRST_WITH_TOPIC_IDS, ANY_VERSION.last),
     )
-    return deleted.with_done(deleted.refused_in_doubt(ErrorCode.UNKNOWN_TOPIC_ID))  # No id is given twice.
+    return deleted.with_done(deleted.refused_in_doubt(ErrorCode.UNKNOWN_TOPIC_ID))  # No id is used twice.
 
 
 def _outcome(topic: "DeletableTopicResult") -> Refusal | None:
@@ -229,7 +230,7 @@ def _outcome(topic: "DeletableTopicResult") -> Refusal | None:
 
 
 async def add_partitions(cluster: Cluster, totals: Mapping[str, int]) -> Outcomes:
-    """Raise the number of partitions of each topic to a new total."""
+    """Increase the number of partitions of each topic to a new total."""
     from oncelog.protocol.messages.create_partitions import (
         CreatePartitionsRequest,
         CreatePartitionsResponse,
@@ -256,7 +257,7 @@ async def add_partitions(cluster: Cluster, totals: Mapping[str, int]) -> Outcome
 
 
 async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> PartitionResults[int]:
-    """Delete what is below an offset (-1: the high watermark); answers where each log begins now."""
+    """Delete the records below an offset (-1: the high watermark), and return the new start of each log."""
     from oncelog.protocol.messages.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,

@@ -1,19 +1,19 @@
-"""Aborting a transaction that a partition has open, so that partition, coordinator and group offsets agree afterwards.
+"""The abort of an open transaction of a partition, after which partition, coordinator and group offsets agree.
 
-Three things can be the case, and ``plan_abort`` tells them apart by what the coordinator says:
+``plan_abort`` distinguishes three cases by the coordinator's description:
 
-* The transaction is ongoing there, with this partition. An abort marker in this partition alone would tear it: the
-  producer could go on and commit the rest. So its coordinator aborts it, on every partition and in every group, by
-  fencing its producer (``oncelog.clients.admin.fencing``).
-* Its end is decided, and its coordinator is about to write the marker. It may be a commit: nothing may be written here.
-* No coordinator has this partition in a transaction: it hangs. Then, and only then, the marker is written here.
+* The transaction is ongoing there, with this partition. An abort marker in this partition alone would tear the
+  transaction: the producer could still commit the rest. So its coordinator aborts it, on every partition and in every
+  group, by fencing its producer (``oncelog.clients.admin.fencing``).
+* The end is decided, and the coordinator is about to write the marker. It may be a commit: no marker is written.
+* No coordinator has this partition in a transaction: it hangs. Only then the marker is written to the partition.
 
-Kafka's tool always does the last. What it could do to a transaction that is well was seen elsewhere: the partition lost
-what the producer then committed.
+Kafka's tool always writes the marker. In a transaction that does not hang, the partition then loses records that the
+producer commits.
 
-Between plan and deed the coordinator is asked again. A producer of transaction version 1 that goes on with the epoch of
-the hanging transaction could add the partition in the moment after that; ``verify_abort`` would find that its
-coordinator has the partition again, and say so. With version 2 it cannot happen: each transaction has its own epoch.
+Before the plan is carried out, the coordinator is described again. A producer of transaction version 1 that continues
+with the epoch of the hanging transaction could add the partition right after that; ``verify_abort`` reports then that
+its coordinator has the partition again. In version 2 it cannot happen: each transaction has its own epoch.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 
 class AbortAction(Enum):
-    """What aborting a transaction takes."""
+    """The way to abort a transaction."""
 
     FENCE = "its coordinator aborts it everywhere, and its producer is fenced"
     WAIT = "nothing: its coordinator has decided how it ends, and is about to tell this partition"
@@ -39,7 +39,7 @@ class AbortAction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortPlan:
-    """A transaction, what its coordinator says of it, and what to do."""
+    """An open transaction, its coordinator's description, and the action."""
 
     open: OpenTransaction
     coordinator_says: TransactionDescription | None
@@ -47,14 +47,14 @@ class AbortPlan:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Those that the abort concerns."""
+        """The partitions of the abort."""
         if self.action is AbortAction.FENCE and self.coordinator_says is not None:
             return self.coordinator_says.partitions
         return (self.open.topic_partition,)
 
 
 def plan_abort(open_transaction: OpenTransaction, coordinator_says: TransactionDescription | None) -> AbortPlan:
-    """Decide by what the coordinator says of the transactional id that has the producer id; None if none has."""
+    """Decide by the description of the transactional id with the producer id; None if there is none."""
     if coordinator_says is None or open_transaction.topic_partition not in coordinator_says.partitions:
         action = AbortAction.MARKER
     elif coordinator_says.state == ONGOING:
@@ -66,9 +66,9 @@ def plan_abort(open_transaction: OpenTransaction, coordinator_says: TransactionD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhichTransaction:
-    """How a user names a transaction: by where it began, or by its producer. One of the two must be given.
+    """How a user names a transaction: by its first offset, or by its producer. One of the two must be given.
 
-    With the producer's epoch, or its coordinator's, it is found only if they are what the partition says.
+    The epoch of the producer, and that of the coordinator, have to match if they are given.
     """
 
     start_offset: int | None = None
@@ -100,7 +100,7 @@ class WhichTransaction:
 async def find_open_transaction(
     cluster: Cluster, topic_partition: TopicPartition, which: WhichTransaction
 ) -> OpenTransaction:
-    """The open transaction that a user means. Raises ``BrokerRefused``, with INVALID_TXN_STATE if there is none."""
+    """Return the open transaction that a user names. Raises ``BrokerRefused``: INVALID_TXN_STATE if there is none."""
     opened, failed = await open_transactions(cluster, [topic_partition])
     if topic_partition in failed:
         raise failed[topic_partition].as_error(str(topic_partition))
@@ -112,15 +112,15 @@ async def find_open_transaction(
 
 
 async def prepare_abort(cluster: Cluster, open_transaction: OpenTransaction) -> AbortPlan:
-    """Ask the transaction's coordinator, and decide. Changes nothing. Raises ``BrokerRefused``."""
+    """Return the plan by the state of the transaction's coordinator. Changes nothing. Raises ``BrokerRefused``."""
     producer_id = open_transaction.producer.producer_id
     return plan_abort(open_transaction, (await coordinators_know(cluster, [producer_id])).get(producer_id))
 
 
 async def carry_out_abort(cluster: Cluster, plan: AbortPlan) -> Fencing | None:
-    """Do what was planned, if it is still the thing to do; the fencing if there was one.
+    """Carry out a plan if it is still the right one; return the fencing if there was one.
 
-    Raises ``BrokerRefused``: with CONCURRENT_TRANSACTIONS, having done nothing, if there is something else to do now.
+    Raises ``BrokerRefused``: with CONCURRENT_TRANSACTIONS, having changed nothing, if another plan is right now.
     """
     now = await prepare_abort(cluster, plan.open)
     if now.action is not plan.action:
@@ -153,7 +153,7 @@ async def _write_marker(cluster: Cluster, plan: AbortPlan) -> None:
 
 
 def _identity(says: TransactionDescription) -> tuple[str, int, int, int | None]:
-    """What tells a coordinator's transaction from the next one of the same transactional id."""
+    """Return the fields that differ from those of the next transaction of the same transactional id."""
     return says.transactional_id, says.producer_id, says.producer_epoch, says.start_ms
 
 

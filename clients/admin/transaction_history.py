@@ -1,8 +1,8 @@
-"""The history of a transactional id: what the records of ``__transaction_state`` say of it, oldest first.
+"""The history of a transactional id: its records in ``__transaction_state``, oldest first.
 
-Each record is the whole state of an id after one step. Its partition is read as any topic is, over the wire, by the
-placement that Java and all brokers share. Compaction leaves only the newest record of each id in the older segments:
-the history begins where they begin, and may have gaps.
+Each record is the whole state of an id after one step. Its partition is fetched as any other, and found by the
+hash that all brokers and clients share. Compaction leaves only the newest record of each id in the older segments, so
+the history begins there, and may have gaps.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionHistory:
-    """What is left of an id's records, and of all records of its partition: from offset ``begin`` to before ``end``."""
+    """The records of an id that the log still has, of a partition from offset ``begin`` to before ``end``."""
 
     transactional_id: str
     topic_partition: TopicPartition
@@ -30,7 +30,7 @@ class TransactionHistory:
 
 
 async def read_transaction_history(cluster: Cluster, transactional_id: str) -> TransactionHistory:
-    """Read the id's partition from its beginning to its present end. Raises ``BrokerRefused``, ``BadResponse``."""
+    """Read the partition of an id from its start to its current end. Raises ``BrokerRefused``, ``BadResponse``."""
     topic = (await cluster.topics([TRANSACTION_STATE_TOPIC_NAME]))[TRANSACTION_STATE_TOPIC_NAME]
     if topic.error_code:
         raise BrokerRefused(f"topic {TRANSACTION_STATE_TOPIC_NAME}", Refusal(error=error_code(topic.error_code)))
@@ -56,5 +56,5 @@ async def read_transaction_history(cluster: Cluster, transactional_id: str) -> T
 
 
 async def _offset(cluster: Cluster, topic_partition: TopicPartition, timestamp: int) -> int:
-    answers = await list_offsets(cluster, {topic_partition: timestamp})
-    return answers.require_all()[topic_partition].offset or 0
+    results = await list_offsets(cluster, {topic_partition: timestamp})
+    return results.require_all()[topic_partition].offset or 0

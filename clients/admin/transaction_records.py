@@ -1,4 +1,4 @@
-"""The records of ``__transaction_state``, as far as clients want to know them. Pure.
+"""The records of ``__transaction_state``, as far as clients use them. Pure.
 
 Key and value begin with their version (int16); see ``oncelog.protocol.internal.transaction_log``.
 """
@@ -25,27 +25,27 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSnapshot:
-    """A transactional id after one step."""
+    """The state of a transactional id after one step."""
 
     state: str
     producer_id: int
     producer_epoch: int
     previous_producer_id: int | None
-    """Before this step; None where the record does not say (``transaction.version`` 0)."""
+    """The producer id before this step; None in a record of ``transaction.version`` 0."""
     next_producer_id: int | None
-    """Set aside for when the transaction is complete: this one's epochs are used up."""
+    """The producer id after the end of the transaction, because the epochs of this one are used up."""
     timeout_ms: int
     start_ms: int | None
     last_update_ms: int
     partitions: tuple[TopicPartition, ...]
     client_transaction_version: int
     cause: str | None
-    """Why, where its producer did not ask for it; brokers other than ours do not write it."""
+    """The cause of a step that the producer did not request; only Oncelog's brokers write it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRecord:
-    """A record of the id; without a snapshot it says that the id is forgotten."""
+    """A record of the id; a tombstone has no snapshot."""
 
     offset: int
     timestamp_ms: int
@@ -53,12 +53,12 @@ class HistoryRecord:
 
 
 def encoded_key(transactional_id: str) -> bytes:
-    """The key of the id's records."""
+    """Return the key of the id's records."""
     return _VERSION.pack(_KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), _KEY_VERSION)
 
 
 def read_record(record: Record) -> HistoryRecord:
-    """What a record says. Raises ``BadResponse`` for a value that is of no known version."""
+    """Return the content of a value. Raises ``BadResponse`` for an unknown version."""
     if record.value is None:
         return HistoryRecord(offset=record.offset, timestamp_ms=record.timestamp, snapshot=None)
     try:

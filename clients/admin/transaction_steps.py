@@ -1,16 +1,17 @@
-"""Why a transactional id went from one record of its history to the next, and whom that fenced. Pure.
+"""The cause of each step in the history of a transactional id, and the producer that the step fenced. Pure.
 
-A record may say why (``cause``, which only our broker writes, and only where the producer itself did not ask for the
-step). Otherwise it is derived from the two records, by what a coordinator does (Kafka's TransactionMetadata and
+A record may hold the cause (``cause``, which only Oncelog's brokers write, for a step that the producer did not
+request). Otherwise it is derived from the two records, by the rules of a coordinator (Kafka's TransactionMetadata and
 TransactionCoordinator, 4.3):
 
 * InitProducerId bumps the epoch, or takes a new producer id when the epochs are used up, and leads to Empty.
-* EndTxn of version 1 keeps the epoch; of version 2 it bumps it, which fences nobody: the producer is told.
-* A coordinator that aborts by itself bumps the epoch: because the transaction lasted longer than its time-out, or for
-  an InitProducerId. It does so in the protocol version that the cluster has finalised, whatever the producer speaks.
+* EndTxn of version 1 keeps the epoch; of version 2 it bumps it, which does not fence the producer: the response has the
+  new epoch.
+* A coordinator that aborts without EndTxn bumps the epoch: because the transaction timed out, or for an InitProducerId.
+  It does so in the protocol version that the cluster has finalised, not in that of the producer.
 
-So an abort of version 2 may have come from the producer or not; what follows it tells, mostly. What is derived is
-labelled so by whoever shows it.
+So an abort of version 2 may have been requested by the producer or not; mostly the next record decides it. The command
+line labels a derived cause as derived.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,41 +32,41 @@ _BEFORE: Final = {
     "CompleteCommit": frozenset({"PrepareCommit"}),
     "CompleteAbort": frozenset({"PrepareAbort"}),
 }
-"""{state: the states that it follows}; anything else means that records between have been compacted away."""
+"""{state: its possible predecessors}; any other means that the records between have been compacted away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What led to a record."""
+    """The step that led to a record."""
 
     why: str
     is_derived: bool
     fenced: tuple[int, int] | None
-    """The producer id and epoch that brokers refuse from here on, although their producer did not give them up."""
+    """The producer id and epoch of a producer that brokers refuse from this step on."""
 
 
 class _Reason(NamedTuple):
-    """Why a step was taken, and whether somebody else than the producer took it."""
+    """The cause of a step, and whether it fenced the producer."""
 
     why: str
     fences: bool = False
 
 
 def explain(snapshots: Sequence[TransactionSnapshot | None]) -> Iterator[Step]:
-    """The step that led to each record of an id, oldest first; None stands for "forgotten"."""
+    """Yield the step that led to each record of an id, oldest first; None stands for a tombstone."""
     before: TransactionSnapshot | None = None
     owner: tuple[int, int] | None = None
     for index, after in enumerate(snapshots):
         reason = _derive(before, after, snapshots[index + 1 :])
         cause = _recorded_cause(after)
-        fences = reason.fences or (cause is not None and _is_somebody_else(before, after))
+        fences = reason.fences or (cause is not None and _is_another_producer(before, after))
         yield Step(why=cause or reason.why, is_derived=cause is None, fenced=owner if fences else None)
         owner = _owner(owner, after, fences)
         before = after
 
 
 def _owner(owner: tuple[int, int] | None, after: TransactionSnapshot | None, fences: bool) -> tuple[int, int] | None:
-    """Who has what the record says, if anybody: the epoch by which a coordinator aborts is given to nobody."""
+    """Return the id and epoch that a producer has; None after an abort, whose epoch no producer gets."""
     if after is None or (fences and after.state not in _AT_REST):
         return None
     is_given = owner is not None or after.state in ("Empty", "Ongoing")
@@ -73,11 +74,11 @@ def _owner(owner: tuple[int, int] | None, after: TransactionSnapshot | None, fen
 
 
 def _recorded_cause(after: TransactionSnapshot | None) -> str | None:
-    """A complete transaction's cause is that of the step before."""
+    """Return the cause in a record; that of a complete transaction belongs to the step before."""
     return None if after is None or after.state.startswith("Complete") else after.cause
 
 
-def _is_somebody_else(before: TransactionSnapshot | None, after: TransactionSnapshot | None) -> bool:
+def _is_another_producer(before: TransactionSnapshot | None, after: TransactionSnapshot | None) -> bool:
     if before is None or after is None:
         return False
     return (before.producer_id, before.producer_epoch) != (after.producer_id, after.producer_epoch)
@@ -92,12 +93,12 @@ def _derive(
         is_first = after.state == "Empty" and after.producer_epoch == 0
         return _Reason("InitProducerId" if is_first else "what led here is not in the log any more")
     if before.state not in _BEFORE.get(after.state, frozenset()):
-        return _Reason("records between have been compacted away", _is_somebody_else(before, after))
+        return _Reason("records between have been compacted away", _is_another_producer(before, after))
     match after.state:
         case "Empty":
             return _initialised(before, after)
         case "Ongoing":
-            return _went_on(before, after)
+            return _continued(before, after)
         case "PrepareCommit":
             return _Reason("EndTxn(commit) from its producer")
         case "PrepareAbort":
@@ -108,7 +109,7 @@ def _derive(
 
 
 def _initialised(before: TransactionSnapshot, after: TransactionSnapshot) -> _Reason:
-    """To Empty: InitProducerId."""
+    """Return the cause of a step to Empty: InitProducerId."""
     if before.producer_id != after.producer_id:
         used_up = before.producer_epoch >= _LAST_LIVE_EPOCH
         return _Reason("InitProducerId" + (_ROTATED if used_up else ", with a new producer id"), fences=True)
@@ -119,8 +120,8 @@ def _initialised(before: TransactionSnapshot, after: TransactionSnapshot) -> _Re
     return _Reason("InitProducerId; records between have been compacted away", fences=True)
 
 
-def _went_on(before: TransactionSnapshot, after: TransactionSnapshot) -> _Reason:
-    """To Ongoing."""
+def _continued(before: TransactionSnapshot, after: TransactionSnapshot) -> _Reason:
+    """Return the cause of a step to Ongoing."""
     if before.state != "Ongoing":
         return _Reason("a transaction began")
     added = [str(each) for each in after.partitions if each not in before.partitions]
@@ -130,7 +131,7 @@ def _went_on(before: TransactionSnapshot, after: TransactionSnapshot) -> _Reason
 def _aborted(
     before: TransactionSnapshot, after: TransactionSnapshot, later: Sequence[TransactionSnapshot | None]
 ) -> _Reason:
-    """To PrepareAbort: asked for by the producer, or not."""
+    """Return the cause of a step to PrepareAbort: requested by the producer, or not."""
     if before.state != "Ongoing":
         return _Reason("EndTxn(abort) from its producer, which had no transaction")
     if before.producer_epoch == after.producer_epoch:

@@ -28,16 +28,16 @@ STATES: Final = {
     6: "Dead",
     7: "PrepareEpochFence",
 }
-"""The status byte, and what DescribeTransactions calls it (Kafka's TransactionState)."""
+"""The status byte of each state, with its name in DescribeTransactions (Kafka's TransactionState)."""
 _NONE: Final = -1
 _FIRST_WITH_DURATION: Final = 1
 _FIRST_WITH_PATTERN: Final = 2
-"""Of ListTransactions."""
+"""The first versions of ListTransactions with the filters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionListing:
-    """A transactional id, as its coordinator lists it."""
+    """A transactional id in the list of its coordinator."""
 
     transactional_id: str
     coordinator: int
@@ -47,9 +47,9 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """A transactional id; ``start_ms`` and ``partitions`` belong to the transaction that is open or being ended.
+    """A transactional id; ``start_ms`` and ``partitions`` are those of the transaction that is open or ends.
 
-    While it is being ended, ``partitions`` are those that have no marker yet.
+    While it ends, ``partitions`` are those that have no marker yet.
     """
 
     transactional_id: str
@@ -69,10 +69,10 @@ async def list_transactions(
     running_longer_than_ms: int | None = None,
     transactional_id_pattern: str | None = None,
 ) -> list[TransactionListing]:
-    """The transactional ids of all coordinators, by id. Raises ``BrokerRefused``.
+    """Return the transactional ids of all coordinators, in the order of the ids. Raises ``BrokerRefused``.
 
-    Filtering by duration (KIP-994) and by a pattern in RE2 syntax that the whole id must match (KIP-1152) are newer
-    than the rest: raises ``VersionNotSupported`` where a broker cannot.
+    The filters by duration (KIP-994) and by an RE2 pattern that the whole id must match (KIP-1152) are newer: raises
+    ``VersionNotSupported`` for a broker without them.
     """
 
     def listings(node_id: int, response: ListTransactionsResponse) -> Iterable[TransactionListing]:
@@ -104,14 +104,14 @@ async def list_transactions(
 
 
 def _oldest_version(running_longer_than_ms: int | None, transactional_id_pattern: str | None) -> int:
-    """The first version that has the filters."""
+    """Return the first version that has the filters."""
     if transactional_id_pattern is not None:
         return _FIRST_WITH_PATTERN
     return 0 if running_longer_than_ms is None else _FIRST_WITH_DURATION
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
-    """One transactional id. Raises ``BrokerRefused``."""
+    """Return one transactional id. Raises ``BrokerRefused``."""
     described = (await describe_transactions(cluster, [transactional_id]))[transactional_id]
     if isinstance(described, Refusal):
         raise described.as_error(f"transactional id {transactional_id}")
@@ -121,7 +121,7 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
 async def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str]
 ) -> dict[str, TransactionDescription | Refusal]:
-    """Transactional ids; one that is not known is refused with TRANSACTIONAL_ID_NOT_FOUND."""
+    """Return transactional ids; an unknown one is refused with TRANSACTIONAL_ID_NOT_FOUND."""
     described = await call_coordinators(
         cluster,
         map(Coordinator.of_transactional_id, transactional_ids),

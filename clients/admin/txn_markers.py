@@ -1,7 +1,7 @@
-"""Writing an abort marker into one partition, past the transaction's coordinator (WriteTxnMarkers, KIP-664).
+"""An abort marker in one partition, without the transaction's coordinator (WriteTxnMarkers, KIP-664).
 
-For transactions that no coordinator knows of. A coordinator that knows of it would go on, commit the rest, and leave a
-torn transaction behind: ``oncelog.clients.admin.transaction_abort`` asks it first, and is what users should call.
+It is for transactions that no coordinator has. A coordinator that has the transaction could still commit the rest of
+it, which leaves a torn transaction: ``oncelog.clients.admin.transaction_abort`` excludes that, and is the safe way.
 
 The marker is one of transaction version 0, as Java's ``Admin.abortTransaction`` writes it (AbortTransactionHandler): it
 carries the producer's own epoch, which the strict rule of version 2 (a marker's epoch is greater than its batches')
@@ -25,21 +25,21 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortMarker:
-    """What identifies the transaction: from ``describe_producers``."""
+    """The identity of a transaction, from ``describe_producers``."""
 
     topic_partition: TopicPartition
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int | None
-    """Of the producer's last marker in the partition. Where there was none the marker says 0: no coordinator's epoch is
-    less (Kafka's TransactionsCommand)."""
+    """The coordinator epoch of the producer's last marker in the partition. Without one the marker has 0, the smallest
+    epoch of a coordinator (Kafka's TransactionsCommand)."""
 
 
 async def write_abort_marker(cluster: Cluster, marker: AbortMarker) -> Refusal | None:
-    """Have the partition's leader write the marker. Needs ALTER or CLUSTER_ACTION on the cluster.
+    """Have the partition's leader write an abort marker; ``prepare_abort`` is the safe way to abort.
 
-    INVALID_PRODUCER_EPOCH: the partition knows a newer epoch of the producer; TRANSACTION_COORDINATOR_FENCED: of its
-    coordinator.
+    Needs ALTER or CLUSTER_ACTION on the cluster. Refused with INVALID_PRODUCER_EPOCH if the partition knows a newer
+    epoch of the producer, and with TRANSACTION_COORDINATOR_FENCED if it knows a newer epoch of its coordinator.
     """
 
     def build(partitions: Mapping[TopicPartition, None]) -> WriteTxnMarkersRequest:
@@ -53,8 +53,8 @@ async def write_abort_marker(cluster: Cluster, marker: AbortMarker) -> Refusal |
         )
         return WriteTxnMarkersRequest(markers=[written])
 
-    answers = await call_leaders(cluster, {marker.topic_partition: None}, build, WriteTxnMarkersResponse, _split)
-    return answers.refusals.get(marker.topic_partition)
+    results = await call_leaders(cluster, {marker.topic_partition: None}, build, WriteTxnMarkersResponse, _split)
+    return results.refusals.get(marker.topic_partition)
 
 
 def _split(response: WriteTxnMarkersResponse) -> Iterable[tuple[TopicPartition, int, None]]:

@@ -1,7 +1,7 @@
-"""What becomes of a batch: from each answer, or its absence, to written, tried again, split or failed. Pure.
+"""The outcome of each attempt to deliver a batch: written, retried, split or failed. Pure.
 
-Whatever happens, a batch is done exactly once and then leaves the accumulator. The rules are those of Kafka's
-``Sender``; whether a refused batch may be tried again is the transaction manager's to say.
+A batch is done exactly once and then leaves the accumulator, whatever response comes later. The rules are those of
+Kafka's ``Sender``; the transaction manager decides whether a refused batch may be retried.
 """
 
 from collections.abc import Mapping
@@ -44,15 +44,15 @@ STALE_METADATA: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors after which metadata has to be asked for again (``InvalidMetadataException``)."""
-_NO_ANSWER: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
-"""What stands for an answer that did not come: the connections tell why."""
+"""Errors after which metadata has to be refreshed (Kafka's ``InvalidMetadataException``)."""
+_NO_RESPONSE: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+"""Error codes for a response that did not come; the obstacles of the connections have the reason."""
 _CONCURRENT_TRANSACTIONS_SECONDS: Final = 0.02
-"""The transaction before is being completed, which takes milliseconds (KAFKA-5482)."""
+"""Backoff while the former transaction is being completed, which takes milliseconds (KAFKA-5482)."""
 
 
 class BatchDelivery:
-    """Judges answers. ``now`` is the loop's time everywhere."""
+    """Decides and applies the outcome of each attempt. ``now`` is the loop's time everywhere."""
 
     def __init__(
         self, config: ProducerConfig, manager: TransactionManager, accumulator: RecordAccumulator, backoff: Backoff
@@ -64,49 +64,49 @@ class BatchDelivery:
         self._batch_bytes = config.batch_bytes
         self._max_batch_bytes = config.buffer_bytes + config.max_request_bytes
 
-    # Answers
+    # Responses
 
-    def answered(self, batch: ProducerBatch, answer: PartitionProduceResponse, now: float) -> None:
-        """A broker's answer about one batch."""
+    def handle_response(self, batch: ProducerBatch, response: PartitionProduceResponse, now: float) -> None:
+        """Apply a broker's response for one batch."""
         batch.is_on_wire = False
-        error = error_code(answer.error_code)
+        error = error_code(response.error_code)
         if error in MAYBE_WRITTEN:
             batch.maybe_written = True
         if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._written(batch, answer if error == ErrorCode.NONE else None)
+            self._written(batch, response if error == ErrorCode.NONE else None)
         elif batch.is_done:
             self._manager.sequences.remove(batch)
         elif error == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             self._split(batch)
-        elif now < self._deadline(batch) and self._manager.can_retry(batch, error, answer.log_start_offset):
-            self._try_again(batch, error, now)
+        elif now < self._deadline(batch) and self._manager.can_retry(batch, error, response.log_start_offset):
+            self._retry(batch, error, now)
         elif batch.maybe_written and now >= self._deadline(batch):
             self._expire(batch)
         else:
-            refused = Refusal(error=error, message=answer.error_message)
-            self._fail(batch, error, _error(batch, refused), _record_errors(batch, answer))
+            refused = Refusal(error=error, message=response.error_message)
+            self._fail(batch, error, _error(batch, refused), _record_errors(batch, response))
 
-    def not_answered(self, batch: ProducerBatch, error: ErrorCode, now: float) -> None:
-        """No answer will come: the connection was lost, or the time was up."""
-        self.answered(batch, PartitionProduceResponse(error_code=error), now)
+    def handle_loss(self, batch: ProducerBatch, error: ErrorCode, now: float) -> None:
+        """Apply that no response will come: ``NETWORK_EXCEPTION`` or ``REQUEST_TIMED_OUT``."""
+        self.handle_response(batch, PartitionProduceResponse(error_code=error), now)
 
-    def not_acknowledged(self, batch: ProducerBatch) -> None:
-        """With ``acks=0`` a batch is done when it has been handed to the connection."""
+    def complete_unacknowledged(self, batch: ProducerBatch) -> None:
+        """Complete a batch that was handed to its connection with ``acks=0``."""
         batch.is_on_wire = False
         self._written(batch, None)
 
-    def _written(self, batch: ProducerBatch, answer: PartitionProduceResponse | None) -> None:
-        base_offset = NO_OFFSET if answer is None else answer.base_offset
+    def _written(self, batch: ProducerBatch, response: PartitionProduceResponse | None) -> None:
+        base_offset = NO_OFFSET if response is None else response.base_offset
         self._manager.sequences.completed(batch, base_offset)
         self._accumulator.release(batch)
-        batch.complete(base_offset, NO_TIMESTAMP if answer is None else answer.log_append_time_ms)
+        batch.complete(base_offset, NO_TIMESTAMP if response is None else response.log_append_time_ms)
 
-    def _try_again(self, batch: ProducerBatch, error: ErrorCode, now: float) -> None:
+    def _retry(self, batch: ProducerBatch, error: ErrorCode, now: float) -> None:
         concurrent = error == ErrorCode.CONCURRENT_TRANSACTIONS
         pause = _CONCURRENT_TRANSACTIONS_SECONDS if concurrent else self._backoff.pause_seconds(batch.attempts)
         batch.attempts += 1
         batch.last_error = error
-        if error in _NO_ANSWER:
+        if error in _NO_RESPONSE:
             batch.refused_since = None
         elif batch.refused_since is None:
             batch.refused_since = now
@@ -114,7 +114,7 @@ class BatchDelivery:
         self._accumulator.enqueue_again(batch)
 
     def _split(self, batch: ProducerBatch) -> None:
-        """In halves, once it is no larger than batches have to be."""
+        """Split a batch into batches of ``batch_bytes``, and those into halves."""
         limit = max(batch.record_bytes // 2, 1) if batch.is_split else min(self._batch_bytes, batch.record_bytes // 2)
         self._accumulator.replace(batch, batch.split(limit, self._max_batch_bytes))
 
@@ -130,7 +130,7 @@ class BatchDelivery:
         batch.fail(error, record_errors)
 
     def obstacles(self, now: float) -> list[Obstacle]:
-        """Return what brokers refuse for now: for each error the batch that has waited longest, the oldest first."""
+        """Return the errors for which batches are retried, each with its longest waiting batch, the oldest first."""
         waiting = [
             (each.refused_since, each) for each in self._accumulator.incomplete if each.refused_since is not None
         ]
@@ -147,11 +147,11 @@ class BatchDelivery:
         return batch.created_at + self._delivery_seconds
 
     def next_expiry_at(self) -> float:
-        """When the oldest batch has to be given up."""
+        """Return when the oldest batch expires."""
         return next(map(self._deadline, self._accumulator.incomplete), float("inf"))
 
     def expire(self, now: float) -> None:
-        """Give up the batches whose time is up."""
+        """Give up the batches whose delivery timed out."""
         for batch in list(self._accumulator.incomplete):
             if now < self._deadline(batch):
                 return
@@ -174,7 +174,7 @@ class BatchDelivery:
     # The producer's state
 
     def settle(self) -> None:
-        """Give up what the state of the producer does not allow to be sent any more."""
+        """Give up the batches that the state of the producer does not allow to be sent any more."""
         for batch in self._manager.settle():
             unknown = OutcomeUnknown(f"whether the batch for {batch.topic_partition} was written is not known")
             self._fail(batch, ErrorCode.UNKNOWN_SERVER_ERROR, unknown)
@@ -196,7 +196,7 @@ class BatchDelivery:
             batch.fail(error)
 
     def fail_all(self, error: ClientError) -> None:
-        """Give up everything, whether it was sent or not."""
+        """Give up every batch, whether it was sent or not."""
         for batch in list(self._accumulator.incomplete):
             self._accumulator.discard(batch)
             self._manager.sequences.remove(batch)
@@ -206,7 +206,7 @@ class BatchDelivery:
 def _error(batch: ProducerBatch, refused: Refusal) -> ClientError:
     subject = str(batch.topic_partition)
     if batch.maybe_written:
-        return OutcomeUnknown(f"{subject}: {refused}, but it, or a former attempt, may have been written")
+        return OutcomeUnknown(f"{subject}: {refused}, but this attempt, or an earlier one, may have been written")
     if refused.error == ErrorCode.PRODUCER_FENCED:
         return ProducerFenced(f"{subject}: {refused}")
     if refused.error == ErrorCode.TRANSACTION_ABORTABLE:
@@ -214,14 +214,14 @@ def _error(batch: ProducerBatch, refused: Refusal) -> ClientError:
     return BrokerRefused(subject, refused)
 
 
-def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, ClientError]:
-    """Which records a broker objects to (KIP-467); the others of the batch fail with what it says of the batch."""
+def _record_errors(batch: ProducerBatch, response: PartitionProduceResponse) -> dict[int, ClientError]:
+    """Return the errors of single records (KIP-467); the other records fail with the error of the batch."""
     subject = str(batch.topic_partition)
-    only = len(answer.record_errors) == 1
-    code = error_code(answer.error_code) if only else ErrorCode.INVALID_RECORD
+    only = len(response.record_errors) == 1
+    code = error_code(response.error_code) if only else ErrorCode.INVALID_RECORD
     return {
         each.batch_index: BrokerRefused(
-            subject, Refusal(error=code, message=each.batch_index_error_message or answer.error_message)
+            subject, Refusal(error=code, message=each.batch_index_error_message or response.error_message)
         )
-        for each in answer.record_errors
+        for each in response.record_errors
     }

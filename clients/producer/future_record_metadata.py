@@ -1,7 +1,7 @@
-"""What a producer gives back for a record at once: the future of its ``RecordMetadata``.
+"""The future of a record's ``RecordMetadata``, which a producer returns when it accepts the record.
 
-It is light, because there is one for each record: it names a batch and a place in it, and makes something to wait with
-only when somebody waits. Its fate is its batch's; cancelling a wait cancels nothing else.
+There is one for each record, so it is light: it refers to a batch and an index in it, and creates an asyncio future
+only when it is awaited. It is done when its batch is; cancelling a wait cancels nothing else.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ class FutureRecordMetadata:
         self._timestamp_ms = timestamp_ms
 
     def done(self) -> bool:
-        """Whether it is known what became of the record."""
+        """Return whether the record is acknowledged or has failed."""
         return self._batch.is_done
 
     def result(self) -> RecordMetadata:
-        """Where the record is. Raises what it failed with, and ``IllegalState`` if that is not known yet."""
+        """Return where the record is. Raises its error, and ``IllegalState`` if it is not done."""
         error = self.exception()
         if error is not None:
             raise error.with_traceback(None)
         return self._batch.metadata(self._index, self._timestamp_ms)
 
     def exception(self) -> Exception | None:
-        """What the record failed with; None if it did not."""
+        """Return the error of the record, None if it was acknowledged. Raises ``IllegalState`` if it is not done."""
         if not self._batch.is_done:
-            raise IllegalState("the record is still under way")
+            raise IllegalState("the record is not done yet: await its future first")
         return self._batch.error_of(self._index)
 
     def add_done_callback(self, callback: Callable[["FutureRecordMetadata"], object]) -> None:
-        """Have ``callback`` called with this future, by the running loop, once it is done."""
+        """Have the running loop call ``callback`` with this future once it is done."""
         loop = asyncio.get_running_loop()
         self._batch.when_done(lambda: loop.call_soon(callback, self))
 
@@ -53,5 +53,5 @@ class FutureRecordMetadata:
         return self.result()
 
     def __repr__(self) -> str:
-        state = "done" if self._batch.is_done else "under way"
+        state = "done" if self._batch.is_done else "in flight"
         return f"<record {self._index} of a batch for {self._batch.topic_partition}, {state}>"

@@ -1,8 +1,8 @@
-"""The sequences of one partition: which comes next, which are under way, what is known to be written. Pure.
+"""The sequences of one partition: the next one, those in flight, and the last one known to be written. Pure.
 
 Brokers accept a batch of an idempotent producer only if its base sequence follows the last one of the same producer id
 and epoch, and recognise a retry by its sequences. So a batch's sequences stay while it may be written, and numbering
-begins anew, at 0, only under another id or epoch, and only once nothing of the old numbering is under way.
+begins anew, at 0, only under another id or epoch, and only once nothing of the old numbering is in flight.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ _HALF: Final = 2**30
 
 
 class PartitionSequences:
-    """One partition's numbering under one producer id and epoch."""
+    """The numbering of one partition under one producer id and epoch."""
 
     __slots__ = (
         "in_flight",
@@ -31,14 +31,14 @@ class PartitionSequences:
     def __init__(self) -> None:
         self.producer = NO_PRODUCER
         self.next_sequence = 0
-        """Of the next batch that has none yet."""
+        """The sequence of the next batch that has none yet."""
         self.last_acked_sequence = NO_SEQUENCE
         self.last_acked_offset = NO_OFFSET
-        """Tells a loss from retention: what is below the log's start need not be known to a broker any more."""
+        """Distinguishes loss from retention: a broker may have forgotten batches below the start of its log."""
         self.in_flight: list[ProducerBatch] = []
-        """Batches with a sequence that are not done, on the wire or waiting to be sent again, by sequence."""
+        """Batches with a sequence that are not done, sent or waiting for a retry, in the order of their sequences."""
         self.unresolved: int | None = None
-        """The sequence after a batch that was given up without knowing whether it is written; None if there is none."""
+        """The sequence after a batch that was given up and may be written; None if there is none."""
         self.must_restart = False
         """Whether an error has shown that the numbering cannot go on."""
 
@@ -52,7 +52,7 @@ class PartitionSequences:
         self.must_restart = False
 
     def assign(self, batch: ProducerBatch, *, is_transactional: bool) -> None:
-        """Give a batch that is sent for the first time its sequence."""
+        """Set the sequence of a batch that is sent for the first time."""
         batch.assign(self.producer, self.next_sequence, is_transactional=is_transactional)
         self.next_sequence = batch.next_sequence
         self.in_flight.append(batch)
@@ -63,12 +63,12 @@ class PartitionSequences:
         self.in_flight[at : at + 1] = parts
 
     def remove(self, batch: ProducerBatch) -> None:
-        """It is done."""
+        """Forget a batch that is done."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
 
     def acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
-        """It is written; also said of batches that were given up before. ``base_offset`` is -1 if it is not known."""
+        """Record that a batch is written, maybe one that was given up. ``base_offset`` is -1 if it is not known."""
         last = increment_sequence(batch.base_sequence, batch.record_count - 1)
         if batch.producer == self.producer and _is_after(last, self.last_acked_sequence):
             self.last_acked_sequence = last
@@ -76,11 +76,11 @@ class PartitionSequences:
             self.last_acked_offset = max(self.last_acked_offset, base_offset + batch.record_count - 1)
 
     def is_next(self, sequence: int) -> bool:
-        """Whether ``sequence`` follows what is known to be written."""
+        """Return whether ``sequence`` follows the last one that is known to be written."""
         return sequence == increment_sequence(self.last_acked_sequence, 1)
 
     def give_up(self, batch: ProducerBatch) -> None:
-        """A batch that was sent is given up: nothing may follow it until it is known whether it is written."""
+        """Give up a batch that was sent: no other may follow it until it is known whether it is written."""
         if batch.producer == self.producer and (
             self.unresolved is None or _is_after(batch.next_sequence, self.unresolved)
         ):
@@ -88,11 +88,11 @@ class PartitionSequences:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no batch waits for an answer."""
+        """Whether no batch waits for a response."""
         return not any(batch.is_on_wire for batch in self.in_flight)
 
     def release(self) -> list[ProducerBatch]:
-        """End the numbering: batches that cannot be written become new ones; those that may be, come back."""
+        """End the numbering: make batches that are not written new ones, and return those that may be written."""
         assert self.is_quiet
         doubtful = [batch for batch in self.in_flight if batch.maybe_written]
         for batch in self.in_flight:
@@ -103,5 +103,5 @@ class PartitionSequences:
 
 
 def _is_after(sequence: int, other: int) -> bool:
-    """Whether ``sequence`` comes later, given that sequences wrap to 0."""
+    """Return whether ``sequence`` comes later, given that sequences wrap to 0."""
     return other == NO_SEQUENCE or 0 < sequence - other < _HALF or sequence - other < -_HALF

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: by a hash of its key, as all Kafka clients that share data do it. Pure.
+"""The partition of a record with a key: by the hash that Kafka's clients share. Pure.
 
 The hash is the 32-bit murmur2 with Kafka's seed; its sign bit is masked off. (Coordinators are found by another hash:
 Java's of the string.)
@@ -15,7 +15,7 @@ _POSITIVE: Final = 0x7FFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The hash, unsigned."""
+    """Return the hash as an unsigned 32-bit integer."""
     words = len(data) // 4
     state = _SEED ^ len(data)
     for word in unpack_from(f"<{words}I", data):
@@ -30,5 +30,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition of a record with a key."""
+    """Return the partition of a record with a key."""
     return (murmur2(key) & _POSITIVE) % partition_count

@@ -1,4 +1,4 @@
-"""The producer: records in, futures out, and transactions around them.
+"""The producer: sends records, returns futures of their acknowledgements, and writes in transactions.
 
 ::
 
@@ -8,9 +8,9 @@
 
 ``send`` waits only for space and metadata; the record is acknowledged when its future is done. ``send_nowait`` does the
 same without waiting, as a plain call: it is the way to send many records fast, with ``send`` for those that it refuses.
-In either, records of one partition are written in the order of the calls, and (with idempotence) each once.
+With both, records of one partition are written in the order of the calls, and (with idempotence) each once.
 
-A transactional producer (one with a ``transactional_id``) sends inside of transactions only::
+A transactional producer (one with a ``transactional_id``) sends inside transactions only::
 
     await producer.init_transactions()
     producer.begin_transaction()
@@ -18,15 +18,15 @@ A transactional producer (one with a ``transactional_id``) sends inside of trans
         ...  # send, send_offsets_to_transaction
         await producer.commit_transaction()
     except OperationTimedOut:
-        raise  # What was asked for may still happen: call the same again, or close this producer.
+        raise  # The commit may still happen: call it again, or close this producer.
     except ClientError as error:
         if error.is_fatal:
             raise  # Fenced, for example: close this producer.
         await producer.abort_transaction()
 
-Every call of a transaction is bounded by ``max_block_ms``; after ``OperationTimedOut`` the same call waits on, and no
-other is allowed. The behaviour is that of Kafka's ``KafkaProducer`` (KIP-98, KIP-447, KIP-890);
-``docs/reference/python-client.md`` has the rest.
+Every call of a transaction takes at most ``max_block_ms``; after ``OperationTimedOut`` the same call continues to wait,
+and no other is possible. The behaviour is that of Kafka's ``KafkaProducer`` (KIP-98, KIP-447, KIP-890);
+``docs/reference/python-client.md`` lists the differences.
 """
 
 import asyncio
@@ -187,9 +187,9 @@ class Producer:
     ) -> FutureRecordMetadata:
         """Accept a record, or raise ``BufferFull`` where ``send`` would wait. See ``send`` for the rest."""
         if self._pausing.topics and self._pausing.concern(topic, partition):
-            raise BufferFull("others let the sender run")
+            raise BufferFull("other calls let the sender run: call send")
         if self._lines and not self._waiting.may_overtake(topic, partition):
-            raise BufferFull("others wait for space or for metadata")
+            raise BufferFull("other calls wait for space or for metadata: call send")
         return self._accept(topic, value, key, headers, partition, timestamp_ms)
 
     def _accept(
@@ -206,7 +206,7 @@ class Producer:
             self._refuse()
         queues = accumulator.topics.get(topic)
         if queues is None or accumulator.used_bytes >= accumulator.buffer_bytes:
-            raise BufferFull("the topic is not known yet" if queues is None else "all of buffer_bytes are in use")
+            raise BufferFull("the topic is not known yet" if queues is None else "all of buffer_bytes is in use")
         timestamp = self._wall_clock() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         if partition is None and key is None and self._partitioner is None:
             return accumulator.append_sticky(queues, timestamp, value, headers)
@@ -226,13 +226,13 @@ class Producer:
         """Accept a record, and return the future of its acknowledgement.
 
         Waits while the buffer is full and while the topic is not known, at most ``max_block_ms``. ``headers`` are
-        (name, value) pairs. ``partition`` is by default that of the key's hash, and without key any. ``timestamp_ms``
-        is milliseconds since the epoch, by default now.
+        (name, value) pairs. ``partition`` is by default that of the key's hash, and any for a record without key.
+        ``timestamp_ms`` is in milliseconds since the epoch, by default the time of the call.
 
         Raises ``OperationTimedOut``; ``BrokerRefused`` for a topic that may not be written to, at once, and for a topic
         or partition that does not exist, after ``max_block_ms``; ``RecordTooLarge``; ``TypeError`` and ``ValueError``
-        for what no record can hold; ``IllegalState`` outside of a transaction; and the error of the transaction or the
-        producer, if it has one. Then, and when it is cancelled, the record was not accepted.
+        for an argument that no record can hold; ``IllegalState`` outside a transaction; and the error of the
+        transaction or the producer, if it has one. Then, and when the call is cancelled, the record was not accepted.
         """
         if self._sender.is_behind or (self._pausing.topics and self._pausing.concern(topic, partition)):
             with self._pausing.one_more(topic, partition):
@@ -246,18 +246,18 @@ class Producer:
         return await self._waiting.accept(topic, partition, record)
 
     def obstacles(self) -> list[Obstacle]:
-        """Return what keeps this producer from going on now, the oldest first."""
+        """Return the obstacles that delay this producer now, the oldest first."""
         found = [*self._runtime.cluster.obstacles(), *self._sender.obstacles()]
         return sorted(found, key=lambda each: -each.seconds)
 
     def is_connected(self, address: Address) -> bool:
-        """Whether a connection to the address is open."""
+        """Return whether a connection to the address is open."""
         return self._runtime.cluster.is_connected(address)
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has; brokers may create it now.
+        """Return the number of partitions of a topic, which brokers may create now.
 
-        Waits for it at most ``max_block_ms``. Raises ``BrokerRefused`` if there is none, and ``OperationTimedOut``.
+        Waits at most ``max_block_ms``. Raises ``BrokerRefused`` if there is no such topic, and ``OperationTimedOut``.
         """
         self._require_open()
         checked_topic(topic)
@@ -269,7 +269,7 @@ class Producer:
         return len(self._accumulator.topics[topic].queues)
 
     async def flush(self) -> None:
-        """Send everything that was accepted so far, and return when all of it is acknowledged or has failed."""
+        """Send all records that were accepted so far, and return when each is acknowledged or has failed."""
         self._accumulator.flushes += 1
         self._sender.wake()
         try:
@@ -291,10 +291,10 @@ class Producer:
     # Transactions
 
     async def init_transactions(self) -> None:
-        """Get an id for the transactional id: once, before everything else of transactions.
+        """Get a producer id for the transactional id: once, before the first transaction.
 
         Ends the transaction that a former producer with the same id may have left open, and fences that producer.
-        Raises ``NotAuthorized`` and ``TransactionAbortable`` (call it again when that may have passed),
+        Raises ``NotAuthorized`` and ``TransactionAbortable`` (call it again when the reason may be gone),
         ``VersionNotSupported`` if the cluster lacks the required ``transaction_protocol``, ``OperationTimedOut`` (call
         it again), and fatal errors.
         """
@@ -313,18 +313,18 @@ class Producer:
         ``offsets`` are those of the next records to read, as from ``Consumer.position``; ``group`` is
         ``Consumer.group_metadata()``, and lets brokers refuse members that have lost their partitions. Raises
         ``CommitFailed`` for those, ``TransactionAbortable``, ``OperationTimedOut`` and fatal errors; after any of them
-        abort. ``ValueError`` and ``TypeError`` for what no request can hold change nothing.
+        abort. ``ValueError`` and ``TypeError``, for arguments that no request can hold, change nothing.
         """
         checked, member = checked_offsets(offsets), checked_group(group)
         if checked:
             await self._call(lambda: self._manager.send_offsets(checked, member))
 
     async def commit_transaction(self) -> None:
-        """Write what was sent, then commit. When it returns, all of the transaction is committed.
+        """Wait until all records are written, then commit. When it returns, the whole transaction is committed.
 
         Raises ``TransactionAbortable`` if a record or an offset could not be written (abort then),
-        ``OperationTimedOut`` (call it again: whether it commits is not decided by giving up), ``ProducerFenced`` and
-        other fatal errors.
+        ``OperationTimedOut`` (call it again: the transaction may still commit), ``ProducerFenced`` and other fatal
+        errors.
         """
         await self._call(self._manager.commit)
 

@@ -1,15 +1,15 @@
-"""A batch under construction, on its way, and done: the records of one partition that share a header. Pure.
+"""A record batch of a producer: the records of one partition that share a header, from the first one to the end. Pure.
 
 Records are encoded as they come, behind 61 bytes that are kept free for the header, so that closing an uncompressed
 batch is one header and one CRC in place. The layout is that of ``oncelog.protocol.records.record_batch``; lengths and
 deltas are nearly always short, so their varints come from a table.
 
 A batch is given a producer id, an epoch and a base sequence when it is sent for the first time, and keeps them through
-every retry: they are how a broker tells a retry from a new batch. Taking them away (``forget_sequence``) is safe only
-for a batch of which every attempt is known to have been refused; ``maybe_written`` tells of those that are not.
+every retry: by them a broker distinguishes a retry from a new batch. Removing them (``forget_sequence``) is safe only
+for a batch of which every attempt is known to have been refused, so not for one with ``maybe_written``.
 
-A batch is done exactly once, whatever comes later. One that a broker finds too large is split; it is done when all its
-parts are.
+A batch is done exactly once, whatever response comes later. A batch that a broker finds too large is split; it is done
+when all its parts are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,17 +43,17 @@ from oncelog.protocol.topic_partition import TopicPartition
 _SHORT: Final = 8192
 _ONE_BYTE: Final = 64
 _VARINTS: Final = tuple(encode_varint(value) for value in range(_SHORT))
-"""Those below ``_ONE_BYTE`` take one byte, the others two."""
+"""Values below ``_ONE_BYTE`` take one byte, the others two."""
 _HEADS: Final = tuple(varint + b"\0" for varint in _VARINTS)
-"""A record's length, and its attributes."""
+"""The length of a record, and its attributes."""
 _AFTER_NULL_KEY: Final = tuple(b"\1" + varint for varint in _VARINTS)
-"""A key that is null, and the value's length."""
+"""A null key, and the length of the value."""
 _NULL: Final = (b"\1", b"")
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class ProducerBatch:
-    """``created_at`` and ``retry_at`` are seconds of the loop's clock."""
+    """A batch of records. ``created_at``, ``retry_at`` and ``refused_since`` are seconds of the loop's clock."""
 
     __slots__ = (
         "_encoded",
@@ -89,7 +89,7 @@ class ProducerBatch:
     def __init__(self, topic_partition: TopicPartition, limit: int, base_timestamp: int, created_at: float) -> None:
         self.topic_partition = topic_partition
         self.limit = limit
-        """Bytes that header and records may take; the first record may take more."""
+        """Maximum size of header and records in bytes; the first record may exceed it."""
         self.base_timestamp = base_timestamp
         self.max_timestamp = base_timestamp
         self.created_at = created_at
@@ -98,18 +98,18 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         self.is_transactional = False
         self.attempts = 0
-        """How often it came back without being done."""
+        """How often the batch was sent and has to be sent again."""
         self.last_error = ErrorCode.NONE
-        """Why it came back the last time."""
+        """The error of the latest attempt."""
         self.refused_since: float | None = None
-        """When brokers began to refuse it for now; None if the last attempt had no answer."""
+        """When brokers began to refuse the batch; None if the latest attempt had no response."""
         self.retry_at = created_at
-        """When the next attempt may be made, if the leader is still the same."""
+        """The time of the next attempt, if the leader is still the same."""
         self.sent_to_epoch = -1
-        """The leader epoch that it was last sent to: a newer leader is tried without a pause."""
+        """The leader epoch that the batch was last sent to: to a newer leader it is sent without backoff."""
         self.is_on_wire = False
         self.maybe_written = False
-        """Whether an attempt may have been appended, as far as is known."""
+        """Whether some attempt may have been appended to the log."""
         self.is_split = False
         self.is_done = False
         self.error: ClientError | None = None
@@ -117,7 +117,7 @@ class ProducerBatch:
         self.log_append_time_ms = NO_TIMESTAMP
         self._records = bytearray(HEADER_SIZE)
         self._record_bytes = 0
-        """Set once they are compressed."""
+        """Size of the records before compression in bytes; 0 while they are not compressed."""
         self._encoded: bytearray | None = None
         self._record_errors: Mapping[int, ClientError] = {}
         self._parts: list[ProducerBatch] = []
@@ -128,7 +128,7 @@ class ProducerBatch:
     def of_records(
         cls, topic_partition: TopicPartition, records: Buffer, record_count: int, timestamp: int, created_at: float
     ) -> "ProducerBatch":
-        """A full batch of records that are encoded already, all with the same timestamp (a delta of 0)."""
+        """Return a full batch of records that are encoded already, all with the same timestamp (a delta of 0)."""
         batch = cls(topic_partition, HEADER_SIZE + len(records), timestamp, created_at)
         batch._records += records
         batch.record_count = record_count
@@ -137,7 +137,7 @@ class ProducerBatch:
     # Filling
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> int:
-        """Add a record and return its size in bytes; 0, and nothing added, if there is no room for it.
+        """Add a record and return its size in bytes; add nothing and return 0 if there is no room for it.
 
         Raises ``TypeError`` for a key, a value or a header that is not bytes.
         """
@@ -166,19 +166,19 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """Bytes of header and records as they are now, so compressed once it was encoded."""
+        """Size of header and records in bytes; compressed once the batch was encoded."""
         return len(self._records)
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of records, not compressed."""
+        """Size of the records before compression, in bytes."""
         return self._record_bytes or len(self._records) - HEADER_SIZE
 
     @property
     def is_full(self) -> bool:
         return len(self._records) >= self.limit
 
-    # On its way
+    # Sending
 
     @property
     def has_sequence(self) -> bool:
@@ -186,25 +186,25 @@ class ProducerBatch:
 
     @property
     def next_sequence(self) -> int:
-        """The sequence after its last record's."""
+        """The sequence after that of the last record."""
         return increment_sequence(self.base_sequence, self.record_count)
 
     def assign(self, producer: ProducerIdAndEpoch, base_sequence: int, *, is_transactional: bool) -> None:
-        """Give it the identity that it keeps."""
+        """Set the producer id, epoch and base sequence, which the batch keeps."""
         assert not self.has_sequence
         self.producer = producer
         self.base_sequence = base_sequence
         self.is_transactional = is_transactional
 
     def forget_sequence(self) -> None:
-        """Make it a batch that was never sent."""
+        """Return to the state of a batch that was never sent."""
         assert not self.is_on_wire
         assert not self.maybe_written
         self.producer = NO_PRODUCER
         self.base_sequence = NO_SEQUENCE
 
     def encode(self, codec: Compression) -> bytearray:
-        """The bytes to send. The records cannot be added to any more; the header is as it must be now."""
+        """Return the bytes to send, with a current header. No record can be added any more."""
         if self._encoded is None:
             if codec is not Compression.NONE:
                 self._compress(codec)
@@ -238,7 +238,7 @@ class ProducerBatch:
         )
 
     def split(self, limit: int, max_decompressed_bytes: int) -> "list[ProducerBatch]":
-        """Its records in smaller batches, with the same sequences. This batch is done when all of them are."""
+        """Return the records in smaller batches, with the same sequences. This batch is done when all of them are."""
         assert self._encoded is not None
         header = read_header(self._encoded)
         for record in iter_records(self._encoded, 0, header, max_decompressed_bytes=max_decompressed_bytes):
@@ -269,7 +269,7 @@ class ProducerBatch:
     # Done
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
-        """It is in the log. False, and nothing changed, if it was done before."""
+        """Record that the batch is in the log. Return False, and change nothing, if it was done before."""
         if self.is_done:
             return False
         self.base_offset = base_offset
@@ -278,7 +278,7 @@ class ProducerBatch:
         return True
 
     def fail(self, error: ClientError, record_errors: Mapping[int, ClientError] | None = None) -> bool:
-        """It will not be sent again; ``record_errors`` are those of single records. False if it was done before."""
+        """Give the batch up; ``record_errors`` are those of single records. Return False if it was done before."""
         if self.is_done:
             return False
         self.error = error
@@ -293,21 +293,21 @@ class ProducerBatch:
             observer()
 
     def when_done(self, observer: Callable[[], object]) -> None:
-        """Call ``observer`` once it is done: now, if it is."""
+        """Call ``observer`` once the batch is done; now, if it is."""
         if self.is_done:
             observer()
         else:
             self._observers.append(observer)
 
     def error_of(self, index: int) -> ClientError | None:
-        """What one record failed with; None if it is in the log."""
+        """Return the error of one record; None if it is in the log."""
         if self._parts:
             part, index = self._find(index)
             return part.error_of(index)
         return self._record_errors.get(index, self.error)
 
     def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
-        """Where one record is."""
+        """Return partition, offset and timestamp of one record."""
         if self._parts:
             part, index = self._find(index)
             return part.metadata(index, timestamp_ms)
@@ -328,7 +328,7 @@ class ProducerBatch:
 
 
 def _encode(index: int, delta: int, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
-    """A record of bytes without headers; IndexError if that is not what it is, or if one of its lengths is long."""
+    """Return a record without headers. Raises ``IndexError`` for other types than bytes, and for long lengths."""
     if headers or delta < 0:
         raise IndexError
     if type(key) is bytes:

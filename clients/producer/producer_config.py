@@ -1,7 +1,7 @@
-"""A producer's settings: Kafka's, with its defaults, and what their values may be.
+"""The settings of a producer: Kafka's, with their defaults and bounds.
 
 Names are Kafka's ``ProducerConfig`` in snake_case with the unit at the end. Two things differ: ``batch_bytes`` is four
-times Kafka's, because to a client in Python a request costs more than its bytes do; and ``acks`` other than ``all``
+times Kafka's, because for a client in Python a request costs more than its bytes; and ``acks`` other than ``all``
 needs ``enable_idempotence=False`` beside it, where Kafka's client switches idempotence off silently.
 """
 
@@ -22,14 +22,14 @@ TransactionProtocol: TypeAlias = Literal["auto", "1", "2"]
 
 ACKS: Final[dict[str | int, int]] = {"all": -1, "1": 1, "0": 0}
 _SPELT: Final[dict[object, Acks]] = {"-1": "all", -1: "all", 1: "1", 0: "0"}
-"""Acks as other clients write them."""
+"""Spellings of acks in other clients."""
 _CODECS: Final = tuple(codec.name.lower() for codec in Compression)
 _ANY_CODEC: Final = f"{', '.join(_CODECS[:-1])} or {_CODECS[-1]}"
 MOST_IN_FLIGHT: Final = 5
-"""Brokers remember the last five batches of a producer in a partition; of more they cannot tell a retry."""
+"""Brokers remember the last five batches of a producer in a partition, and recognise a retry of only these."""
 _LEAST_BATCH_BYTES: Final = 512
 _IN_REQUESTS: Final = ("transaction_timeout_ms", "request_timeout_ms")
-"""Settings that brokers are told, as 32-bit integers."""
+"""Settings that requests hold as 32-bit integers."""
 _POSITIVE: Final = ("batch_bytes", "buffer_bytes", "max_request_bytes", "max_in_flight")
 _TIMES: Final = (
     "max_block_ms",
@@ -52,43 +52,43 @@ _TIMES: Final = (
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """Settings of one producer. Raises ``ValueError``, with the name of the setting, for what cannot be."""
+    """Settings of one producer. Raises ``ValueError``, with the name of the setting, for an invalid value."""
 
     bootstrap: str
-    """``host:port,host:port``: brokers to ask first."""
+    """``host:port,host:port``: the brokers to connect to first."""
     client_id: str = "oncelog"
     transactional_id: str | None = None
     """Makes the producer transactional; producers with the same id fence each other."""
     transaction_timeout_ms: int = 60_000
-    """After so long without an end the coordinator aborts a transaction; at most the broker's limit (15 min)."""
+    """Time after which the coordinator aborts an open transaction; at most the broker's limit (15 min)."""
     transaction_protocol: TransactionProtocol = "auto"
     """``auto``: version 2 (KIP-890) while the cluster has finalised it. ``2`` fails on a cluster that has not."""
     enable_idempotence: bool = True
-    """No duplicates by retries. Needs ``acks="all"`` and ``max_in_flight`` of at most 5."""
+    """Retries write no duplicates. Needs ``acks="all"`` and ``max_in_flight`` of at most 5."""
     acks: Acks | Literal["-1", -1, 0, 1] = "all"
-    """Which acknowledgements a batch needs: of all in-sync replicas, of the leader (1), or none (0); read as text."""
+    """Acknowledgements required: of all in-sync replicas (``all``), of the leader (``1``), or none (``0``)."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     linger_ms: float = 5
-    """How long a batch that is not full waits for more records."""
+    """Time that a batch that is not full waits for more records."""
     batch_bytes: int = 64 * 1024
-    """A batch is full with so many bytes of records, before they are compressed."""
+    """Size of a full batch in bytes, before compression."""
     buffer_bytes: int = 32 * 1024 * 1024
-    """Of records that are not acknowledged; above it, ``send`` waits and ``send_nowait`` refuses."""
+    """Bytes of records without acknowledgement, above which ``send`` waits and ``send_nowait`` refuses."""
     max_request_bytes: int = 1024 * 1024
-    """The most that one request holds, and so the largest record."""
+    """Maximum size in bytes of the records of one request, and so of one record."""
     max_block_ms: int = 60_000
-    """How long ``send`` waits for metadata and space, and each transactional call for its end."""
+    """Maximum time that ``send`` waits for metadata and space, and each transactional call for its end."""
     delivery_timeout_ms: int = 120_000
-    """From ``send`` to the acknowledgement, retries included; at least linger and request time-out together."""
+    """Maximum time from ``send`` to the acknowledgement; at least ``linger_ms`` and ``request_timeout_ms`` together."""
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     max_in_flight: int = MOST_IN_FLIGHT
-    """Produce requests to one broker without an answer yet."""
+    """Maximum number of produce requests to one broker without a response."""
     metadata_max_age_ms: int = 300_000
     partitioner: Partitioner | None = None
-    """Instead of murmur2 of the key, and one random partition after the other for records without key."""
+    """Replaces murmur2 of the key, and the sticky random partition of records without key."""
 
     def __post_init__(self) -> None:
         parse_bootstrap(self.bootstrap)

@@ -1,15 +1,15 @@
-"""Who a producer is to brokers: the id that a coordinator gave it, and the epoch that fences its predecessors."""
+"""The identity of a producer to brokers: an id from a coordinator, and the epoch that fences its predecessors."""
 
 from typing import Final, NamedTuple
 
 from oncelog.protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 LAST_EPOCH: Final = 32_767
-"""Epochs are 16-bit; after the last, an idempotent producer asks for a new id."""
+"""The largest epoch (16 bits), after which an idempotent producer requests a new id."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Both together; equal epochs of different ids mean nothing."""
+    """A producer id with its epoch; epochs of different ids cannot be compared."""
 
     producer_id: int
     epoch: int

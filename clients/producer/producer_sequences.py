@@ -1,13 +1,14 @@
-"""The numbering of all partitions of one producer, and its identity: which batch may leave, and when to begin anew.
+"""The numbering of all partitions of one producer, and its id and epoch: which batch may be sent, and when to restart.
 
-Pure. A batch may leave if its partition's order allows it: a first attempt while fewer than five are under way and
-nothing is in doubt, a retry only as the oldest of those under way, which makes retries go one at a time. Without
-idempotence there is nothing that keeps several in order, so there is at most one; nor, with it, before the first is
-acknowledged, because a broker without memory of a producer accepts any sequence from it.
+Pure. A batch may be sent if the order of its partition allows it: a first attempt while fewer than five are in flight
+and none is unresolved, a retry only as the oldest in flight, so that retries go one at a time. Without idempotence
+nothing keeps several batches in order, so at most one is in flight; with idempotence that holds until the first is
+acknowledged, because a broker without state of a producer accepts any sequence.
 
-When an error shows that a partition's numbering cannot go on, it ends once none of its batches waits for an answer.
-Batches that are known not to be in the log then become new ones; those that may be in it are given up, because numbers
-are all that keeps them from being written twice. An idempotent producer bumps its epoch for that (KIP-360).
+When an error shows that the numbering of a partition cannot continue, it ends once none of its batches waits for a
+response. Batches that are known not to be in the log then become new ones; those that may be in it are given up,
+because only their sequences keep them from being written twice. An idempotent producer bumps its epoch for that
+(KIP-360).
 """
 
 from oncelog.clients.producer.partition_sequences import PartitionSequences
@@ -22,7 +23,7 @@ _NOT_KNOWN = -1
 
 
 class ProducerSequences:
-    """The numbering of one producer's batches."""
+    """The numbering of the batches of one producer."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self.producer = NO_PRODUCER
@@ -34,20 +35,20 @@ class ProducerSequences:
         self._restarting: set[TopicPartition] = set()
 
     def of(self, topic_partition: TopicPartition) -> PartitionSequences:
-        """The numbering of a partition."""
+        """Return the numbering of a partition."""
         found = self._partitions.get(topic_partition)
         if found is None:
             found = self._partitions[topic_partition] = PartitionSequences()
         return found
 
     def clear(self) -> None:
-        """The producer has a new epoch, and nothing under way: every partition begins anew."""
+        """Restart every partition: the producer has a new epoch, and nothing in flight."""
         self._partitions.clear()
         self._unresolved.clear()
         self._restarting.clear()
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether the first batch in a partition's queue may leave now."""
+        """Return whether the first batch in a partition's queue may be sent now."""
         sequences = self.of(batch.topic_partition)
         if not self._is_idempotent:
             return sequences.is_quiet
@@ -60,11 +61,11 @@ class ProducerSequences:
         if not sequences.in_flight:
             return True
         if sequences.last_acked_sequence == NO_SEQUENCE and not self._is_transactional:
-            return False  # A broker that does not know the producer takes whichever batch it likes first.
+            return False  # A broker without state of the producer would accept any sequence.
         return sequences.producer == self.producer and len(sequences.in_flight) < self._most_in_flight
 
     def sending(self, batch: ProducerBatch) -> None:
-        """A batch leaves: it gets its sequence, unless it has one."""
+        """Note that a batch is being sent: give it a sequence, unless it has one."""
         sequences = self.of(batch.topic_partition)
         if not self._is_idempotent:
             if batch not in sequences.in_flight:
@@ -75,14 +76,14 @@ class ProducerSequences:
             sequences.assign(batch, is_transactional=self._is_transactional)
 
     def completed(self, batch: ProducerBatch, base_offset: int) -> None:
-        """A batch is written; maybe one that was given up."""
+        """Record that a batch is written, maybe one that was given up."""
         sequences = self.of(batch.topic_partition)
         sequences.remove(batch)
         if batch.has_sequence:
             sequences.acknowledge(batch, base_offset)
 
     def can_retry(self, batch: ProducerBatch, error: ErrorCode, log_start_offset: int) -> bool:
-        """Whether a batch that was refused may be sent again; may order its partition's numbering to begin anew."""
+        """Return whether a batch that was refused may be sent again; may have its partition restart."""
         sequences = self.of(batch.topic_partition)
         if error == ErrorCode.UNKNOWN_PRODUCER_ID:
             return self._can_retry_unknown(batch, sequences, log_start_offset)
@@ -91,16 +92,16 @@ class ProducerSequences:
         return error in RETRIABLE
 
     def _can_retry_unknown(self, batch: ProducerBatch, sequences: PartitionSequences, log_start_offset: int) -> bool:
-        """The broker has forgotten the producer: by retention, which is harmless, or by losing data."""
+        """Decide a retry after the broker has forgotten the producer: by retention, which is harmless, or by a loss."""
         if log_start_offset == _NOT_KNOWN:
-            return True  # It did not know where its log starts either; it will.
+            return True  # The broker did not know where its log starts either; a retry will find out.
         if not self._is_transactional or sequences.last_acked_offset < log_start_offset:
             self.restart(batch)
             return True
         return False
 
     def _can_retry_out_of_order(self, batch: ProducerBatch, sequences: PartitionSequences) -> bool:
-        """Some batch before it is missing: one that is not written yet, or one that is lost."""
+        """Decide a retry while an earlier batch is missing: one that is not written yet, or one that is lost."""
         if sequences.unresolved is None and not sequences.is_next(batch.base_sequence):
             return True
         if self._is_transactional:
@@ -110,24 +111,24 @@ class ProducerSequences:
         return True
 
     def remove(self, batch: ProducerBatch) -> None:
-        """A batch is given up."""
+        """Forget a batch that is given up."""
         self.of(batch.topic_partition).remove(batch)
 
-    def doubt(self, batch: ProducerBatch) -> None:
-        """A batch that was sent is given up, and nobody knows whether it is written."""
+    def give_up(self, batch: ProducerBatch) -> None:
+        """Give up a batch that was sent, and may be written."""
         if batch.has_sequence:
             self.of(batch.topic_partition).give_up(batch)
             self._unresolved.add(batch.topic_partition)
 
     def restart(self, batch: ProducerBatch) -> None:
-        """The numbering that a batch is part of cannot go on."""
+        """Have the partition of a batch restart, because the numbering of the batch cannot continue."""
         sequences = self.of(batch.topic_partition)
         if batch.has_sequence and batch.producer == sequences.producer:
             sequences.must_restart = True
             self._restarting.add(batch.topic_partition)
 
     def settle(self) -> list[ProducerBatch]:
-        """Begin anew where that is due and safe; return the batches that are given up for it."""
+        """Restart partitions where that is due and safe; return the batches that have to be given up for it."""
         if not self._unresolved and not self._restarting:
             return []
         for topic_partition in sorted(self._unresolved):
@@ -146,7 +147,7 @@ class ProducerSequences:
         return doubtful
 
     def _resolve(self, topic_partition: TopicPartition) -> None:
-        """Once nothing is under way any more, the last acknowledgement tells whether all before it is written."""
+        """Decide from the last acknowledgement, once nothing is in flight, whether every batch before is written."""
         sequences = self.of(topic_partition)
         if sequences.in_flight and not sequences.must_restart:
             return
@@ -158,7 +159,7 @@ class ProducerSequences:
             self._restarting.add(topic_partition)
 
     def _bump_epoch(self) -> None:
-        """Without a transactional id no coordinator knows the epoch; after the last one a new id is needed."""
+        """Bump the epoch without a coordinator (it knows only transactional ids); drop the id after the last epoch."""
         if self.producer.is_valid:
             last = self.producer.epoch >= LAST_EPOCH
             self.producer = NO_PRODUCER if last else self.producer._replace(epoch=self.producer.epoch + 1)

@@ -1,9 +1,9 @@
-"""Records that wait to be sent or acknowledged: a queue of batches for each partition, and how much they hold. Pure.
+"""Records that wait to be sent or acknowledged: a queue of batches for each partition, and their size. Pure.
 
-``append`` is the hot path: it finds the partition's open batch and adds to it. A batch is ready to leave when another
-is open behind it, when it has waited for ``linger_ms``, or when everything has to leave (a flush, the end of a
-transaction, a full buffer, closing). Once one partition of a broker is ready, whatever waits for that broker goes with
-it, one batch for each partition and request, partitions in turn.
+``append`` is the hot path: it finds the partition's open batch and adds to it. A batch is ready to be sent when another
+is open behind it, when it has waited for ``linger_ms``, or when everything has to be sent (a flush, the end of a
+transaction, a full buffer, closing). Once one partition of a broker is ready, all batches for that broker are sent with
+it, one for each partition and request, partitions in turn.
 
 Records without key go to one partition of their topic until they have filled a batch there, then to another at random
 (KIP-794 without the load statistics): batches fill sooner than if each record were dealt to the next partition.
@@ -30,7 +30,7 @@ _NEVER: Final = float("inf")
 
 
 class PartitionQueue:
-    """One partition's batches, in the order in which they have to be written."""
+    """The batches of one partition, in the order in which they have to be written."""
 
     __slots__ = ("batches", "open", "topic_partition")
 
@@ -38,11 +38,11 @@ class PartitionQueue:
         self.topic_partition = topic_partition
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
-        """The last of them, while records may be added to it."""
+        """The last batch, while records may be added to it."""
 
 
 class TopicQueues:
-    """One topic's partitions."""
+    """The partitions of one topic."""
 
     __slots__ = ("available", "name", "queues", "sticky", "sticky_bytes")
 
@@ -50,7 +50,7 @@ class TopicQueues:
         self.name = name
         self.queues: list[PartitionQueue] = []
         self.available: list[PartitionQueue] = []
-        """Those that have a leader."""
+        """The queues of partitions that have a leader."""
         self.sticky: PartitionQueue | None = None
         """The queue that records without key go to now."""
         self.sticky_bytes = 0
@@ -79,18 +79,18 @@ class TopicQueues:
 
 @dataclass(slots=True)
 class Readiness:
-    """What could be sent, and when to look again."""
+    """The queues that could be sent, and when to look again."""
 
     queues: dict[int, list[PartitionQueue]] = field(default_factory=dict)
-    """For each broker that something is ready for, by its id, all queues that lead to it."""
+    """All queues of each broker that something is ready for, by its id."""
     without_leader: set[str] = field(default_factory=set)
-    """Topics with batches that nobody leads."""
+    """Topics with batches for partitions without a leader."""
     next_at: float = _NEVER
-    """When a batch becomes ready just by waiting."""
+    """When the next batch becomes ready by time alone."""
 
 
 class RecordAccumulator:
-    """All partitions' queues. Times are seconds of the loop's clock."""
+    """The queues of all partitions. Times are seconds of the loop's clock."""
 
     def __init__(
         self,
@@ -104,24 +104,24 @@ class RecordAccumulator:
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
-        """Batches that are not done, by age."""
+        """Batches that are not done, the oldest first."""
         self.used_bytes = 0
         self.buffer_bytes = config.buffer_bytes
         self.is_closed = False
         self.flushes = 0
-        """How many wait for everything to be sent."""
+        """The number of ``flush`` calls that wait."""
         self._config = config
         self._manager = manager
         self._rng = rng
         self._now = now
         self._on_batch = on_batch
-        """Called when there is a batch more."""
+        """Called when a batch was begun."""
         self._on_full_batch = on_full_batch
-        """Called when there is one less to be filled."""
+        """Called when a batch was closed because it is full."""
         self._linger_seconds = config.linger_ms / 1000
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting: dict[TopicPartition, PartitionQueue] = {}
-        """Queues that are not empty, by turn."""
+        """Queues that are not empty, the next one first."""
 
     @property
     def is_full(self) -> bool:
@@ -142,11 +142,11 @@ class RecordAccumulator:
         return topic
 
     def forget_topic(self, name: str) -> None:
-        """A topic is gone: its records wait for it to come back, or for their time-out, and no more are taken."""
+        """Accept no records for a topic that does not exist. Waiting ones wait for the topic, or for their time-out."""
         self.topics.pop(name, None)
 
     def topic_names(self) -> set[str]:
-        """Topics that records are sent to, or wait for."""
+        """Return the topics that records are sent to, or wait for."""
         return {*self.topics, *(topic_partition.topic for topic_partition in self._waiting)}
 
     def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
@@ -163,7 +163,7 @@ class RecordAccumulator:
     def append(
         self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> FutureRecordMetadata:
-        """Add a record. Raises ``RecordTooLarge``; whether there is space is the caller's to ask first."""
+        """Add a record. Raises ``RecordTooLarge``; the caller has to check for space before."""
         batch = queue.open
         if batch is not None:
             size = batch.append(timestamp, key, value, headers)
@@ -176,7 +176,7 @@ class RecordAccumulator:
     def append_sticky(
         self, topic: TopicQueues, timestamp: int, value: bytes | None, headers: Headers
     ) -> FutureRecordMetadata:
-        """Add a record without key, where such records go now: the hottest path."""
+        """Add a record without key to the sticky partition: the hottest path."""
         queue = topic.sticky
         assert queue is not None
         batch = queue.open
@@ -190,7 +190,7 @@ class RecordAccumulator:
         return self.append(queue, timestamp, None, value, headers)
 
     def _close_batch(self, queue: PartitionQueue) -> None:
-        """There was no room for a record in it."""
+        """Close a batch that has no room for the next record."""
         queue.open = None
         self._on_full_batch()
 
@@ -222,9 +222,9 @@ class RecordAccumulator:
     # Emptying
 
     def readiness(self, metadata: ClusterMetadata, now: float) -> Readiness:
-        """What waits for which broker."""
+        """Return what is ready for each broker."""
         found = Readiness()
-        everything = self._everything_must_leave()
+        everything = self._everything_must_be_sent()
         ready: set[int] = set()
         by_leader: dict[int, list[PartitionQueue]] = {}
         for topic_partition, queue in self._waiting.items():
@@ -251,7 +251,7 @@ class RecordAccumulator:
             return batch.created_at
         return batch.created_at + self._linger_seconds
 
-    def _everything_must_leave(self) -> bool:
+    def _everything_must_be_sent(self) -> bool:
         completing = self._manager.state.current in (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
         return self.flushes > 0 or self.is_closed or self.is_full or completing
 
@@ -283,7 +283,7 @@ class RecordAccumulator:
         batch.is_on_wire = True
 
     def _count_for_sticky(self, queue: PartitionQueue, size: int) -> None:
-        """Batches that leave before they are full must not keep records without key in one partition for ever."""
+        """Switch the sticky partition also when batches are sent before they are full."""
         topic = self.topics.get(queue.topic_partition.topic)
         if topic is not None and queue is topic.sticky:
             topic.sticky_bytes += size
@@ -291,7 +291,7 @@ class RecordAccumulator:
                 self._switch(topic)
 
     def enqueue_again(self, batch: ProducerBatch) -> None:
-        """Put a batch that has a sequence back, in front of all that come after it."""
+        """Put a batch that has a sequence back into its queue, in front of all that come after it."""
         queue = self._queues[batch.topic_partition]
         order = self._manager.sequences.of(batch.topic_partition).in_flight
         position = order.index(batch)
@@ -312,13 +312,13 @@ class RecordAccumulator:
         self.incomplete = dict.fromkeys(sorted(self.incomplete, key=lambda each: each.created_at))
 
     def release(self, batch: ProducerBatch) -> None:
-        """A batch is done, or replaced: its space is free."""
+        """Free the space of a batch that is done, or replaced."""
         if batch in self.incomplete:
             del self.incomplete[batch]
             self.used_bytes -= batch.record_bytes
 
     def discard(self, batch: ProducerBatch) -> None:
-        """A batch is given up: it leaves its queue, if it is in one."""
+        """Remove a batch that is given up from its queue, and free its space."""
         queue = self._queues[batch.topic_partition]
         if batch in queue.batches:
             queue.batches.remove(batch)

@@ -1,11 +1,11 @@
-"""The order of calls that wait. ``SendTurns``: for each key, one line, first come, first served.
+"""The order of waiting calls. ``SendTurns`` has one line for each key, first come, first served.
 
-A key is a topic, or a partition that its topic does not have yet. A caller has its place from the moment it joins;
-what all of a line wait for, they may wait for in their places. The first caller stays first until it leaves, also
-across awaits; a caller that is cancelled leaves without harm to those behind it.
+A key is a topic, or a partition that its topic does not have yet. A call has its place from the moment it joins, and
+may wait for metadata there. The first call stays first until it leaves, also across awaits; a call that is cancelled
+leaves without harm to those behind it.
 
-``WaitingCalls`` says whom a call would overtake: only calls for the same partition have an order. With a task for each
-of many partitions, a line that everybody had to join would never end, and give each record a turn of its own.
+``WaitingCalls`` decides whether a new call would overtake a waiting one: only calls for the same partition have an
+order. With a task for each of many partitions, one line for all calls would never end, and delay each record by a turn.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from oncelog.protocol.topic_partition import TopicPartition
 Key = TypeVar("Key")
 
 _WOKEN_AT_ONCE: Final = 32
-"""So many may have their turns in one iteration of the loop; each that finds itself not first waits again."""
+"""Maximum number of calls in a line that are woken in one iteration; a call that is not first waits again."""
 
 
 class SendTurn:
-    """One caller's place in a line."""
+    """The place of one call in a line."""
 
     __slots__ = ("_line", "woken")
 
@@ -32,8 +32,8 @@ class SendTurn:
         self._line = line
         self.woken = asyncio.Event()
 
-    async def come(self) -> None:
-        """Return once everybody who came before has left."""
+    async def wait(self) -> None:
+        """Return once all calls in front have left."""
         while self._line[0] is not self:
             self.woken.clear()
             await self.woken.wait()
@@ -61,7 +61,7 @@ class SendTurns:
 
     @staticmethod
     def _wake(line: deque[SendTurn]) -> None:
-        """The first ones have been woken, or none: so most of the time there is one more to be woken."""
+        """Wake the first calls. Where they are awake already, only one more has to be woken."""
         if len(line) >= _WOKEN_AT_ONCE and line[0].woken.is_set():
             line[_WOKEN_AT_ONCE - 1].woken.set()
             return
@@ -70,22 +70,22 @@ class SendTurns:
 
 
 class WaitingCalls:
-    """The calls of one producer that wait, by what they are for: a topic, and a partition if that is chosen already."""
+    """The waiting calls of one producer, by topic, and by partition if that is chosen already."""
 
     def __init__(self) -> None:
         self.topics: Counter[str] = Counter()
-        """How many calls wait; only topics for which there are some."""
+        """The number of waiting calls; only topics for which there are some."""
         self._places: Counter[tuple[str, int | None]] = Counter()
 
     def concern(self, topic: str, partition: int | None) -> bool:
-        """Whether one of them may be for the same partition; None is a partition yet to be chosen."""
+        """Return whether a waiting call may be for the same partition; None is a partition yet to be chosen."""
         if topic not in self.topics:
             return False
         return partition is None or (topic, partition) in self._places or (topic, None) in self._places
 
     @contextmanager
     def one_more(self, topic: str, partition: int | None) -> Iterator[None]:
-        """A call waits in this context."""
+        """Count a call as waiting in this context."""
         place = (topic, partition)
         self.topics[topic] += 1
         self._places[place] += 1

@@ -238,7 +238,7 @@ class Sender:
             if ACKS[self._config.acks] == 0:
                 connection.send_without_answer(request, at_most=versions.last)
                 for batch in batches:
-                    self._delivery.not_acknowledged(batch)
+                    self._delivery.complete_unacknowledged(batch)
                 return
             response = connection.send(
                 request,
@@ -259,7 +259,7 @@ class Sender:
 
     def _lost(self, batches: list[ProducerBatch], error: ErrorCode, now: float) -> None:
         for batch in batches:
-            self._delivery.not_answered(batch, error, now)
+            self._delivery.handle_loss(batch, error, now)
 
     def _not_supported(self, batches: list[ProducerBatch], reason: str, now: float) -> None:
         """Fail batches for a broker without the version that they need.
@@ -269,7 +269,7 @@ class Sender:
         protocol_2 = self._manager.is_transactional and self._manager.protocol == 2
         error = ErrorCode.TRANSACTION_ABORTABLE if protocol_2 else ErrorCode.UNSUPPORTED_VERSION
         for batch in batches:
-            self._delivery.answered(batch, PartitionProduceResponse(error_code=error, error_message=reason), now)
+            self._delivery.handle_response(batch, PartitionProduceResponse(error_code=error, error_message=reason), now)
 
     def _take(
         self,
@@ -311,7 +311,7 @@ class Sender:
                     continue
                 if (leader := partition.current_leader) is not None:
                     leaders[topic_partition] = (leader.leader_id, leader.leader_epoch)
-                self._delivery.answered(batch, partition, now)
+                self._delivery.handle_response(batch, partition, now)
                 if partition.error_code and error_code(partition.error_code) in STALE_METADATA:
                     self._metadata.request()
         self._lost(list(left.values()), ErrorCode.NETWORK_EXCEPTION, now)

@@ -316,10 +316,10 @@ class TransactionManager:
         if self.is_transactional:
             self.fail_transaction(error, needs_epoch_bump=batch.has_sequence)
         else:
-            self.sequences.doubt(batch)
+            self.sequences.give_up(batch)
 
     def settle(self) -> list[ProducerBatch]:
-        """Begin numbering anew where that is due and safe; return the batches that are given up for it."""
+        """Restart sequences where that is due and safe; return the batches that have to be given up for it."""
         doubtful = self.sequences.settle()
         if self.is_idempotent and self.state.current is State.READY and not self.producer.is_valid:
             self.state.move(State.UNINITIALIZED, "the last epoch")

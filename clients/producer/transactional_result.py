@@ -1,4 +1,4 @@
-"""What became of something asked of the transaction manager, for those who wait and those who ask again. Pure."""
+"""The result of a call of a transactional producer, for the caller that waits and for a repeated call. Pure."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from oncelog.clients.errors import ClientError
 
 
 class TransactionalResult:
-    """Done once, with or without an error. ``is_acknowledged`` once its caller has seen that."""
+    """A result that is done once, with or without an error, and acknowledged when its caller has seen that."""
 
     __slots__ = ("_observers", "error", "is_acknowledged", "is_done", "operation", "response_lost")
 
@@ -16,7 +16,7 @@ class TransactionalResult:
         self.is_acknowledged = False
         self.error: ClientError | None = None
         self.response_lost = False
-        """Whether no response came to one of the requests that were made for it."""
+        """Whether a request for this result had no response, and was repeated."""
         self._observers: list[Callable[[], object]] = []
 
     def succeed(self) -> None:
@@ -35,14 +35,14 @@ class TransactionalResult:
             observer()
 
     def when_done(self, observer: Callable[[], object]) -> None:
-        """Call ``observer`` once it is done: now, if it is."""
+        """Call ``observer`` once the result is done; now, if it is."""
         if self.is_done:
             observer()
         else:
             self._observers.append(observer)
 
     def acknowledge(self) -> None:
-        """Its caller has seen the end; raises the error if there is one."""
+        """Note that the caller has seen the result. Raises the error if there is one."""
         self.is_acknowledged = True
         if self.error is not None:
             raise self.error.with_traceback(None)

@@ -60,12 +60,12 @@ class WaitingSends:
     async def _accept_in_turn(self, topic: str, partition: int | None, accept: Accept) -> FutureRecordMetadata:
         with self._queued.one_more(topic, partition), self._turns.join(topic) as turn:
             await self._metadata.learn(topic)
-            await turn.come()
+            await turn.wait()
             await self._metadata.learn(topic)
             if partition is None or self._is_free(topic, partition):
                 return await self._accept_with_space(topic, partition, accept)
         with self._turns.join(TopicPartition(topic, checked_partition(partition))) as turn:
-            await turn.come()
+            await turn.wait()
             return await self._accept_with_space(topic, partition, accept)
 
     def _is_free(self, topic: str, partition: int) -> bool:

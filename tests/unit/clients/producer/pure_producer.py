@@ -106,7 +106,7 @@ class PureProducer:
     def answer(self, batch: ProducerBatch, error: ErrorCode = ErrorCode.NONE, base_offset: int = 0) -> None:
         """A broker answers one batch."""
         answer = PartitionProduceResponse(error_code=error, base_offset=base_offset if not error else -1)
-        self.delivery.answered(batch, answer, self.now)
+        self.delivery.handle_response(batch, answer, self.now)
 
     @property
     def producer(self) -> ProducerIdAndEpoch:

@@ -154,7 +154,7 @@ def test_the_records_that_a_broker_objects_to_are_told_why() -> None:
     answer = PartitionProduceResponse(
         error_code=ErrorCode.INVALID_TIMESTAMP, error_message="one record is bad", record_errors=objections
     )
-    producer.delivery.answered(batch, answer, producer.now)
+    producer.delivery.handle_response(batch, answer, producer.now)
     failures = [str(record.future.exception()) for record in records]
     assert failures[1] == "orders-0: INVALID_TIMESTAMP: too old"
     assert failures[0] == failures[2] == "orders-0: INVALID_TIMESTAMP: one record is bad"

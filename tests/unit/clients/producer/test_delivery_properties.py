@@ -128,7 +128,7 @@ class World:
             request = self.wire.open.popleft()
             assert request.answers is not None
             for batch, answer in zip(request.batches, request.answers, strict=True):
-                self.producer.delivery.answered(batch, answer, self.producer.now)
+                self.producer.delivery.handle_response(batch, answer, self.producer.now)
 
     def lose(self) -> None:
         """The connection breaks; what the broker has not seen may sit in its socket's buffer."""
@@ -137,7 +137,7 @@ class World:
             if request.answers is None:
                 self.wire.late.append(request)
             for batch in request.batches:
-                self.producer.delivery.not_answered(batch, ErrorCode.NETWORK_EXCEPTION, self.producer.now)
+                self.producer.delivery.handle_loss(batch, ErrorCode.NETWORK_EXCEPTION, self.producer.now)
 
     def carry_out_late(self) -> None:
         if self.wire.late:

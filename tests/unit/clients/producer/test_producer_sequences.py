@@ -235,7 +235,7 @@ def test_after_a_doubt_nothing_new_leaves_until_it_is_resolved() -> None:
     begun(made)
     doubtful, next_one = sent(made), sent(made)
     made.remove(doubtful)
-    made.doubt(doubtful)
+    made.give_up(doubtful)
     assert not made.may_send(new_batch())
     made.completed(answered(next_one), 20)  # So the one before it is written, too.
     made.settle()
@@ -248,7 +248,7 @@ def test_a_doubt_that_nothing_resolves_bumps_the_epoch() -> None:
     begun(made)
     doubtful = sent(made)
     made.remove(doubtful)
-    made.doubt(doubtful)
+    made.give_up(doubtful)
     made.settle()
     assert made.producer.epoch == 1
     assert sent(made).base_sequence == 0
@@ -259,9 +259,9 @@ def test_a_late_answer_resolves_a_doubt() -> None:
     begun(made)
     doubtful, next_one = sent(made), sent(made)
     made.remove(doubtful)
-    made.doubt(doubtful)
+    made.give_up(doubtful)
     made.remove(next_one)
-    made.doubt(next_one)
+    made.give_up(next_one)
     made.completed(answered(doubtful), 10)
     made.completed(answered(next_one), 20)
     made.settle()
@@ -274,7 +274,7 @@ def test_the_one_right_behind_a_doubt_decides_it() -> None:
     begun(made)
     doubtful, next_one, last = sent(made), answered(sent(made)), answered(sent(made))
     made.remove(doubtful)
-    made.doubt(doubtful)
+    made.give_up(doubtful)
     assert made.can_retry(last, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
     made.settle()
     assert made.producer.epoch == 0
@@ -288,7 +288,7 @@ def test_the_one_right_behind_a_doubt_decides_it() -> None:
 def test_what_was_never_sent_raises_no_doubt() -> None:
     made = sequences()
     begun(made)
-    made.doubt(new_batch())
+    made.give_up(new_batch())
     made.settle()
     assert made.may_send(new_batch())
     assert made.producer.epoch == 0

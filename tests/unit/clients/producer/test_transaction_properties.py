@@ -200,7 +200,7 @@ class World:
             request = self.wire.open.popleft()
             assert request.answers is not None
             for batch, each in zip(request.batches, request.answers, strict=True):
-                self.producer.delivery.answered(batch, each, self.producer.now)
+                self.producer.delivery.handle_response(batch, each, self.producer.now)
 
     def lose(self) -> None:
         lost, self.wire.open = list(self.wire.open), type(self.wire.open)()
@@ -208,7 +208,7 @@ class World:
             if request.answers is None:
                 self.wire.late.append(request)
             for batch in request.batches:
-                self.producer.delivery.not_answered(batch, ErrorCode.NETWORK_EXCEPTION, self.producer.now)
+                self.producer.delivery.handle_loss(batch, ErrorCode.NETWORK_EXCEPTION, self.producer.now)
 
     def late(self) -> None:
         if self.wire.late:
