@@ -92,7 +92,7 @@ async def test_send_to_known_partition_overtakes_sends_that_wait_for_others() ->
             missing = group.create_task(elapsed(producer.send(TOPIC, b"missing", partition=7)))
             unknown = group.create_task(elapsed(producer.send("unknown", b"value")))
             await asyncio.sleep(0)
-            with pytest.raises(BufferFull, match="others wait"):
+            with pytest.raises(BufferFull, match="other calls wait"):
                 producer.send_nowait(TOPIC, b"missing", partition=7)
             for _ in range(3):
                 _, seconds = await elapsed(producer.send(TOPIC, b"value"))
