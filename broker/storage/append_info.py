@@ -1,4 +1,4 @@
-"""What an append to a partition's log answers."""
+"""``AppendInfo``: what an append to a partition's log returns."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,7 @@
 """Walking the batches of a segment's file by their headers.
 
 ``find_batch`` and ``find_base`` walk inside one buffer: a fetch needs the batch that *contains* its offset, and where
-to stop. ``scan_batches`` reads a file from a position on, in large pieces, for whoever visits every batch.
+to stop. ``scan_batches`` reads a file from a position on, in large pieces, for recovery, replay and time searches.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ class Walk(NamedTuple):
     """Where a walk over headers ended."""
 
     position: int
-    """Of the batch that was looked for; if that was not found, of the first one beyond what was walked."""
+    """Of the batch that was found; otherwise of the first batch beyond those that were walked."""
     size: int
     """Of that batch; 0 if it was not found."""
 
 
 def find_batch(buffer: Buffer, position: int, offset: int) -> Walk:
-    """The first batch from ``position`` on that has ``offset`` or later ones."""
+    """Find the first batch from ``position`` on that has ``offset`` or later ones."""
     last = len(buffer) - EXTENT_SIZE
     while position <= last:
         base_offset, length, last_offset_delta = _unpack_extent(buffer, position)
@@ -44,7 +44,7 @@ def find_batch(buffer: Buffer, position: int, offset: int) -> Walk:
 
 
 def find_base(buffer: Buffer, position: int, offset: int) -> int:
-    """The position of the first batch from ``position`` on that begins at ``offset`` or later; else the end."""
+    """Return the position of the first batch from ``position`` on that begins at ``offset`` or later; else the end."""
     last = len(buffer) - EXTENT_SIZE
     while position <= last:
         base_offset, length, _ = _unpack_extent(buffer, position)
@@ -66,9 +66,9 @@ class ScannedBatch(NamedTuple):
 
 
 def scan_batches(file: File, size: int, position: int = 0) -> Iterator[ScannedBatch]:
-    """The batches of a file that ends at ``size``, from ``position`` on.
+    """Yield the batches of a file that ends at ``size``, from ``position`` on.
 
-    Raises ``CorruptRecord`` where there is something that is no whole batch; all before it has been yielded.
+    Raise ``CorruptRecord`` at the first bytes that are no whole batch, after the batches before them.
     """
     while position < size:
         buffer = file.read_at(min(_CHUNK, size - position), position)
@@ -86,7 +86,7 @@ def scan_batches(file: File, size: int, position: int = 0) -> Iterator[ScannedBa
 
 
 def _read_batch(file: File, size: int, position: int) -> ScannedBatch:
-    """One batch that does not fit a chunk."""
+    """Read one batch that does not fit a chunk."""
     header = read_header(file.read_at(HEADER_SIZE, position), 0)
     if position + header.size > size:
         raise CorruptRecord(f"a batch of {header.size} bytes where {size - position} are left")

@@ -47,7 +47,7 @@ def encode_checkpoint(entries: Iterable[tuple[object, ...]]) -> bytes:
 
 
 def decode_checkpoint(data: bytes, fields: int) -> list[list[str]] | None:
-    """The fields of each entry; None unless the text is whole and every entry has as many as it should."""
+    """Return the fields of each entry; None unless the text is whole and every entry has ``fields`` of them."""
     lines = data.decode("utf-8", "replace").splitlines()
     if not data.endswith(b"\n"):
         return None  # Torn, and maybe inside a number.
@@ -69,7 +69,7 @@ class OffsetCheckpoint:
         self._writes = 0
 
     def read(self) -> dict[TopicPartition, int] | None:
-        """The offsets; None if there is no usable file."""
+        """Return the offsets; None if there is no usable file."""
         if not self._disk.exists(self._path):
             return None
         data = self._disk.read(self._path)
@@ -89,7 +89,7 @@ class OffsetCheckpoint:
         self._disk.write_atomic(self._path, _encode_offsets(offsets))
 
     async def write_off_loop(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The same, off the loop; gives way to any other write that begins before this one could replace the file."""
+        """Replace the file, off the loop; leave it to any other write that begins before this one could replace it."""
         self._writes += 1
         writes = self._writes
         temporary = f"{self._path}.{writes}{TEMPORARY_SUFFIX}"

@@ -20,7 +20,7 @@ def write_mark(disk: Disk, log_dir: str, broker_epoch: int) -> None:
 
 
 def take_mark(disk: Disk, log_dir: str) -> int | None:
-    """Remove the mark. Returns its broker epoch (``NO_BROKER_EPOCH`` if it has none); None if there was no mark."""
+    """Remove the mark. Return its broker epoch (``NO_BROKER_EPOCH`` if it has none); None if there was no mark."""
     path = f"{log_dir}/{FILE_NAME}"
     if not disk.exists(path):
         return None

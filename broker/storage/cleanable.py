@@ -35,7 +35,7 @@ class Cleanable:
 
 
 def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
-    """Return what may be cleaned at this time. Raises ``OSError`` or ``CorruptRecord``."""
+    """Return what may be cleaned at this time. Raise ``OSError`` or ``CorruptRecord``."""
     config, cleaned_offset = log.config, log.cleaned_offset
     limit = min(log.high_watermark, log.last_stable_offset, log.recovery_point)
     segments: list[LogSegment] = []

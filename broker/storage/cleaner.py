@@ -12,7 +12,7 @@ Small neighbours are merged as long as size and offsets fit one segment. Each se
 empty if need be, so that a recovery finds no gap between it and the next.
 
 The CRC of every batch is checked before anything is concluded from it or written after it: what is corrupt must never
-get a CRC that says otherwise. A log in which a batch is corrupt, or whose cleaning fails in a way that nobody foresaw,
+get a CRC that says otherwise. A log in which a batch is corrupt, or whose cleaning raises an unexpected exception,
 is *uncleanable* until the broker is restarted, as in Kafka; others go on being cleaned.
 
 Reading is off the loop, the work is done in slices between which the loop runs, and whenever the log lost segments
@@ -64,7 +64,7 @@ class LogCleaner:
         self._max_keys = max_keys
 
     async def clean(self, log: PartitionLog) -> bool:
-        """Make a pass; returns whether the log's cleaned offset has advanced.
+        """Make a pass. Return whether the log's cleaned offset has advanced.
 
         An ``OSError`` fails the log, unless it passes (a full disk) and nothing of the log was touched. Anything else
         makes the log uncleanable.
@@ -119,7 +119,7 @@ class _Pass:
         return log.generation != self._generation or log.failed or not log.config.compacts
 
     async def run(self) -> int:
-        """Clean what can be cleaned; returns where that ends."""
+        """Clean what can be cleaned. Return the offset at which that ends."""
         log = self._log
         cleanable = find_cleanable(log, self._now_ms)
         if not cleanable.segments:
@@ -146,7 +146,7 @@ class _Pass:
     # First walk
 
     async def _note_keys(self, cleanable: Cleanable, transactions: TransactionTracker) -> tuple[list[LogSegment], int]:
-        """Note the keys of dirty segments, as many as fit in memory; returns what to clean, and where that ends."""
+        """Note the keys of dirty segments, as many as fit in memory. Return the segments to clean and their end."""
         ends = [segment.base_offset for segment in cleanable.segments[1:]] + [cleanable.end_offset]
         for slot, segment in enumerate(cleanable.segments):
             if ends[slot] <= self._first_dirty_offset:
@@ -198,7 +198,7 @@ class _Pass:
             self._remove(cleaned)  # What has not been renamed.
 
     async def _clean_into(self, segment: LogSegment, cleaned: LogSegment, compaction: Compaction) -> bool:
-        """Append what stays of a segment; returns whether that is anything else than the segment."""
+        """Append what is retained of a segment. Return whether that differs from the segment."""
         changes = False
         async for buffer in self._chunks(segment):
             for count, (position, header) in enumerate(_checked_batches(buffer), 1):
@@ -233,7 +233,7 @@ class _Pass:
         self._check()
 
     def _swap(self, group: list[LogSegment], cleaned: LogSegment) -> None:
-        """One step, as far as the log's users can see. An ``OSError`` in it fails the log, whichever it is."""
+        """Put a cleaned segment in the place of others, in one step for readers. Any ``OSError`` fails the log."""
         log, disk = self._log, self._disk
         final = LogSegment(disk, log.directory, cleaned.base_offset, log.config, now_ms=self._now_ms)
         try:
@@ -257,7 +257,7 @@ class _Pass:
     # Slices
 
     async def _chunks(self, segment: LogSegment) -> AsyncIterator[bytes]:
-        """The segment's batches, some whole ones at a time."""
+        """Read the segment, some whole batches at a time."""
         position = 0
         while position < segment.size:
             buffer = await self._read(segment.file, min(_READ_BYTES, segment.size - position), position)
@@ -295,7 +295,7 @@ class _Pass:
 
 
 def _checked_batches(buffer: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of the batches. Raises ``CorruptRecord`` at the first whose CRC does not match."""
+    """Yield positions and headers of the batches. Raise ``CorruptRecord`` at the first whose CRC does not match."""
     for position, header in iter_batches(buffer):
         if not crc_is_valid(buffer, position, header):
             raise CorruptRecord(f"the CRC of the batch at offset {header.base_offset} does not match")
@@ -305,7 +305,7 @@ def _checked_batches(buffer: bytes) -> Iterator[tuple[int, BatchHeader]]:
 def group_segments(
     segments: list[LogSegment], end_offset: int, max_bytes: int, max_index_bytes: int
 ) -> list[list[LogSegment]]:
-    """Neighbours that fit one segment together."""
+    """Group neighbouring segments that fit one segment together."""
     groups: list[list[LogSegment]] = []
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     size = index_size = 0

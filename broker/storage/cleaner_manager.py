@@ -45,7 +45,7 @@ class LogCleanerManager:
         return found
 
     def _dirty_ratio(self, log: PartitionLog) -> float | None:
-        """How dirty a log is; None if that is not enough for a pass, or cannot be told."""
+        """Return the dirty ratio of a log; None if it is too low for a pass, or cannot be determined."""
         with Containment(partial(set_aside, log)):
             try:
                 cleanable = find_cleanable(log, self._wall_clock())

@@ -4,9 +4,9 @@ A record stays if no later record has its key; a record without a key goes. Beyo
 
 * A tombstone (null value), and the marker of a transaction of which no batch is left, stay for ``delete.retention.ms``
   after the first pass that finds them so. That pass writes the time until which they stay, the *delete horizon*, into
-  their batch (KIP-534). So whoever reads the log from its start while it is being compacted, and takes no longer than
-  that, never gets a value without the tombstone that ends it, nor data without its marker. The clock is the broker's:
-  timestamps of records, which clients choose, have no say.
+  their batch (KIP-534). So a consumer that reads the log from its start while it is being compacted, and takes no
+  longer than that, never gets a value without the tombstone that ends it, nor data without its marker. The clock is
+  the broker's, since clients choose the timestamps of records.
 * The marker of a transaction stays while a batch of that transaction was still there in this pass. Records of aborted
   transactions go at once, and shadow nothing.
 * The batch with a producer's last sequence stays, emptied of its records if need be; of a producer that has only
@@ -38,12 +38,12 @@ _RECORDS_PER_STEP: Final = 1000
 
 
 def last_offsets(producers: Iterable[ProducerStateEntry]) -> dict[int, tuple[int, int]]:
-    """Of each producer that is remembered: its last data offset (-1 if it has only markers) and its epoch."""
+    """Return for each producer its last data offset (-1 if it has only markers) and its epoch."""
     return {entry.producer_id: (entry.last_data_offset, entry.producer_epoch) for entry in producers}
 
 
 def latest_offsets(buffer: Buffer, position: int, header: BatchHeader) -> Generator[None, None, dict[bytes, int]]:
-    """The last offset of each key in a batch, in steps. Raises ``CorruptRecord``, and then knows of no key."""
+    """Return the last offset of each key in a batch, in steps. Raise ``CorruptRecord`` before any key is noted."""
     payload = yield from records_payload_in_steps(
         buffer, position, header, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
     )
@@ -60,7 +60,7 @@ class TransactionTracker:
     """Follows the transactions of a log while its batches are visited in order."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """``aborted``: all that overlap the range that will be visited."""
+        """Track transactions over a range of offsets; ``aborted``: the aborted ones that overlap it."""
         self._upcoming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         self._with_data: set[int] = set()
@@ -107,12 +107,12 @@ class Compaction:
     now_ms: int
     delete_retention_ms: int
     segment_end_offset: int = -1
-    """Where the segment that is being written ends; whoever begins a segment sets it."""
+    """Where the segment that is being written ends; set by the cleaner when it begins a segment."""
     retained_aborted: list[AbortedTransaction] = field(default_factory=list)
-    """Entries that the transaction index of the present segment needs; whoever begins a segment empties it."""
+    """Entries for the transaction index of the segment that is being written; the cleaner takes them from here."""
 
     def retain(self, buffer: Buffer, position: int, header: BatchHeader) -> Generator[None, None, Buffer | None]:
-        """What stays of a batch, in steps; None if nothing does."""
+        """Return what is retained of a batch, in steps; None if nothing is."""
         whole = memoryview(buffer)[position : position + header.size]
         if header.is_control:
             return (yield from self._retain_marker(whole, header))
@@ -151,7 +151,7 @@ class Compaction:
         return header.has_delete_horizon and header.base_timestamp <= self.now_ms
 
     def _new_horizon(self, header: BatchHeader, retained: list[RecordSpan]) -> int | None:
-        """The delete horizon that a batch gets; None if it has one, or cannot have one and keeps what it has."""
+        """Return the delete horizon that a batch gets; None if it has one already, or gets none."""
         horizon_ms = self.now_ms + self.delete_retention_ms
         if header.has_delete_horizon or not can_have_delete_horizon(retained, horizon_ms):
             return None
@@ -183,7 +183,7 @@ class Compaction:
         return whole if header.records_count == 0 else empty_batch(header)
 
     def _is_needed(self, header: BatchHeader) -> bool:
-        """Whether a batch says something by its header alone."""
+        """Return whether the header of a batch is needed even without records."""
         if header.next_offset == self.segment_end_offset:
             return True
         last = self.last_offsets.get(header.producer_id)

@@ -48,16 +48,16 @@ class File(Protocol):
     """One open file."""
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write at the end; returns how many bytes were taken, which may be fewer than given."""
+        """Write at the end. Return how many bytes were written, which may be fewer than given."""
 
     def write_at(self, data: Buffer, offset: int) -> int:
-        """Overwrite in place; returns how many bytes were taken."""
+        """Overwrite in place. Return how many bytes were written."""
 
     def read_at(self, size: int, offset: int) -> bytes:
-        """At most ``size`` bytes; fewer only at the end of the file."""
+        """Read at most ``size`` bytes; fewer only at the end of the file."""
 
     def try_read_at(self, size: int, offset: int) -> Buffer | None:
-        """Like ``read_at`` if the bytes are in memory. A first part of them if only that is; None if nothing is."""
+        """Read the bytes that are in memory: all, or a first part of them; return None if none is."""
 
     async def read_at_off_loop(self, size: int, offset: int) -> bytes: ...
 
@@ -98,7 +98,7 @@ class Disk(Protocol):
         """Remove a file; FileNotFoundError when there is none."""
 
     async def remove_off_loop(self, path: str) -> None:
-        """The same; large files take a while to unlink."""
+        """Remove a file, off the loop: to unlink a large file takes time. Raise as ``remove`` does."""
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and what is in it; nothing to do when it is not there."""
@@ -115,7 +115,7 @@ class Disk(Protocol):
         """
 
     def list_dir(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -134,11 +134,11 @@ class Disk(Protocol):
         """Identify a directory while the machine runs; a copy has another identity, and so has all after a reboot."""
 
     def usage(self, path: str) -> tuple[int, int]:
-        """Total and usable bytes of the volume that holds ``path``."""
+        """Return total and usable bytes of the volume that holds ``path``."""
 
 
 class _Descriptor:
-    """A file descriptor that is closed when the last call that uses it lets go of it."""
+    """A file descriptor that is closed when the last call that uses it has ended."""
 
     __slots__ = ("fd",)
 
@@ -268,7 +268,7 @@ class _Spares:
         self._fill()
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
-        """``os.open``, with one of these descriptors if the process has no other left."""
+        """Call ``os.open``; give up one of these descriptors if the process has no other left."""
         while True:
             try:
                 opened = os.open(path, flags, mode)
@@ -295,7 +295,7 @@ class LocalDisk:
     __slots__ = ("_spares",)
 
     def __init__(self, *, spare_descriptors: int = 0) -> None:
-        """``spare_descriptors`` are kept back for the files that this disk opens."""
+        """Reserve ``spare_descriptors`` for the files that this disk opens."""
         self._spares = _Spares(spare_descriptors)
 
     def open(self, path: str, *, create: bool = False) -> LocalFile:

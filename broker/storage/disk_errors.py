@@ -16,5 +16,5 @@ def is_out_of_space(error: OSError) -> bool:
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the same call may succeed later on an intact disk."""
+    """Return whether the same call may succeed later on an intact disk."""
     return error.errno in OUT_OF_SPACE or error.errno in OUT_OF_DESCRIPTORS

@@ -88,4 +88,4 @@ class DiskSpace:
 
 
 def _nothing() -> None:
-    """Nobody has asked to be told."""
+    """Ignore the change."""

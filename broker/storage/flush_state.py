@@ -21,7 +21,7 @@ _REST_SECONDS: Final = 0.05
 
 @dataclass(slots=True, kw_only=True)
 class FlushPlan:
-    """What one flush syncs. Whoever carries it out closes ``borrowed``."""
+    """What one flush syncs. Carrying it out closes ``borrowed``."""
 
     files: list[File] = field(default_factory=list)
     borrowed: list[File] = field(default_factory=list)
@@ -58,11 +58,11 @@ class FlushState:
         self._unsynced_files: set[str] = set()
         self._unsynced_names = True
         self.checkpointed_recovery_point = recovery_point
-        """What is in the checkpoint file; who writes that says so here."""
+        """What is in the checkpoint file; set by ``LogCheckpoints``."""
         self.flushed_offset = recovery_point
         self.recovery_point = recovery_point
         self.unflushed_since_ms: int | None = None
-        """For who flushes by time."""
+        """When ``flush.ms`` began to count, by the wall clock; set by ``LogMaintenance``."""
 
     @property
     def is_settled(self) -> bool:
@@ -70,7 +70,7 @@ class FlushState:
         return not self._unsynced_names and not self._unsynced_files
 
     def names_changed(self) -> None:
-        """A file of the log's directory was created, renamed or removed."""
+        """Note that a file of the log's directory was created, renamed or removed."""
         self._unsynced_names = True
 
     def written(self, path: str | None) -> None:
@@ -80,20 +80,20 @@ class FlushState:
             self._unsynced_names = True
 
     def truncated(self, base_offset: int) -> None:
-        """The log lost its end, from somewhere in the segment with this base offset on.
+        """Note that the log was truncated within the segment with this base offset, or at its start.
 
-        All of that segment counts as unflushed: the next flush must sync its length, recovery derive its indexes.
+        All of that segment counts as unflushed: the next flush must sync its length, and recovery derive its indexes.
         """
         self._truncations += 1
         self.flushed_offset = min(self.flushed_offset, base_offset)
         self.recovery_point = min(self.recovery_point, base_offset)
 
     async def rest(self) -> None:
-        """Wait a moment, after a flush that could not be begun: whoever needs it asks again."""
+        """Wait before the retry of a flush that could not be begun."""
         await asyncio.sleep(_REST_SECONDS)
 
     def plan(self, flushed_offset: int, *, full: bool = False) -> FlushPlan:
-        """A flush that covers what is below an offset; the caller adds the files that have it."""
+        """Return a flush of the batches below an offset; the caller adds the files that have them."""
         plan = FlushPlan(
             small_files=self._unsynced_files if full else set(),
             directories=(self._directory, self._directory.rpartition("/")[0]) if full or self._unsynced_names else (),
@@ -107,7 +107,7 @@ class FlushState:
         return plan
 
     def plan_full(self, end_offset: int, epochs: LeaderEpochFileCache, segments: LogSegments) -> FlushPlan:
-        """A flush of the segments below an offset, which ends one, and of all that is needed to trust them."""
+        """Return a flush of the segments below an offset that ends one, and of all that is needed to trust them."""
         epochs.save_if_changed()
         if epochs.unsynced:
             epochs.unsynced = False
@@ -177,7 +177,7 @@ class FlushState:
 
 @contextmanager
 def _sync_error_is_fatal() -> Iterator[None]:
-    """Whatever an fsync fails with, what it should have made durable may be lost: no later one says otherwise."""
+    """Turn any error of an fsync into EIO: the data may be lost, and a later fsync would not report that."""
     try:
         yield
     except OSError as error:

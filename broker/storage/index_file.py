@@ -40,7 +40,7 @@ class IndexFile:
         return self.disk.read(self.path)[: self.written * self.entry_size]
 
     def read_last(self) -> bytes:
-        """The last entry's bytes; empty if there is none."""
+        """Read the bytes of the last entry; empty if there is none."""
         if not self.written:
             return b""
         file = self.disk.open(self.path)
@@ -49,7 +49,7 @@ class IndexFile:
         return entry
 
     def write(self, entries: Buffer) -> File:
-        """Append the entries that are not in the file yet; returns it, still open, for the caller to sync and close."""
+        """Append the entries that are not in the file yet. Return it, still open, for the caller to sync and close."""
         file = self.disk.open(self.path, create=True)
         start = self.written * self.entry_size
         if file.size() != start:

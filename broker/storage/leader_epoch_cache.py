@@ -67,11 +67,11 @@ class LeaderEpochFileCache:
         return EpochEntry(self._epochs[0], self._offsets[0]) if self._epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """From ``start_offset`` on, batches have this epoch. Entries that contradict are removed."""
+        """Note that batches from ``start_offset`` on have this epoch. Remove entries that contradict it."""
         self.is_unsaved |= self._insert(EpochEntry(epoch, start_offset))
 
     def learn(self, epoch: int, offset: int) -> None:
-        """A batch of the log has this epoch."""
+        """Note the epoch of a batch of the log, if it is later than the last one."""
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
             self.assign(epoch, offset)
 
@@ -80,12 +80,12 @@ class LeaderEpochFileCache:
             self.save()
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch of the batch at an offset."""
+        """Return the epoch of the batch at an offset; None if it is not known."""
         slot = bisect_right(self._offsets, offset)
         return self._epochs[slot - 1] if slot else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry | None:
-        """The largest epoch that is not above ``epoch``, and where it ends; None if nothing is known.
+        """Return the largest epoch that is not above ``epoch``, and its end offset; None if that is not known.
 
         An epoch below all that are known ends where the first known one begins: what it had has been deleted.
         """

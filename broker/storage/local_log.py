@@ -79,16 +79,17 @@ class LocalLog:
         self.on_failure: Callable[[LocalLog], None] = _nothing
         """Called once, when the log fails."""
         self.generation = 0
-        """How often segments went, or offsets changed their meaning."""
+        """Incremented when segments are removed, or when offsets get other records."""
 
     # Reading
 
     def read(
         self, start_offset: int, max_bytes: int, *, upper_offset: int, min_one_batch: bool = True
     ) -> FetchedRecords | ColdRead | ErrorCode:
-        """Batches from the one that contains ``start_offset`` on, of those that begin below ``upper_offset``.
+        """Return the batches from the one that contains ``start_offset`` on that begin below ``upper_offset``.
 
-        ``min_one_batch``: the first batch is returned whatever its size; else nothing is if it is too large.
+        At most ``max_bytes``, but with ``min_one_batch`` the first batch whatever its size.
+        Errors: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         if self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -115,7 +116,7 @@ class LocalLog:
             return self._damaged(start_offset, error)
 
     async def read_cold(self, cold: ColdRead) -> FetchedRecords | ErrorCode:
-        """The same, waiting for the disk. Truncation meanwhile makes it begin again."""
+        """Return what ``read`` would, off the loop. Begin again if the log is truncated meanwhile."""
         while True:
             generation = self.generation
             if self.failed:
@@ -147,19 +148,19 @@ class LocalLog:
             return FetchedRecords(*stop.value)
 
     def _damaged(self, start_offset: int, error: Exception) -> ErrorCode:
-        """The file has no batch where the log should: nothing can be read there, but the rest of the log is whole."""
+        """Report that the file has no batch where the log should; the rest of the log can be read."""
         _log.error("%s cannot be read at offset %d: %s", self.directory, start_offset, error)
         return ErrorCode.CORRUPT_MESSAGE
 
     def aborted_transactions(self, start_offset: int, upper_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that overlap [start, upper)."""
+        """Return (producer id, first offset) of the aborted transactions that overlap [start, upper)."""
         return [
             (aborted.producer_id, aborted.first_offset)
             for aborted in self.segments.aborted_transactions(start_offset, upper_offset)
         ]
 
     def size_between(self, start_offset: int, end_offset: int) -> int:
-        """About how many bytes there are between two offsets; not 0 if there is anything."""
+        """Estimate the bytes between two offsets; not 0 if there are any records."""
         if end_offset <= start_offset:
             return 0
         if end_offset >= self.log_end_offset:
@@ -311,7 +312,7 @@ class LocalLog:
             self.mark_failed(error)
 
     def mark_failed(self, error: OSError) -> None:
-        """From now on nothing is appended, read or acknowledged."""
+        """Stop appending, reading and acknowledging, and report the failure."""
         if self.failed:
             return
         _log.error("%s failed: %s", self.directory, error)
@@ -321,4 +322,4 @@ class LocalLog:
 
 
 def _nothing(log: LocalLog) -> None:
-    """Nobody has asked to be told."""
+    """Ignore the failure."""

@@ -34,13 +34,13 @@ def offset_file(directory: str, offset: int, suffix: str) -> str:
 
 
 def offset_of(name: str) -> int | None:
-    """The offset in a file's name; None if the name does not begin with one."""
+    """Return the offset in a file's name; None if the name does not begin with one."""
     digits = name.partition(".")[0]
     return int(digits) if digits.isdecimal() else None
 
 
 def offsets_with_suffix(names: list[str], suffix: str) -> list[int]:
-    """Ascending; names that end so but hold no offset are left out."""
+    """Return the offsets in the names with a suffix, ascending; names without an offset are left out."""
     offsets = [offset_of(name) for name in names if name.endswith(suffix)]
     return sorted(offset for offset in offsets if offset is not None)
 
@@ -50,12 +50,12 @@ def directory_name(topic_partition: TopicPartition) -> str:
 
 
 def delete_directory_name(topic_partition: TopicPartition, unique_id: str) -> str:
-    """The name that a partition's directory gets when the partition is deleted, at most 255 characters."""
+    """Return the name of a deleted partition's directory, at most 255 characters."""
     return _unique_name(topic_partition, unique_id, DELETE_DIRECTORY_SUFFIX)
 
 
 def stray_directory_name(topic_partition: TopicPartition, unique_id: str) -> str:
-    """The name of a directory that is set aside because its replica does not belong here, at most 255 characters."""
+    """Return the name of a directory whose replica does not belong here, at most 255 characters."""
     return _unique_name(topic_partition, unique_id, STRAY_DIRECTORY_SUFFIX)
 
 
@@ -65,7 +65,7 @@ def _unique_name(topic_partition: TopicPartition, unique_id: str, suffix: str) -
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition that a directory belongs to; None for one that is no partition's."""
+    """Return the partition that a directory belongs to; None if it is no partition's."""
     topic, dash, partition = name.rpartition("-")
     if not topic or not dash or not partition.isdecimal():
         return None

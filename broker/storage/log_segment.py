@@ -59,7 +59,7 @@ class LogSegment:
         jitter_ms: int = 0,
         name_suffix: str = "",
     ) -> None:
-        """``name_suffix`` ends the names of the files of a segment that is not part of its log yet."""
+        """Make an empty segment, without files; ``name_suffix``: of a segment that is not part of its log yet."""
         self._disk = disk
         self._directory = directory
         self._name_suffix = name_suffix
@@ -74,20 +74,20 @@ class LogSegment:
         self.bytes_since_index_entry = 0
         self.index_is_full = False
         self.roll_timestamp = _NEVER
-        """A batch that is younger than this begins a new segment, or at least ``should_roll`` must think about it."""
+        """``should_roll`` decides about a batch with a later timestamp."""
         self.largest_timestamp: TimestampOffset | None = TimestampOffset(NO_TIMESTAMP, base_offset)
-        """None: not read yet, ask ``max_timestamp``."""
+        """None: not read yet; call ``max_timestamp``."""
         self.indexes = SegmentIndexes(disk, self.path, base_offset)
 
     def create(self) -> None:
-        """Make the file; whatever was there under this name goes."""
+        """Make an empty file, also if there was one of this name."""
         self._file = self._disk.open(self.path(LOG_SUFFIX), create=True)
         if self._file.size():
             self._file.truncate(0)
         self.reset_indexes()
 
     def open(self, names: frozenset[str]) -> None:
-        """Take over what is on disk; ``names`` are those in the directory. Raises ``CorruptIndex``: recover then."""
+        """Take over what is on disk; ``names`` are those in the directory. Raise ``CorruptIndex``: recover then."""
         self.size = self._disk.file_size(self.path(LOG_SUFFIX))
         self.largest_timestamp = None
         if self.size == 0:
@@ -100,7 +100,7 @@ class LogSegment:
         return offset_file(self._directory, self.base_offset, suffix + self._name_suffix)
 
     def paths(self) -> list[str]:
-        """Of all files that a segment may have."""
+        """Return the paths of all files that a segment may have."""
         return [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
 
     @property
@@ -114,7 +114,7 @@ class LogSegment:
     # Appending
 
     def append(self, buffers: Sequence[Buffer], size: int) -> None:
-        """Write at the end. Raises ``OSError``: nothing was written, unless the error is EIO."""
+        """Write at the end. Raise ``OSError``: nothing was written, unless the error is EIO."""
         file = self._file or self.file
         taken = file.append(buffers)
         if taken != size:
@@ -126,7 +126,7 @@ class LogSegment:
         self.size += size
 
     def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Let the indexes know of a batch that is in the file."""
+        """Add a batch that is in the file to the indexes."""
         largest = self.largest_timestamp
         if largest is None:
             largest = self.max_timestamp()
@@ -151,7 +151,7 @@ class LogSegment:
             self.roll_timestamp = timestamp + self._config.roll_ms - self.jitter_ms
 
     def takes(self, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Whether a batch fits into the segment beyond doubt; if not, ``should_roll`` decides."""
+        """Return whether a batch certainly fits into the segment; if not, ``should_roll`` decides."""
         return (
             max_timestamp <= self.roll_timestamp
             and self.size + size <= self._config.segment_bytes
@@ -160,7 +160,7 @@ class LogSegment:
         )
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch must go to a new segment."""
+        """Return whether a batch must go to a new segment."""
         if last_offset > self.max_offset or self.index_is_full:
             return True
         if self.size == 0:
@@ -185,17 +185,17 @@ class LogSegment:
     # Reading
 
     def scan(self, position: int = 0) -> Iterator[ScannedBatch]:
-        """All batches from a position on. Raises ``CorruptRecord`` at what is none."""
+        """Yield all batches from a position on. Raise ``CorruptRecord`` at bytes that are no batch."""
         return scan_batches(self.file, self.size, position)
 
     def scan_from(self, offset: int) -> Iterator[ScannedBatch]:
-        """The batches that have ``offset`` or later ones."""
+        """Yield the batches that have ``offset`` or later ones."""
         for batch in self.scan(self.indexes.offset.lookup(offset)):
             if batch.header.last_offset >= offset:
                 yield batch
 
     def end_before(self, offset: int) -> int:
-        """Behind the last record below ``offset``, which no batch may contain; the base offset if there is none."""
+        """Return the end of the last batch below ``offset``, which no batch may contain; else the base offset."""
         end = self.base_offset
         for batch in self.scan(self.indexes.offset.lookup(offset - 1)):
             if batch.header.last_offset >= offset:
@@ -204,21 +204,21 @@ class LogSegment:
         return end
 
     def max_timestamp(self) -> TimestampOffset:
-        """The largest timestamp, and the last offset of its batch; (NO_TIMESTAMP, base offset) if there is none."""
+        """Return the largest timestamp and the last offset of its batch; else (NO_TIMESTAMP, base offset)."""
         if self.largest_timestamp is None:
             self.largest_timestamp = self.indexes.time.last_entry
         return self.largest_timestamp
 
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch; NO_TIMESTAMP if there is none."""
+        """Return the largest timestamp of the first batch; NO_TIMESTAMP if there is none."""
         return read_header(self.file.read_at(HEADER_SIZE, 0)).max_timestamp if self.size else NO_TIMESTAMP
 
     # Recovery and truncation
 
     def prepare_appends(self) -> int:
-        """Get ready to be a log's last segment: what an append adds to is found out. Returns the next offset.
+        """Prepare for appends, as the last segment of a log. Return the next offset.
 
-        Raises ``CorruptIndex`` or ``CorruptRecord``.
+        Raise ``CorruptIndex`` or ``CorruptRecord``.
         """
         if self.size == 0:
             return self.base_offset
@@ -235,7 +235,7 @@ class LogSegment:
         return end
 
     def reset_indexes(self) -> None:
-        """Forget what the indexes say, to derive it again with ``note_batch``."""
+        """Remove all index entries, to derive them again with ``note_batch``."""
         self.indexes.reset()
         self.largest_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self.bytes_since_index_entry = 0
@@ -243,7 +243,7 @@ class LogSegment:
         self.roll_timestamp = _NEVER if self.size == 0 else _ALWAYS
 
     def cut(self, size: int) -> None:
-        """End the file there; what the indexes say of the rest is the caller's business."""
+        """End the file there; the caller corrects the indexes."""
         self.file.truncate(size)
         self.size = size
 
@@ -260,7 +260,7 @@ class LogSegment:
     # Files
 
     def release_if_idle(self) -> None:
-        """Give back memory and file descriptor unless the segment was read since this was last asked."""
+        """Release memory and file descriptor unless the segment was read since the last call."""
         if not self._touched:
             self.indexes.release()
             self.close()

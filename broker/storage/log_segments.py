@@ -41,11 +41,11 @@ class LogSegments:
         return sum(segment.size for segment in self._segments)
 
     def slot_of(self, offset: int) -> int:
-        """Which segment an offset belongs to; 0 if it lies before all of them."""
+        """Return the position of the segment that an offset belongs to; 0 if it lies before all of them."""
         return max(0, bisect_right(self._bases, offset) - 1)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """The segment that an offset belongs to, and all that follow."""
+        """Return the segment that an offset belongs to, and all that follow."""
         return self._segments[self.slot_of(offset) :]
 
     def add(self, segment: LogSegment) -> None:
@@ -91,7 +91,7 @@ class LogSegments:
         return b"", start_offset
 
     def aborted_transactions(self, start_offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """What a reader of committed records must know about [start, upper)."""
+        """Return the aborted transactions that overlap [start, upper)."""
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(start_offset):
             if segment.indexes.transactions.collect(start_offset, upper_offset, found):
@@ -99,7 +99,7 @@ class LogSegments:
         return found
 
     def size_between(self, start_offset: int, end_offset: int) -> int:
-        """About how many bytes there are, by what the offset indexes know."""
+        """Estimate the bytes between two offsets by the offset indexes."""
         first, last = self.slot_of(start_offset), self.slot_of(end_offset)
         size = sum(segment.size for segment in self._segments[first:last])
         size += self._segments[last].indexes.offset.lookup(end_offset)

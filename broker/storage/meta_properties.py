@@ -22,7 +22,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class InvalidMetaProperties(ValueError):
-    """The directory belongs to somebody else, or to a version of the format that is not known."""
+    """The directory belongs to another broker or cluster, or the format has an unknown version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, log_dir: str) -> MetaProperties | None:
-    """None if there is no file. Raises ``InvalidMetaProperties``."""
+    """Read ``meta.properties``; None if there is no file. Raise ``InvalidMetaProperties``."""
     path = f"{log_dir}/{FILE_NAME}"
     if not disk.exists(path):
         return None
@@ -67,7 +67,7 @@ def write_meta_properties(disk: Disk, log_dir: str, properties: MetaProperties) 
 
 
 def _decode(text: str) -> dict[str, str]:
-    """Java's format as far as it is used here: comments, ``=`` or ``:``, backslash before a special character."""
+    """Decode Java's format as far as it is needed: comments, ``=`` or ``:``, backslash before a special character."""
     values: dict[str, str] = {}
     for line in map(str.strip, text.splitlines()):
         if not line or line[0] in "#!":

@@ -36,7 +36,7 @@ class OffsetIndex:
         self._loaded = True
 
     def open(self) -> None:
-        """Take over the file's entries; they are read when first needed. Raises ``CorruptIndex``."""
+        """Take over the file's entries; they are read when first needed. Raise ``CorruptIndex``."""
         self.file.stat()
         self._loaded = self.file.written == 0
 
@@ -48,7 +48,7 @@ class OffsetIndex:
         self._positions.append(position)
 
     def lookup(self, offset: int) -> int:
-        """The position of the last indexed batch that begins at or before ``offset``; 0 when none does."""
+        """Return the position of the last indexed batch that begins at or before ``offset``; 0 when none does."""
         if not self._loaded:
             self._load()
         offsets = self._offsets
@@ -60,7 +60,7 @@ class OffsetIndex:
         return self._positions[bisect_right(offsets, relative) - 1]
 
     def last_entry(self) -> tuple[int, int]:
-        """(offset, position) of the last entry; (base offset, 0) when there is none."""
+        """Return (offset, position) of the last entry; (base offset, 0) when there is none."""
         if not self._loaded:
             self._load()
         if not self._offsets:
@@ -68,7 +68,7 @@ class OffsetIndex:
         return self._base_offset + self._offsets[-1], self._positions[-1]
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """An offset that lies behind all batches before ``position``; None if that needs the segment's end."""
+        """Return an offset behind all batches before ``position``; None if only the segment's end is."""
         if not self._loaded:
             self._load()
         slot = bisect_left(self._positions, position)

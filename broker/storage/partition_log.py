@@ -9,8 +9,8 @@ calls ``append_as_leader`` or ``append_as_follower``, moves the high watermark, 
 
 An append is: check the producer, stamp offset and epoch, one write to the active segment, then indexes and producer
 state, in memory. Nothing after the write can fail, so log and state cannot part. What the disk did not take because it
-is full, or because no file can be opened, is undone and answered with KAFKA_STORAGE_ERROR: the log is as it was. Any
-other ``OSError`` makes the log *failed*: everything answers KAFKA_STORAGE_ERROR from then on.
+is full, or because no file can be opened, is undone and refused with KAFKA_STORAGE_ERROR: the log is as it was. Any
+other ``OSError`` makes the log *failed*: every later call returns KAFKA_STORAGE_ERROR.
 """
 
 from bisect import bisect_right
@@ -107,7 +107,7 @@ class PartitionLog(LocalLog):
         return (UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET) if end is None else (end.epoch, end.start_offset)
 
     def update_high_watermark(self, offset: int) -> None:
-        """Below, everything is replicated. Replication decides; it may have to go back."""
+        """Move the high watermark, also back, as replication decides."""
         if offset < self.log_start_offset:
             offset = self.log_start_offset
         assert offset <= self.log_end_offset, (offset, self.log_end_offset)
@@ -116,7 +116,7 @@ class PartitionLog(LocalLog):
             self._transactions.on_high_watermark(offset)
 
     def assign_epoch(self, epoch: int) -> None:
-        """What is appended from now on has this leader epoch."""
+        """Begin a leader epoch at the log end offset."""
         self.epochs.assign(epoch, self.log_end_offset)
 
     def set_topic_id(self, topic_id: bytes) -> None:
@@ -196,7 +196,7 @@ class PartitionLog(LocalLog):
     def append_as_follower(self, batches: Buffer, leader_epoch: int | None = None) -> AppendInfo | ErrorCode:
         """Append what the leader sent: whole batches, of which the last may be cut off and is then left out.
 
-        ``leader_epoch``: of the leader that was asked; batches of later epochs are left out.
+        ``leader_epoch``: of the leader that was fetched from; batches of later epochs are left out.
         """
         if self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -231,7 +231,7 @@ class PartitionLog(LocalLog):
         )
 
     def _append_replicated(self, batches: memoryview, accepted: list[ScannedBatch]) -> int:
-        """Write as many batches as one segment takes; returns how many that were."""
+        """Write as many batches as one segment takes. Return how many."""
         first, header = accepted[0], accepted[0].header
         segment = self._segment_for(header.size, header.base_offset, header.last_offset, header.max_timestamp)
         room, count, size = self.config.segment_bytes - segment.size, 0, 0
@@ -256,7 +256,7 @@ class PartitionLog(LocalLog):
     # Segments
 
     def _segment_for(self, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> LogSegment:
-        """The segment that a batch belongs to; a new one if it must not go to the active one."""
+        """Return the segment that a batch goes to: the active one, or a new one if it must not go there."""
         if self.segments.active.should_roll(size, last_offset, max_timestamp, self._wall_clock()):
             # Offsets go on where they are, unless the batch would be too far from there.
             self.roll(max(self.log_end_offset, base_offset if last_offset > self.segments.active.max_offset else 0))
@@ -277,7 +277,7 @@ class PartitionLog(LocalLog):
     # Truncation and retention
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batches that have ``offset`` or later ones. After an error that passes nothing has changed."""
+        """Remove the batches that have ``offset`` or later ones. After a transient error nothing has changed."""
         if self.failed:
             return
         generation = self.generation
@@ -318,7 +318,7 @@ class PartitionLog(LocalLog):
         self.update_high_watermark(min(self.high_watermark, offset))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Forget everything; the log goes on at ``offset``. After an error that passes, as ``truncate_to``."""
+        """Remove everything; the log goes on at ``offset``. After a transient error nothing has changed."""
         if self.failed:
             return
         generation = self.generation
@@ -328,7 +328,7 @@ class PartitionLog(LocalLog):
             self._note_truncation_error(error, generation)
 
     def _note_truncation_error(self, error: OSError, generation: int) -> None:
-        """Once the recovery point is lowered (a new generation), a truncation must be completed."""
+        """Handle the error of a truncation: fatal once checkpoints are lowered, since it must then be completed."""
         (self.note_error if generation == self.generation else self.mark_failed)(error)
 
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
@@ -344,7 +344,7 @@ class PartitionLog(LocalLog):
         self.high_watermark = offset
 
     def _lower_checkpoints(self, base_offset: int, log_start_offset: int) -> None:
-        """Before bytes change: what will be written there is not deleted, not cleaned, and not on the medium."""
+        """Lower the checkpointed offsets before bytes change: later batches there are neither cleaned nor flushed."""
         self.flush_state.truncated(base_offset)
         checkpointed = max(self.flush_state.checkpointed_recovery_point, self.cleaned_offset)
         if base_offset < checkpointed or log_start_offset < self.log_start_offset:
@@ -359,7 +359,7 @@ class PartitionLog(LocalLog):
         self.generation += 1
 
     def advance_log_start_offset(self, offset: int) -> ErrorCode:
-        """Records below are gone: deleted by a client, or by the leader."""
+        """Delete the records below an offset, as a client requested or the leader did. Return NONE or why not."""
         if self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if offset > self.high_watermark:
@@ -380,10 +380,10 @@ class PartitionLog(LocalLog):
         self.epochs.truncate_from_start(offset)
 
     def delete_expired_segments(self, now_ms: int) -> int:
-        """Do what retention asks; returns how many segments went. Their files are in ``garbage``.
+        """Delete the segments that retention allows to delete. Return how many; their files are in ``garbage``.
 
-        Only what has been flushed goes, since the producer snapshot that comes after it must be on the medium: it is
-        then all that is known of the producers. So an active segment that has expired is closed now and goes later.
+        A segment is deleted only once it is flushed, since the producer snapshot after it must be on the medium: that
+        is then all that is known of the producers. So an expired active segment is rolled now and deleted later.
         """
         if self.failed:
             return 0
@@ -414,7 +414,7 @@ class PartitionLog(LocalLog):
     def replace_segments(self, old: list[LogSegment], new: LogSegment, suffixes: list[str]) -> None:
         """Let a cleaned segment, whose files of these suffixes are complete ``.swap`` files, take the place of others.
 
-        Raises ``OSError``; then the log has failed, and loading it will complete the replacement.
+        Raise ``OSError``; then the log has failed, and loading it will complete the replacement.
         """
         self.segments.replace(old, new)
         self.discard(old)
@@ -432,7 +432,7 @@ class PartitionLog(LocalLog):
         self.release()
 
     def write_end(self) -> bool:
-        """Write what a clean end has beside the batches; whether there is something to sync."""
+        """Write what a clean end has beside the batches. Return whether there is something to sync."""
         if not self.failed and self.log_end_offset > 0:
             try:
                 self.producer_state.map_end_offset = self.log_end_offset

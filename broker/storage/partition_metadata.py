@@ -20,7 +20,7 @@ def encode_uuid(uuid: bytes) -> str:
 
 
 def decode_uuid(text: str) -> bytes:
-    """Raises ValueError."""
+    """Decode a UUID of 22 characters. Raise ``ValueError``."""
     try:
         uuid = urlsafe_b64decode(text.encode("ascii") + b"==")
     except (Base64Error, UnicodeEncodeError) as error:
@@ -31,7 +31,7 @@ def decode_uuid(text: str) -> bytes:
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
-    """None if there is no file, or only what a power loss left of one."""
+    """Read the topic id; None if there is no file, or only what a power loss left of one."""
     path = f"{directory}/{FILE_NAME}"
     if not disk.exists(path):
         return None

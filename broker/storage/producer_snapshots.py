@@ -126,7 +126,7 @@ def encode_snapshot(producers: Iterable[ProducerStateEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """Raises ``CorruptSnapshot``."""
+    """Return the producers in a snapshot file. Raise ``CorruptSnapshot``."""
     if len(data) < _PREFIX.size:
         raise CorruptSnapshot(f"{len(data)} bytes")
     version, crc = _PREFIX.unpack_from(data)

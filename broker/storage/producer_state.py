@@ -165,7 +165,7 @@ class ProducerStateEntry:
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def accepts_marker(self, marker_epoch: int, transaction_version: int) -> bool:
-        """Whether a marker of this epoch can be meant for the producer's present transaction (KIP-1228).
+        """Return whether a marker of this epoch can be meant for the producer's present transaction (KIP-1228).
 
         Up to version 1 a marker has the epoch of its transaction, or a newer one that fences. In version 2 it always
         has a newer one, so a marker with the present epoch is the retry of an earlier transaction's marker: it is
@@ -284,7 +284,7 @@ class ProducerStateManager:
         return Accept(marker)
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer has an open transaction here in this epoch."""
+        """Return whether the producer has an open transaction here in this epoch."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.txn_first_offset is not None and entry.producer_epoch == producer_epoch
 
@@ -338,14 +338,14 @@ class ProducerStateManager:
         transaction_index: TransactionIndex,
         transaction_version: int,
     ) -> None:
-        """Account for a batch with a producer id that was appended at ``offset``; ``marker``: what it says, if any."""
+        """Note a batch with a producer id that was appended at ``offset``; ``marker``: what a control batch says."""
         if marker is None:
             self.update(header, offset)
         else:
             self.end_transaction(header, marker, offset, transaction_index, transaction_version)
 
     def update(self, header: BatchHeader, first_offset: int) -> None:
-        """Account for a data batch with a producer id that was appended at ``first_offset``."""
+        """Note a data batch with a producer id that was appended at ``first_offset``."""
         producer_id = header.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -366,7 +366,7 @@ class ProducerStateManager:
         transaction_index: TransactionIndex | None,
         transaction_version: int = 0,
     ) -> CompletedTransaction | None:
-        """Account for a marker that was appended at ``offset``. Return None if the producer had no transaction here.
+        """Note a marker that was appended at ``offset``. Return None if the producer had no transaction here.
 
         A transaction that it aborts is added to ``transaction_index``; None: the index has it already.
         ``transaction_version`` matters only where this broker leads.
@@ -390,7 +390,7 @@ class ProducerStateManager:
         return completed
 
     def replay(self, batch: ScannedBatch, transaction_index: TransactionIndex | None) -> None:
-        """Account for a batch that is in the log: replicated, or found in recovery.
+        """Note a batch that is in the log: replicated, or found in recovery.
 
         A transaction that it aborts is added to ``transaction_index``; None: the index has it already.
         """
@@ -405,7 +405,7 @@ class ProducerStateManager:
             self.end_transaction(header, marker, header.base_offset, transaction_index)
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """Account for the deletion of the records below: no follower fetches the markers among them any more."""
+        """Note the deletion of the records below: no follower fetches the markers among them any more."""
         self.transactions.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 

@@ -171,7 +171,7 @@ class LogLoader:
                 return
 
     def _first_unflushed_slot(self) -> int:
-        """The segment that contains the recovery point; after a clean shutdown, none."""
+        """Return the position of the segment that contains the recovery point; after a clean shutdown, of none."""
         if self.noted.clean_shutdown:
             return len(self._segments)
         for slot, (_, following) in enumerate(pairwise(self._segments)):
@@ -180,19 +180,19 @@ class LogLoader:
         return max(0, len(self._segments) - 1)
 
     def _goes_on_at(self, base_offset: int) -> bool:
-        """Whether a segment may begin there: where the one before ends, or after a gap that compaction has left."""
+        """Return whether a segment may begin there: at the end of the one before, or after a gap of compaction."""
         end_offset = self.producer_state.map_end_offset
         if base_offset == end_offset:
             return True
         return end_offset < base_offset and (base_offset <= self.noted.cleaned_offset or self._may_have_unnoted_gaps())
 
     def _may_have_unnoted_gaps(self) -> bool:
-        """Whether a killed cleaning may have left gaps. It may if the topic's clean-up policy is not known."""
+        """Return whether a killed cleaning may have left gaps. It may if the topic's clean-up policy is not known."""
         may_compact = self.config.compacts or not self.config.deletes or self.noted.cleaned_offset > 0
         return may_compact and self.noted.power_held
 
     def _limit_of(self, slot: int) -> int:
-        """Where the next segment begins."""
+        """Return the base offset of the next segment."""
         return self._segments[slot + 1].base_offset if slot + 1 < len(self._segments) else _NO_LIMIT
 
     def _recover_segment(self, segment: LogSegment, limit: int) -> bool:
@@ -234,7 +234,7 @@ class LogLoader:
         return is_whole
 
     def _replay(self, batch: ScannedBatch, segment: LogSegment) -> None:
-        """Deleted batches tell of no producer, but may end a transaction that a snapshot says is open."""
+        """Replay a batch; of deleted ones only those of known producers: they may end an open transaction."""
         state, header = self.producer_state, batch.header
         if header.next_offset > self.noted.log_start_offset or header.producer_id in state.producers:
             state.replay(batch, segment.indexes.transactions)
@@ -258,21 +258,21 @@ class LogLoader:
     # The end
 
     def _end_offset(self) -> int | None:
-        """Where the log ends; None if there are no segments."""
+        """Return the log end offset; None if there are no segments."""
         if not self._segments:
             return None
         active = self._segments[-1]
         try:
             return active.prepare_appends()
         except (CorruptRecord, CorruptIndex):
-            # A clean shutdown, yet the end cannot be read: somebody else changed the file. Treat it as a crash.
+            # A clean shutdown, yet the end cannot be read: another program changed the file. Treat it as a crash.
             _log.warning("%s: the last segment is damaged", self.directory)
             self._advance_producer_state(self._start_of(len(self._segments) - 1), active.base_offset)
             self._recover_segment(active, _NO_LIMIT)
             return active.prepare_appends()
 
     def _cleaned_offset(self, end_offset: int) -> int:
-        """Up to where the log has been cleaned. A checkpoint beyond the log's end is about something else."""
+        """Return the offset up to which the log is cleaned; 0 if the checkpoint lies beyond the log's end."""
         if self.noted.cleaned_offset <= end_offset:
             return min(self.noted.cleaned_offset, self._segments[-1].base_offset)
         _log.warning(
@@ -308,7 +308,7 @@ class LogLoader:
         self.epochs.unsynced |= not self.noted.clean_shutdown
 
     def _start_of(self, slot: int) -> int:
-        """The log start offset as far as it is known when the segments from ``slot`` on are still to be recovered."""
+        """Return the log start offset as far as it is known before the segments from ``slot`` on are recovered."""
         first = self._segments[0].base_offset if self._segments else 0
         return min(max(self.noted.log_start_offset, first), self._segments[slot].base_offset)
 
@@ -365,7 +365,7 @@ def finish_swaps(disk: Disk, directory: str) -> None:
 
 
 def _next_offset(disk: Disk, path: str) -> int:
-    """Behind the last batch of a segment's file."""
+    """Return the offset behind the last batch of a segment's file."""
     file = disk.open(path)
     end = offset_of(path.rpartition("/")[2]) or 0
     try:

@@ -56,7 +56,7 @@ class SegmentIndexes:
         self.time.release()
 
     def sparse_entries_exceed(self, max_bytes: int) -> bool:
-        """Whether the next entries of the two sparse indexes would exceed the maximum size of an index.
+        """Return whether the next entries of the two sparse indexes would exceed the maximum size of an index.
 
         One entry of the time index is kept free for the largest timestamp, which is added when the segment is rolled.
         """

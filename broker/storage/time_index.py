@@ -44,7 +44,7 @@ class TimeIndex:
         self._last: TimestampOffset | None = TimestampOffset(NO_TIMESTAMP, base_offset)
 
     def open(self) -> None:
-        """Take over the file's entries; they are read when first needed. Raises ``CorruptIndex``."""
+        """Take over the file's entries; they are read when first needed. Raise ``CorruptIndex``."""
         self.file.stat()
         if self.file.written:
             self._loaded = False
@@ -72,7 +72,7 @@ class TimeIndex:
         self._last = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry that is not younger; (NO_TIMESTAMP, base offset) when all are."""
+        """Return the last entry that is not later; (NO_TIMESTAMP, base offset) when all are."""
         if not self._loaded:
             self._load()
         low, high = 0, len(self)

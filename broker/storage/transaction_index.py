@@ -46,7 +46,7 @@ class TransactionIndex:
         self._exists = False
 
     def open(self) -> None:
-        """Read the file. Raises ``CorruptIndex``."""
+        """Read the file. Raise ``CorruptIndex``."""
         self._exists = True
         self.file.stat()
         self._entries = bytearray(self.file.read())
@@ -96,7 +96,7 @@ class TransactionIndex:
         return self.file.write(self._entries[self.file.written * ENTRY_SIZE :])
 
     def _first_ending_at(self, offset: int) -> int:
-        """The first slot whose marker is at or beyond ``offset``."""
+        """Return the first slot whose marker is at or beyond ``offset``."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2

@@ -52,7 +52,7 @@ class VerificationStateEntry:
         return None
 
     def outlives_marker(self, marker_epoch: int, transaction_version: int) -> bool:
-        """Whether a marker belongs to an earlier transaction than the one that is about to begin.
+        """Return whether a marker belongs to an earlier transaction than the one that is about to begin.
 
         A marker of version 2 has the epoch after its own transaction's, which is the next transaction's. A marker of
         version 1 with this epoch may end this very transaction, and so may any marker with the last epoch.

@@ -119,7 +119,7 @@ def _segments_in(directory: Path) -> list[Path]:
 
 
 def dump_file(path: Path, decode: RecordDecoder | None) -> Lines:
-    """The lines of one file."""
+    """Yield the lines of one file."""
     if path.name == EPOCH_CHECKPOINT:
         return dump_epochs(path.name, path.read_bytes())
     if path.name in _TEXTS:
@@ -147,7 +147,7 @@ def _dump_segment(path: Path, base_offset: int, decode: RecordDecoder | None) ->
 
 
 def _dump_offset_index(path: Path, base_offset: int) -> Lines:
-    """Compared with the segment if that is beside it."""
+    """Yield the lines of an ``.index``, compared with the segment if that is beside it."""
     segment = path.with_suffix(LOG_SUFFIX)
     if not segment.exists():
         yield from dump_offset_index(path.name, path.read_bytes(), base_offset, None)

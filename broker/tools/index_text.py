@@ -35,7 +35,7 @@ LastOffsetAt = Callable[[int], int | None]
 
 
 def dump_offset_index(name: str, data: bytes, base_offset: int, last_offset_at: LastOffsetAt | None) -> Lines:
-    """An ``.index``; entries are compared with the segment if it is at hand."""
+    """Yield the lines of an ``.index``; compare its entries with the segment if that is at hand."""
     yield from _complain_about_rest(name, data, _OFFSET_ENTRY)
     previous = None
     for entry in _entries(data, _OFFSET_ENTRY):
@@ -51,7 +51,7 @@ def dump_offset_index(name: str, data: bytes, base_offset: int, last_offset_at: 
 
 
 def dump_time_index(name: str, data: bytes, base_offset: int) -> Lines:
-    """A ``.timeindex``."""
+    """Yield the lines of a ``.timeindex``."""
     yield from _complain_about_rest(name, data, _TIME_ENTRY)
     previous = None
     for entry in _entries(data, _TIME_ENTRY):
@@ -64,7 +64,7 @@ def dump_time_index(name: str, data: bytes, base_offset: int) -> Lines:
 
 
 def dump_transaction_index(name: str, data: bytes) -> Lines:
-    """A ``.txnindex``."""
+    """Yield the lines of a ``.txnindex``."""
     yield from _complain_about_rest(name, data, _TRANSACTION_ENTRY)
     previous = _NONE
     for entry in _entries(data, _TRANSACTION_ENTRY):
@@ -78,7 +78,7 @@ def dump_transaction_index(name: str, data: bytes) -> Lines:
 
 
 def dump_snapshot(name: str, data: bytes) -> Lines:
-    """A producer ``.snapshot``."""
+    """Yield the lines of a producer ``.snapshot``."""
     try:
         prefix = _SNAPSHOT_PREFIX.parse(data)
         if prefix.version != _SNAPSHOT_VERSION:
@@ -109,7 +109,7 @@ def _producer_line(entry: ProducerEntry) -> str:
 
 
 def dump_epochs(name: str, data: bytes) -> Lines:
-    """A ``leader-epoch-checkpoint``."""
+    """Yield the lines of a ``leader-epoch-checkpoint``."""
     entries = decode_checkpoint(data, _EPOCH_FIELDS)
     if entries is None:
         yield Complaint(f"{name}: not a checkpoint of epochs and offsets")

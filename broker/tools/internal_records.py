@@ -39,17 +39,17 @@ _CONSUMER_OFFSETS: Final[_KeysAndValues] = {
 
 
 def decode_transaction_log(record: Record) -> tuple[str, str]:
-    """Key and value of a record of ``__transaction_state``."""
+    """Decode key and value of a record of ``__transaction_state``."""
     return _decode(_TRANSACTION_LOG, record)
 
 
 def decode_consumer_offsets(record: Record) -> tuple[str, str]:
-    """Key and value of a record of ``__consumer_offsets``."""
+    """Decode key and value of a record of ``__consumer_offsets``."""
     return _decode(_CONSUMER_OFFSETS, record)
 
 
 def decode_text(record: Record) -> tuple[str, str]:
-    """Key and value as UTF-8."""
+    """Decode key and value as UTF-8."""
     return _text(record.key), _text(record.value)
 
 
@@ -92,7 +92,7 @@ def _unknown(name: str, number: int) -> str:
 
 
 def _fields(message: Message, version: int) -> dict[str, Any]:
-    """The fields that this version carries, named as Kafka names them."""
+    """Return the fields that this version carries, by Kafka's names."""
     shape = layout(type(message), version)
     return {
         _camel_case(field.name): _plain(getattr(message, field.name), version)

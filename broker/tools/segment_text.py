@@ -35,7 +35,7 @@ Lines: TypeAlias = Iterator[str]
 
 
 def iter_file_batches(file: BinaryIO) -> Iterator[tuple[int, BatchHeader, bytes]]:
-    """Position, header and bytes of each whole batch. CorruptRecord where a header makes no sense."""
+    """Yield position, header and bytes of each whole batch. Raise ``CorruptRecord`` at an invalid header."""
     position = 0
     while len(head := file.read(HEADER_SIZE)) == HEADER_SIZE:
         header = read_header(head)
@@ -47,7 +47,7 @@ def iter_file_batches(file: BinaryIO) -> Iterator[tuple[int, BatchHeader, bytes]
 
 
 def dump_segment(file: BinaryIO, name: str, size: int, decode: RecordDecoder | None) -> Lines:
-    """The lines of a segment. ``decode`` shows records, too."""
+    """Yield the lines of a segment; those of its records, too, with ``decode``."""
     end = next_offset = 0
     try:
         for position, header, batch in iter_file_batches(file):

@@ -42,7 +42,7 @@ Event = Callable[[Transaction], object]
 
 
 def events(version: int) -> dict[str, Event]:
-    """What can happen to a transactional id whose client and cluster have this version of the protocol."""
+    """Return what can happen to a transactional id whose client and cluster have this version of the protocol."""
     client = EPOCH_BUMP_VERSION if version >= EPOCH_BUMP_VERSION else 0
 
     def init(txn: Transaction, expected: ProducerIdAndEpoch | None) -> object:
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def format_states() -> str:
-    """Every state, its meaning, and the states that may follow it."""
+    """Return every state, its meaning, and the states that may follow it."""
     lines = ["States of a transactional id, with their byte in the log, and the states that may follow:", ""]
     for state in TransactionState:
         following = [other.label for other in TransactionState if other in TRANSITIONS[state]]
@@ -97,7 +97,7 @@ def format_states() -> str:
 
 
 def format_requests(version: int) -> str:
-    """What each request, or the passing of time, does in each state that is ever durable."""
+    """Return what each request, or the passing of time, does in each state that is ever durable."""
     lines = [
         f"What happens in each state in version {version} of the protocol (a state: it becomes pending and its record",
         f"is appended; while a transition is pending, {_WHILE_PENDING[version]}):",
@@ -118,7 +118,7 @@ _WHILE_PENDING: Final = {
 
 
 def describe_result(state: TransactionState, event: str, version: int) -> str:
-    """One cell: the result of an event for an id in a state."""
+    """Return one cell: the result of an event for an id in a state."""
     txn = _sample(state, version)
     result = events(version)[event](txn)
     if isinstance(result, TransactionMetadata):
@@ -141,7 +141,7 @@ def _describe_transition(before: TransactionMetadata, after: TransactionMetadata
 
 
 def _sample(state: TransactionState, version: int) -> Transaction:
-    """A transactional id in a state that this version of the protocol led to, long after its last update."""
+    """Return a transactional id in a state that this version of the protocol led to, long after its last update."""
     is_open = state is TransactionState.ONGOING or state in PREPARED_STATES
     metadata = TransactionMetadata(
         producer_id=_PRODUCER.id,
