@@ -175,13 +175,13 @@ MUTATIONS: Final = (
         "B04", _PRODUCERS,
         "            self._verifications.end(producer_id, header.producer_epoch, transaction_version)\n",
         "            pass\n",
-        f"{_TEST_PRODUCERS}::test_a_marker_between_question_and_append_takes_the_guard_away",
+        f"{_TEST_PRODUCERS}::test_marker_between_question_and_append_takes_the_guard_away",
     ),
     Mutation(
         "B04", _VERIFICATION_STATE,
         "        if present is None or present is not guard:\n",
         "        if present is None:\n",
-        f"{_TEST_PRODUCERS}::test_a_guard_is_not_taken_for_that_of_the_next_transaction",
+        f"{_TEST_PRODUCERS}::test_guard_is_not_taken_for_that_of_the_next_transaction",
     ),
     Mutation(
         "B04", _VERIFICATION,
@@ -432,7 +432,7 @@ MUTATIONS: Final = (
         "B24", _PRODUCERS,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return self.txn_first_offset is None\n",
-        f"{_TEST_PRODUCERS}::test_a_transaction_of_epoch_32767_can_be_ended",
+        f"{_TEST_PRODUCERS}::test_transaction_of_epoch_32767_can_be_ended",
     ),
     Mutation(
         "B24", _STATE,
@@ -506,7 +506,7 @@ MUTATIONS: Final = (
         "B31", _PRODUCERS,
         "        entry.last_active_ms = self._wall_clock()\n        first_offset = entry.txn_first_offset\n",
         "        first_offset = entry.txn_first_offset\n",
-        f"{_TEST_PRODUCERS}::test_a_marker_counts_as_activity",
+        f"{_TEST_PRODUCERS}::test_marker_counts_as_activity",
     ),
     Mutation(
         "B31", _PRODUCERS,
@@ -524,7 +524,7 @@ MUTATIONS: Final = (
         "B32", _PRODUCERS,
         "            return self._admit_first(header, origin)\n",
         "            return ErrorCode.UNKNOWN_PRODUCER_ID if header.base_sequence > 0 else _ACCEPT\n",
-        f"{_TEST_PRODUCERS}::test_a_producer_without_state_may_begin_anywhere",
+        f"{_TEST_PRODUCERS}::test_producer_without_state_may_begin_anywhere",
     ),
     Mutation(
         "B33", _SWEEPS,
@@ -536,7 +536,7 @@ MUTATIONS: Final = (
         "B33", _PRODUCERS,
         "            if entry.txn_first_offset is None and entry.last_active_ms <= limit_ms\n",
         "            if entry.last_active_ms <= limit_ms\n",
-        f"{_TEST_PRODUCERS}::test_a_producer_with_an_open_transaction_does_not_expire",
+        f"{_TEST_PRODUCERS}::test_producer_with_an_open_transaction_does_not_expire",
     ),
     Mutation(
         "B33", _STATE,
@@ -548,7 +548,7 @@ MUTATIONS: Final = (
         "B34", _PRODUCERS,
         "BATCHES_RETAINED: Final = 5",
         "BATCHES_RETAINED: Final = 4",
-        f"{_TEST_PRODUCERS}::test_each_of_the_last_five_batches_is_recognised",
+        f"{_TEST_PRODUCERS}::test_duplicates_of_the_last_five_batches_are_recognised",
     ),
     Mutation(
         "B34", _PRODUCERS,
@@ -595,13 +595,13 @@ MUTATIONS: Final = (
         "B36", _LOG,
         "        self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))\n        self.begin",
         "        self.snapshots.take(self.producer_state, sync=False)\n        self.begin",
-        f"{_TEST_FAILURES}::test_a_snapshot_is_on_the_medium_before_the_recovery_point_passes_it",
+        f"{_TEST_FAILURES}::test_snapshot_is_on_the_medium_before_the_recovery_point_passes_it",
     ),
     Mutation(
         "B37", _LOG,
         "        if concerns_producers:\n",
         "        if False:\n",
-        "tests/unit/broker/storage/test_truncation.py::test_a_producer_goes_on_from_what_is_left",
+        "tests/unit/broker/storage/test_truncation.py::test_producer_goes_on_from_what_is_left",
     ),
     Mutation(
         "B38", _READER,
@@ -626,7 +626,7 @@ MUTATIONS: Final = (
         "(self.plan_full_flush(self.segments.active.base_offset))\n"
         "        except OSError as error:\n            self.note_error(error)\n",
         "(self.plan_full_flush(self.segments.active.base_offset))\n        except OSError:\n            pass\n",
-        f"{_TEST_FAILURES}::test_an_index_that_cannot_be_written_duplicates_no_offset",
+        f"{_TEST_FAILURES}::test_index_that_cannot_be_written_duplicates_no_offset",
     ),
     Mutation(
         "B84", "coordinator/controller/cluster_state.py",
@@ -644,13 +644,13 @@ MUTATIONS: Final = (
         "B41", "broker/storage/flush_state.py",
         '        raise OSError(errno.EIO, f"fsync: {error}") from error\n',
         "        raise\n",
-        "tests/unit/broker/storage/test_shortages.py::test_a_sync_that_fails_for_want_of_space_fails_the_log",
+        "tests/unit/broker/storage/test_shortages.py::test_sync_that_fails_for_want_of_space_fails_the_log",
     ),
     Mutation(
         "B41", _LOG,
         "        if self.failed:\n            return ErrorCode.KAFKA_STORAGE_ERROR\n        if header.producer_id",
         "        if header.producer_id",
-        f"{_TEST_FAILURES}::test_after_an_error_nothing_is_acknowledged",
+        f"{_TEST_FAILURES}::test_log_after_an_error_acknowledges_nothing",
     ),
     Mutation(
         "B42", _COMPACTION,
@@ -662,7 +662,7 @@ MUTATIONS: Final = (
         "B43", _COMPACTION,
         "            return header.last_offset == last_data_offset\n",
         "            return False\n",
-        f"{_TEST_CLEANER}::test_the_last_sequence_of_a_producer_is_never_lost",
+        f"{_TEST_CLEANER}::test_last_sequence_of_a_producer_is_never_lost",
     ),
     Mutation(
         "B44", _COMPACTION,
@@ -674,7 +674,7 @@ MUTATIONS: Final = (
         "B45", "broker/storage/cleanable.py",
         "min(log.high_watermark, log.last_stable_offset, log.recovery_point)",
         "log.recovery_point",
-        f"{_TEST_CLEANER}::test_nothing_undecided_or_volatile_is_cleaned",
+        f"{_TEST_CLEANER}::test_undecided_or_unflushed_records_are_not_cleaned",
     ),
     Mutation(
         "B46", _CLEANER,
@@ -710,7 +710,7 @@ MUTATIONS: Final = (
         "B93", _COMPACTION,
         "        if header.next_offset == self.segment_end_offset:\n            return True\n",
         "",
-        f"{_TEST_CLEANER}::test_each_segment_that_is_written_ends_with_a_batch_so_that_recovery_finds_no_gap",
+        f"{_TEST_CLEANER}::test_written_segment_ends_with_a_batch_so_that_recovery_finds_no_gap",
     ),
     Mutation(
         "B93", "broker/storage/recovery.py",
@@ -788,13 +788,13 @@ MUTATIONS: Final = (
         "B54", _LOG,
         "        self.epochs.truncate_from_end(offset)\n        self.snapshots",
         "        self.snapshots",
-        "tests/unit/broker/storage/test_truncation.py::test_the_epochs_of_the_lost_end_are_forgotten",
+        "tests/unit/broker/storage/test_truncation.py::test_epochs_of_the_lost_end_are_forgotten",
     ),
     Mutation(
         "B55", _LOG,
         "        self.update_high_watermark(min(self.high_watermark, offset))\n",
         "",
-        "tests/unit/broker/storage/test_truncation.py::test_the_watermarks_are_never_beyond_the_end",
+        "tests/unit/broker/storage/test_truncation.py::test_watermarks_are_never_beyond_the_end",
     ),
     Mutation(
         "B55", "broker/replication/following_partition.py",
@@ -1165,7 +1165,7 @@ MUTATIONS: Final = (
         "B79", "broker/storage/batch_scan.py",
         "        if base_offset + last_offset_delta >= offset:\n",
         "        if base_offset >= offset:\n",
-        f"{_TEST_LOG}::test_a_read_begins_with_the_batch_that_contains_the_offset",
+        f"{_TEST_LOG}::test_read_begins_with_the_batch_that_contains_the_offset",
     ),
     Mutation(
         "B80", _PRODUCE,
@@ -1233,7 +1233,7 @@ MUTATIONS: Final = (
         "B85", _VERIFICATION_STATE,
         "        if base_sequence < self.lowest_sequence:\n",
         "        if base_sequence < 0:\n",
-        f"{_TEST_PRODUCERS}::test_a_batch_does_not_slip_in_before_one_that_was_refused_undecided",
+        f"{_TEST_PRODUCERS}::test_batch_does_not_slip_in_before_one_that_was_refused_undecided",
     ),
     Mutation(
         "B90", _ISR,

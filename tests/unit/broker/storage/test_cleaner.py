@@ -74,7 +74,7 @@ def last_values(log: PartitionLog) -> dict[bytes | None, bytes | None]:
     return {key: value for _, key, value in content(log) if value is not None}
 
 
-async def test_the_last_value_of_each_key_stays() -> None:
+async def test_last_value_of_each_key_stays() -> None:
     log = compacted_log()
     for number in range(60):
         put(log, b"key%d" % (number % 4), b"value%d" % number)
@@ -194,7 +194,7 @@ async def test_batches_with_a_delete_horizon_are_replicated_recovered_and_found_
         assert (found.timestamp, found.offset) == (NOW + 5, 1)
 
 
-async def test_the_last_batch_of_the_range_stays_though_empty() -> None:
+async def test_last_batch_of_the_range_stays_though_empty() -> None:
     log = compacted_log()
     put(log, b"a", b"1")
     put(log, b"a", None)
@@ -216,7 +216,7 @@ async def test_records_without_a_key_go_when_a_topic_becomes_compacted() -> None
     assert content(log) == [(1, b"a", b"2"), (4, b"b", b"5")]
 
 
-async def test_each_segment_that_is_written_ends_with_a_batch_so_that_recovery_finds_no_gap() -> None:
+async def test_written_segment_ends_with_a_batch_so_that_recovery_finds_no_gap() -> None:
     """The recovery point is checkpointed once a minute: a crash before that recovers what was cleaned meanwhile."""
     disk = new_disk()
     log = compacted_log(disk)
@@ -270,7 +270,7 @@ async def test_gap_of_a_killed_cleaning_is_no_end_for_recovery_while_power_held(
     assert content(again) == ([(2, b"c", b"1")] if end_offset else [])
 
 
-async def test_the_last_sequence_of_a_producer_is_never_lost() -> None:
+async def test_last_sequence_of_a_producer_is_never_lost() -> None:
     """B43."""
     disk = new_disk()
     log = compacted_log(disk)
@@ -291,7 +291,7 @@ async def test_the_last_sequence_of_a_producer_is_never_lost() -> None:
     assert must_append(again, batch(producer_id=7, epoch=2, sequence=4)).duplicate
 
 
-async def test_the_epoch_of_a_producer_that_has_only_markers_is_never_lost() -> None:
+async def test_epoch_of_a_producer_that_has_only_markers_is_never_lost() -> None:
     log = compacted_log()
     end_txn(log, marker(7, 3, commit=True, coordinator_epoch=1))
     put(log, b"a", b"1")
@@ -353,7 +353,7 @@ async def test_markers_stay_until_their_data_is_gone_for_a_pass() -> None:
     assert last_values(log)[b"a"] == b"3"
 
 
-async def test_nothing_undecided_or_volatile_is_cleaned() -> None:
+async def test_undecided_or_unflushed_records_are_not_cleaned() -> None:
     """B45: the cleaner is bounded by the high watermark and the last stable offset."""
     log = compacted_log()
     for number in range(30):
@@ -375,7 +375,7 @@ async def test_nothing_undecided_or_volatile_is_cleaned() -> None:
     assert find_cleanable(log, NOW).segments == []
 
 
-async def test_how_dirty_a_log_is() -> None:
+async def test_dirty_ratio_counts_bytes_since_the_last_cleaning() -> None:
     log = compacted_log()
     for number in range(30):
         put(log, b"key%d" % number, b"v" * 100)
@@ -388,7 +388,7 @@ async def test_how_dirty_a_log_is() -> None:
     assert (cleanable.dirty_bytes, cleanable.dirty_ratio) == (0, 0.0)
 
 
-async def test_a_batch_that_is_broken_inside_is_left_as_it_is() -> None:
+async def test_batch_that_is_broken_inside_is_left_as_it_is() -> None:
     log = compacted_log()
     put(log, b"a", b"1")
     broken = batch(b"x", key=b"a")
@@ -547,7 +547,7 @@ def test_groups_fit_a_segment() -> None:
     ]
 
 
-async def test_a_pass_over_a_log_that_changes_ends_without_a_trace() -> None:
+async def test_pass_over_a_log_that_changes_ends_without_a_trace() -> None:
     for change in ("truncate", "retention", "delete"):
         disk = new_disk()
         log = compacted_log(disk)
@@ -607,7 +607,7 @@ async def test_appends_and_reads_go_on_during_a_pass() -> None:
     st.booleans(),
     st.integers(0, 2**32),
 )
-def test_a_crash_during_a_pass_loses_nothing(
+def test_crash_during_a_pass_loses_nothing(
     operations: list[tuple[str, str]], units: int, kind: str, checkpointed: bool, seed: int
 ) -> None:
     """B42, B43, B44: whenever it happens, a reader afterwards finds the last values, producers and aborted ranges."""

@@ -49,7 +49,7 @@ async def test_reading_and_writing(place: tuple[Disk, str]) -> None:
 
 
 @pytest.mark.real_loop
-async def test_a_closed_file_is_of_no_use(place: tuple[Disk, str]) -> None:
+async def test_closed_file_is_of_no_use(place: tuple[Disk, str]) -> None:
     disk, root = place
     file = disk.open(f"{root}/f", create=True)
     file.close()
@@ -62,7 +62,7 @@ async def test_a_closed_file_is_of_no_use(place: tuple[Disk, str]) -> None:
 
 
 @pytest.mark.real_loop
-async def test_names(place: tuple[Disk, str]) -> None:
+async def test_disk_lists_and_renames_files(place: tuple[Disk, str]) -> None:
     disk, root = place
     disk.make_dirs(f"{root}/a/b")
     disk.make_dirs(f"{root}/a/b")
@@ -99,7 +99,7 @@ async def test_replacing_a_file(place: tuple[Disk, str]) -> None:
     assert disk.list_dir(root) == ["f", "g"]
 
 
-def test_a_lock_has_one_holder(place: tuple[Disk, str]) -> None:
+def test_lock_has_one_holder(place: tuple[Disk, str]) -> None:
     disk, root = place
     lock = disk.lock(f"{root}/.lock")
     with pytest.raises(AlreadyLocked):
@@ -118,7 +118,7 @@ def test_lock_that_is_taken_names_the_process_that_holds_it(tmp_path: Path) -> N
 
 
 @pytest.mark.real_loop
-async def test_a_file_closed_during_a_call_off_the_loop(tmp_path: Path) -> None:
+async def test_file_closed_during_a_call_off_the_loop(tmp_path: Path) -> None:
     file = LocalDisk().open(str(tmp_path / "f"), create=True)
     file.append((b"abc",))
     async with asyncio.TaskGroup() as group:
@@ -152,11 +152,11 @@ def survivors(make, seeds: int = 60) -> set[bytes | None]:
     return found
 
 
-def test_what_was_synced_survives() -> None:
+def test_synced_bytes_survive_a_power_loss() -> None:
     assert survivors(lambda disk: synced(disk, "/f", b"abc")) == {b"abc"}
 
 
-def test_the_end_of_a_process_loses_nothing() -> None:
+def test_end_of_a_process_loses_nothing() -> None:
     disk = SimDisk()
     file = disk.open("/f", create=True)
     file.append((b"abc",))
@@ -199,7 +199,7 @@ def test_unsynced_names_are_lost() -> None:
     assert survivors(remove) == {None, b"abc"}
 
 
-def test_a_rename_may_survive_without_the_content() -> None:
+def test_rename_may_survive_without_the_content() -> None:
     def make(disk: SimDisk) -> None:
         synced(disk, "/f", b"old")
         disk.write_atomic("/f", b"new", sync=False)
@@ -223,7 +223,7 @@ def test_faults_on_demand() -> None:
     assert failure.value.errno == errno.ENOSPC
 
 
-def test_the_machine_stops_in_the_middle_of_a_write() -> None:
+def test_machine_stops_in_the_middle_of_a_write() -> None:
     disk = SimDisk()
     file = disk.open("/f", create=True)
     disk.stop_after(2)

@@ -47,7 +47,7 @@ def test_offset_index_is_appended_to() -> None:
     assert again.last_entry() == (1003, 200)
 
 
-def test_offset_lookup() -> None:
+def test_offset_lookup_finds_the_entry_before() -> None:
     index = offset_index(SimDisk())
     assert index.lookup(5000) == 0
     for offset, position in ((1004, 50), (1009, 120), (1020, 300)):
@@ -57,7 +57,7 @@ def test_offset_lookup() -> None:
     assert [index.upper_bound_offset(position) for position in (0, 50, 51, 300, 301)] == [1004, 1004, 1009, 1020, None]
 
 
-def test_a_truncated_offset_index_loses_its_tail_in_the_file_too() -> None:
+def test_truncated_offset_index_loses_its_tail_in_the_file_too() -> None:
     disk = SimDisk()
     index = offset_index(disk)
     for offset in (1004, 1009, 1020):
@@ -70,7 +70,7 @@ def test_a_truncated_offset_index_loses_its_tail_in_the_file_too() -> None:
     assert disk.read("/i") == bytes.fromhex("00000004 000003ec 0000000c 0000004d")
 
 
-def test_a_released_offset_index_is_read_again() -> None:
+def test_released_offset_index_is_read_again() -> None:
     disk = SimDisk()
     index = offset_index(disk)
     index.append(1004, 50)
@@ -81,7 +81,7 @@ def test_a_released_offset_index_is_read_again() -> None:
     assert index.lookup(1004) == 50
 
 
-def test_an_offset_index_beyond_its_log_is_corrupt() -> None:
+def test_offset_index_beyond_its_log_is_corrupt() -> None:
     index = offset_index(SimDisk())
     index.append(1004, 50)
     index.check(51)
@@ -90,7 +90,7 @@ def test_an_offset_index_beyond_its_log_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("make", [offset_index, time_index, transaction_index])
-def test_a_file_that_is_no_multiple_of_an_entry_is_corrupt(make: type) -> None:
+def test_file_that_is_no_multiple_of_an_entry_is_corrupt(make: type) -> None:
     disk = SimDisk()
     disk.write_atomic("/i", bytes(35))
     with pytest.raises(CorruptIndex):
@@ -126,7 +126,7 @@ def test_time_index_stays_monotone_whatever_is_offered() -> None:
     assert index.last_entry == TimestampOffset(130, 1010)
 
 
-def test_time_lookup() -> None:
+def test_time_lookup_finds_the_entry_before() -> None:
     index = time_index(SimDisk())
     assert index.lookup(5) == TimestampOffset(-1, BASE)
     for timestamp, offset in ((100, 1005), (200, 1010), (300, 1015)):
@@ -134,7 +134,7 @@ def test_time_lookup() -> None:
     assert [index.lookup(timestamp).offset for timestamp in (99, 100, 199, 200, 999)] == [BASE, 1005, 1005, 1010, 1015]
 
 
-def test_the_last_time_entry_is_known_without_loading() -> None:
+def test_last_time_entry_is_known_without_loading() -> None:
     disk = SimDisk()
     index = time_index(disk)
     index.maybe_append(100, 1005)
@@ -191,7 +191,7 @@ def test_collecting_aborted_transactions(
     assert found == expected
 
 
-def test_a_truncated_transaction_index() -> None:
+def test_truncated_transaction_index() -> None:
     disk = SimDisk()
     index = transaction_index(disk)
     for aborted in ABORTED:
@@ -207,7 +207,7 @@ def test_a_truncated_transaction_index() -> None:
     assert again.entries() == ABORTED[:1]
 
 
-def test_an_index_that_was_forgotten_leaves_no_stale_file() -> None:
+def test_index_that_was_forgotten_leaves_no_stale_file() -> None:
     disk = SimDisk()
     index = transaction_index(disk)
     index.append(ABORTED[0])
@@ -231,7 +231,7 @@ def test_an_index_that_was_forgotten_leaves_no_stale_file() -> None:
     ],
     ids=["version", "marker before the segment", "ends before it begins"],
 )
-def test_a_transaction_index_that_cannot_be_right(data: bytes) -> None:
+def test_transaction_index_that_cannot_be_right(data: bytes) -> None:
     disk = SimDisk()
     disk.write_atomic("/i", data)
     with pytest.raises(CorruptIndex):

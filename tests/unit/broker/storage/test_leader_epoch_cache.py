@@ -17,7 +17,7 @@ def cache(*entries: tuple[int, int]) -> LeaderEpochFileCache:
     return epochs
 
 
-def test_the_file() -> None:
+def test_epoch_file_has_the_format_of_kafka() -> None:
     disk = SimDisk()
     epochs = LeaderEpochFileCache(disk, "")
     assert not epochs.open()
@@ -31,7 +31,7 @@ def test_the_file() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"0\n1\n", b"0\n1\n0\n", b"0\n1\nx 0\n", bytes(20)])
-def test_a_broken_file_tells_nothing(data: bytes) -> None:
+def test_broken_file_tells_nothing(data: bytes) -> None:
     disk = SimDisk()
     disk.write_atomic(PATH, data)
     epochs = LeaderEpochFileCache(disk, "")
@@ -44,7 +44,7 @@ def test_assigning_an_epoch_again_changes_nothing() -> None:
     assert epochs.entries == [EpochEntry(1, 10)]
 
 
-def test_an_epoch_costs_no_write_when_it_begins() -> None:
+def test_epoch_costs_no_write_when_it_begins() -> None:
     disk = SimDisk()
     epochs = LeaderEpochFileCache(disk, "")
     epochs.assign(3, 10)
@@ -54,7 +54,7 @@ def test_an_epoch_costs_no_write_when_it_begins() -> None:
     assert disk.read(PATH) == b"0\n1\n3 10\n"
 
 
-def test_what_the_file_says_already_is_not_written_again() -> None:
+def test_epoch_file_that_is_up_to_date_is_not_written_again() -> None:
     disk = SimDisk()
     first = LeaderEpochFileCache(disk, "")
     first.assign(1, 10)
@@ -86,12 +86,12 @@ def test_entries_that_contradict_a_new_one_go() -> None:
         (7, None),
     ],
 )
-def test_where_an_epoch_ends(epoch: int, expected: tuple[int, int] | None) -> None:
+def test_end_offset_of_an_epoch_is_the_start_of_the_next(epoch: int, expected: tuple[int, int] | None) -> None:
     """B50: an epoch that is missing is answered by the largest one before it; one before all, by the first start."""
     assert cache((2, 10), (4, 20), (6, 30)).end_offset_for(epoch, 100) == expected
 
 
-def test_which_epoch_an_offset_has() -> None:
+def test_epoch_of_an_offset_is_the_last_that_began_before() -> None:
     epochs = cache((2, 10), (4, 20))
     assert [epochs.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 99)] == [None, 2, 2, 4, 4]
 

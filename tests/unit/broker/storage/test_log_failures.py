@@ -22,7 +22,7 @@ def idempotent(sequence: int, *, transactional: bool = False) -> bytearray:
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EROFS])
-def test_after_an_error_nothing_is_acknowledged(error: int) -> None:
+def test_log_after_an_error_acknowledges_nothing(error: int) -> None:
     """B41: after an I/O error no further append to that log is acknowledged."""
     disk = new_disk()
     log = open_log(disk)
@@ -47,7 +47,7 @@ def test_after_an_error_nothing_is_acknowledged(error: int) -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 1, 60, 61, 100])
-def test_a_short_write_is_undone(taken: int) -> None:
+def test_short_write_is_undone(taken: int) -> None:
     disk = new_disk()
     log = open_log(disk)
     must_append(log, idempotent(0))
@@ -61,7 +61,7 @@ def test_a_short_write_is_undone(taken: int) -> None:
     assert [offset for offset, _, _ in content(log)] == [0, 1]
 
 
-def test_a_short_write_that_cannot_be_undone_fails_the_log() -> None:
+def test_short_write_that_cannot_be_undone_fails_the_log() -> None:
     disk = new_disk()
     log = open_log(disk)
     must_append(log, idempotent(0))
@@ -75,7 +75,7 @@ def test_a_short_write_that_cannot_be_undone_fails_the_log() -> None:
     assert must_append(again, idempotent(1)).base_offset == 1
 
 
-def test_a_full_disk() -> None:
+def test_full_disk_refuses_appends_and_keeps_the_log() -> None:
     disk = new_disk()
     disk.capacity = 500
     log = open_log(disk)
@@ -88,7 +88,7 @@ def test_a_full_disk() -> None:
     assert len(content(again)) == len(accepted)
 
 
-def test_a_short_write_of_replicated_batches() -> None:
+def test_short_write_of_replicated_batches() -> None:
     disk = new_disk()
     log = open_log(disk)
     data = batch(b"a" * 100)
@@ -101,7 +101,7 @@ def test_a_short_write_of_replicated_batches() -> None:
 
 @pytest.mark.parametrize("operation", ["append", "open", "sync"])
 @pytest.mark.parametrize("ending", [".index", ".timeindex", ".txnindex"])
-async def test_an_index_that_cannot_be_written_duplicates_no_offset(operation: str, ending: str) -> None:
+async def test_index_that_cannot_be_written_duplicates_no_offset(operation: str, ending: str) -> None:
     """B40: appends go on or are refused, and what recovery finds is what was acknowledged."""
     disk = new_disk()
     log = open_log(disk, SMALL)
@@ -126,7 +126,7 @@ async def test_an_index_that_cannot_be_written_duplicates_no_offset(operation: s
     ("operation", "ending"),
     [("open", ".log"), ("append", ".snapshot.tmp"), ("rename", ".snapshot.tmp")],
 )
-def test_a_roll_that_fails(operation: str, ending: str) -> None:
+def test_roll_that_fails(operation: str, ending: str) -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
     for sequence in range(4):
@@ -142,7 +142,7 @@ def test_a_roll_that_fails(operation: str, ending: str) -> None:
     assert producers(again) == before
 
 
-def test_a_read_error_fails_the_log() -> None:
+def test_read_error_fails_the_log() -> None:
     disk = new_disk()
     log = open_log(disk)
     must_append(log, idempotent(0))
@@ -171,7 +171,7 @@ def survivors(disk: SimDisk, seed: int, config: LogConfig, recovery_point: int) 
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_what_is_flushed_survives_a_power_loss(seed: int) -> None:
+async def test_flushed_batches_survive_a_power_loss(seed: int) -> None:
     random = Random(seed)
     disk = new_disk()
     config = LogConfig(segment_bytes=700, index_interval_bytes=100, flush_interval_messages=1)
@@ -202,7 +202,7 @@ async def test_appends_during_a_flush_are_not_covered_by_it() -> None:
     assert (log.flushed_offset, log.log_end_offset) == (1, 2)
 
 
-async def test_a_flush_that_a_truncation_overtook_promises_nothing() -> None:
+async def test_flush_that_a_truncation_overtook_promises_nothing() -> None:
     disk = new_disk()
     log = open_log(disk)
     for sequence in range(5):
@@ -220,7 +220,7 @@ async def test_a_flush_that_a_truncation_overtook_promises_nothing() -> None:
     assert log.flushed_offset == 3
 
 
-async def test_a_flush_that_fails_fails_the_log() -> None:
+async def test_flush_that_fails_fails_the_log() -> None:
     disk = new_disk()
     log = open_log(disk)
     must_append(log, idempotent(0))
@@ -230,7 +230,7 @@ async def test_a_flush_that_fails_fails_the_log() -> None:
     assert log.flushed_offset == 0
 
 
-async def test_a_snapshot_is_on_the_medium_before_the_recovery_point_passes_it() -> None:
+async def test_snapshot_is_on_the_medium_before_the_recovery_point_passes_it() -> None:
     """B36: the producer snapshot is synced before recovery trusts that what lies before it need not be read."""
     for seed in range(30):
         disk = new_disk()

@@ -97,7 +97,7 @@ def log_of(manager: LogManager, name: TopicPartition = A) -> PartitionLog:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_that_is_set_aside_keeps_its_files_and_is_not_loaded_again(broker: Broker, clean: bool) -> None:
+def test_log_that_is_set_aside_keeps_its_files_and_is_not_loaded_again(broker: Broker, clean: bool) -> None:
     fill(broker.create(A, ID_A))
     size = broker.disk.file_size(f"/data/{A}/{0:020d}.log")
     path = broker.manager.set_aside(A)
@@ -113,7 +113,7 @@ def test_a_log_that_is_set_aside_keeps_its_files_and_is_not_loaded_again(broker:
 # Start and end
 
 
-def test_an_empty_directory(broker: Broker) -> None:
+def test_empty_directory_loads_no_logs(broker: Broker) -> None:
     assert (len(broker.manager), broker.manager.directory.previous_broker_epoch) == (0, None)
     assert broker.disk.list_dir("/data") == [".lock", "machine-boot"]
 
@@ -130,14 +130,14 @@ def test_logs_come_back(broker: Broker, clean: bool) -> None:
     assert log_of(manager).recovery_point == (20 if clean else 0)
 
 
-def test_the_mark_of_a_clean_shutdown_counts_once(broker: Broker) -> None:
+def test_mark_of_a_clean_shutdown_counts_once(broker: Broker) -> None:
     broker.create(A, ID_A)
     assert broker.restart().directory.previous_broker_epoch == 42
     assert not broker.disk.exists("/data/.kafka_cleanshutdown")
     assert broker.kill().directory.previous_broker_epoch is None
 
 
-def test_a_failed_log_leaves_no_mark(broker: Broker) -> None:
+def test_failed_log_leaves_no_mark(broker: Broker) -> None:
     log = broker.create(A, ID_A)
     fill(log)
     broker.disk.fail("append", ".log")
@@ -147,13 +147,13 @@ def test_a_failed_log_leaves_no_mark(broker: Broker) -> None:
     assert log_of(broker.manager).log_end_offset == 20
 
 
-def test_a_close_that_fails_leaves_no_mark(broker: Broker) -> None:
+def test_close_that_fails_leaves_no_mark(broker: Broker) -> None:
     fill(broker.create(A, ID_A))
     broker.disk.fail("append", "recovery-point-offset-checkpoint.tmp")
     assert broker.restart().directory.previous_broker_epoch is None
 
 
-async def test_what_is_settled_is_synced_several_logs_at_once_and_need_not_be_again(broker: Broker) -> None:
+async def test_settle_syncs_several_logs_at_once_and_leaves_nothing_for_close(broker: Broker) -> None:
     names = [TopicPartition("many", index) for index in range(6)]
     for name in names:
         fill(broker.create(name, ID_A), 3)
@@ -179,7 +179,7 @@ async def test_what_is_settled_is_synced_several_logs_at_once_and_need_not_be_ag
     assert all(log_of(broker.manager, name).producer_state.producers for name in names)
 
 
-async def test_a_log_that_cannot_be_settled_fails_alone_and_there_is_no_mark(broker: Broker) -> None:
+async def test_log_that_cannot_be_settled_fails_alone_and_there_is_no_mark(broker: Broker) -> None:
     fill(broker.create(A, ID_A))
     fill(broker.create(B, ID_B), 3)
     broker.disk.fail("sync", ".log")
@@ -188,7 +188,7 @@ async def test_a_log_that_cannot_be_settled_fails_alone_and_there_is_no_mark(bro
     assert broker.restart().directory.previous_broker_epoch is None
 
 
-def test_two_brokers_cannot_have_one_directory(broker: Broker) -> None:
+def test_directory_locked_by_one_broker_refuses_another(broker: Broker) -> None:
     other = broker.new_manager()
     with pytest.raises(AlreadyLocked):
         other.start()
@@ -197,7 +197,7 @@ def test_two_brokers_cannot_have_one_directory(broker: Broker) -> None:
     other.close()
 
 
-def test_a_load_that_fails_lets_go_of_the_lock() -> None:
+def test_load_that_fails_lets_go_of_the_lock() -> None:
     broker = Broker(SimDisk())
     broker.disk.make_dirs("/data")
     broker.disk.fail("list_dir", "/data")
@@ -206,7 +206,7 @@ def test_a_load_that_fails_lets_go_of_the_lock() -> None:
     assert broker.start().get(A) is None
 
 
-def test_whose_directory_it_is(broker: Broker) -> None:
+def test_claim_of_a_directory_of_another_owner_is_refused(broker: Broker) -> None:
     broker.manager.directory.claim(1, None)
     broker.manager.directory.claim(1, "cluster")
     broker.manager.directory.claim(1, None)
@@ -216,7 +216,7 @@ def test_whose_directory_it_is(broker: Broker) -> None:
             broker.manager.directory.claim(broker_id, cluster_id)
 
 
-def test_what_is_no_partition_is_left_alone(broker: Broker) -> None:
+def test_names_that_are_no_partitions_are_ignored(broker: Broker) -> None:
     broker.disk.make_dirs("/data/lost+found")
     broker.disk.make_dirs("/data/t-0.abc-future")
     broker.disk.write_atomic("/data/notes-1", b"a file")
@@ -240,7 +240,7 @@ def test_broken_checkpoints_keep_nothing_from_loading(broker: Broker) -> None:
 # Creation and deletion
 
 
-async def test_a_deleted_log_goes_at_once_and_its_files_later(broker: Broker) -> None:
+async def test_deleted_log_goes_at_once_and_its_files_later(broker: Broker) -> None:
     broker.config = LogConfig(file_delete_delay_ms=1000)
     fill(broker.create(A, ID_A))
     broker.manager.delete(A)
@@ -264,7 +264,7 @@ async def test_directories_left_from_a_deletion_go_after_a_restart(broker: Broke
     assert not [name for name in broker.disk.list_dir("/data") if name.endswith("-delete")]
 
 
-async def test_a_new_log_has_nothing_of_one_that_had_its_name(broker: Broker) -> None:
+async def test_new_log_has_nothing_of_one_that_had_its_name(broker: Broker) -> None:
     """Checkpoints are about logs, not names: a log start of 30 would empty a new log of 5 records."""
     log = broker.create(A, ID_A)
     fill(log, 30)
@@ -297,7 +297,7 @@ async def test_recovery_points_follow_the_flush_of_closed_segments(broker: Broke
     assert broker.disk.calls["rename"] == writes, "nothing has changed"
 
 
-async def test_a_truncation_below_the_recovery_point_lowers_it_on_disk_first(broker: Broker) -> None:
+async def test_truncation_below_the_recovery_point_lowers_it_on_disk_first(broker: Broker) -> None:
     log = broker.create(A, ID_A)
     fill(log)
     await LogMaintenance(broker.manager).flush_and_remove()
@@ -306,7 +306,7 @@ async def test_a_truncation_below_the_recovery_point_lowers_it_on_disk_first(bro
     assert broker.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
 
 
-async def test_a_checkpoint_that_is_being_written_gives_way_to_a_truncation(broker: Broker) -> None:
+async def test_checkpoint_that_is_being_written_gives_way_to_a_truncation(broker: Broker) -> None:
     log = broker.create(A, ID_A)
     fill(log)
     await LogMaintenance(broker.manager).flush_and_remove()
@@ -346,7 +346,7 @@ async def test_log_starts_are_written_where_they_are_not_plain(broker: Broker) -
     st.integers(0, 15_000),
     st.integers(0, 2**32),
 )
-def test_after_a_power_loss_every_log_is_a_prefix_that_has_all_that_was_flushed(
+def test_logs_after_a_power_loss_are_prefixes_with_all_that_was_flushed(
     steps: list[tuple[str, int]], units: int, seed: int
 ) -> None:
     broker = Broker(SimDisk())
@@ -398,7 +398,7 @@ async def _flush(manager: LogManager, log: PartitionLog) -> None:
 # Failures
 
 
-async def test_a_checkpoint_that_cannot_be_written_fails_the_directory(broker: Broker) -> None:
+async def test_checkpoint_that_cannot_be_written_fails_the_directory(broker: Broker) -> None:
     fill(broker.create(A, ID_A))
     broker.options = LogManagerConfig(recovery_point_checkpoint_interval_ms=1)
     broker.disk.fail("sync", ".tmp", error=errno.EIO)
@@ -464,7 +464,7 @@ async def run_background(manager: LogManager, seconds: float) -> Supervisor:
 
 
 @in_virtual_time
-async def test_everything_happens_in_its_time() -> None:
+async def test_background_tasks_run_at_their_intervals() -> None:
     broker = Broker(SimDisk(), LogConfig(segment_bytes=700, retention_ms=1, file_delete_delay_ms=500))
     broker.start()
     log = broker.create(A, ID_A)
@@ -563,7 +563,7 @@ async def test_log_that_cannot_be_cleaned_is_set_aside_and_others_are_cleaned(
     assert broker.manager.uncleanable_count == 0
 
 
-async def test_exception_that_nobody_foresaw_sets_one_log_aside(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_exception_of_one_log_sets_it_aside(caplog: pytest.LogCaptureFixture) -> None:
     """A time index that has been cut inside an entry, say: the log cannot even be judged."""
     broker = Broker(SimDisk(), replace(COMPACT, min_compaction_lag_ms=1))
     broker.start()
@@ -728,7 +728,7 @@ def test_settings_of_a_topic_reach_its_logs(broker: Broker) -> None:
     assert (log.config.segment_bytes, other.config.segment_bytes) == (99, 700)
 
 
-def test_a_real_directory(tmp_path) -> None:
+def test_real_directory_is_loaded_and_closed(tmp_path) -> None:
     for expected in (0, 30, 60):
         manager = LogManager(
             LocalDisk(),

@@ -59,7 +59,7 @@ def test_offsets_and_epoch_are_stamped_outside_the_crc(log: PartitionLog) -> Non
     assert log.epochs.latest_epoch == 3
 
 
-def test_a_retry_gets_its_original_offset(log: PartitionLog) -> None:
+def test_retry_gets_its_original_offset(log: PartitionLog) -> None:
     """B34."""
     must_append(log, batch(b"x"))
     for sequence in range(5):
@@ -80,7 +80,7 @@ def test_log_append_time_is_told(log: PartitionLog) -> None:
     assert (info.log_append_time, info.max_timestamp) == (5000, 5000)
 
 
-def test_a_segment_is_rolled_when_it_is_full() -> None:
+def test_segment_is_rolled_when_it_is_full() -> None:
     log = open_log(new_disk(), SMALL)
     fill(log, 30)
     assert len(log.segments) > 2
@@ -88,7 +88,7 @@ def test_a_segment_is_rolled_when_it_is_full() -> None:
     assert len(content(log)) == 30
 
 
-def test_a_batch_larger_than_a_segment_has_one_of_its_own() -> None:
+def test_batch_larger_than_a_segment_has_one_of_its_own() -> None:
     log = open_log(new_disk(), SMALL)
     fill(log, 1)
     must_append(log, batch(b"x" * 3000))
@@ -96,14 +96,14 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
 
 
-def test_a_segment_is_rolled_when_records_are_younger_than_its_first_by_segment_ms() -> None:
+def test_segment_is_rolled_when_records_are_younger_than_its_first_by_segment_ms() -> None:
     log = open_log(new_disk(), LogConfig(segment_ms=100))
     for timestamp in (1000, 1100, 900, 1101):
         must_append(log, batch(timestamp=timestamp))
     assert [segment.base_offset for segment in log.segments] == [0, 3]
 
 
-def test_the_age_of_a_segment_is_known_after_a_restart() -> None:
+def test_age_of_a_segment_is_known_after_a_restart() -> None:
     disk = new_disk()
     log = open_log(disk, LogConfig(segment_ms=100))
     must_append(log, batch(timestamp=1000))
@@ -114,7 +114,7 @@ def test_the_age_of_a_segment_is_known_after_a_restart() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_a_segment_without_timestamps_is_rolled_by_the_clock() -> None:
+def test_segment_without_timestamps_is_rolled_by_the_clock() -> None:
     now = [0]
     log = PartitionLog.open(log_host(new_disk(), lambda: now[0]), DIRECTORY, TP, LogConfig(segment_ms=100), NotedLog())
     for _ in range(2):
@@ -124,7 +124,7 @@ def test_a_segment_without_timestamps_is_rolled_by_the_clock() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_a_segment_is_rolled_when_its_index_is_full() -> None:
+def test_segment_is_rolled_when_its_index_is_full() -> None:
     log = open_log(new_disk(), LogConfig(index_interval_bytes=0, segment_index_bytes=40))
     fill(log, 20)
     assert len(log.segments) > 2
@@ -136,7 +136,7 @@ def test_a_segment_is_rolled_when_its_index_is_full() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 400, 9000])
-def test_a_read_begins_with_the_batch_that_contains_the_offset(size: int) -> None:
+def test_read_begins_with_the_batch_that_contains_the_offset(size: int) -> None:
     """B79: a fetch that starts in the middle of a batch returns the batch; no record is skipped."""
     log = open_log(new_disk(), LogConfig(segment_bytes=30_000))
     for _ in range(20):
@@ -163,7 +163,7 @@ def test_reads_are_limited_in_size(log: PartitionLog) -> None:
     assert fetched.next_offset >= 13
 
 
-def test_the_first_batch_is_returned_whatever_its_size(log: PartitionLog) -> None:
+def test_first_batch_is_returned_whatever_its_size(log: PartitionLog) -> None:
     must_append(log, batch(b"x" * 50_000))
     must_append(log, batch(b"y" * 50_000))
     assert len(headers(read(log, 1, 100).records)) == 1
@@ -219,7 +219,7 @@ async def test_data_that_is_partly_in_memory(monkeypatch: pytest.MonkeyPatch) ->
         assert headers(fetched.records)[0].base_offset == offset
 
 
-async def test_a_cold_read_sees_a_truncation_that_happened_meanwhile() -> None:
+async def test_cold_read_sees_a_truncation_that_happened_meanwhile() -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
     fill(log, 40)
@@ -241,7 +241,7 @@ async def test_a_cold_read_sees_a_truncation_that_happened_meanwhile() -> None:
     assert await log.read_cold(ColdRead(7, 1000, 40, True)) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_cold_read_survives_retention() -> None:
+async def test_cold_read_survives_retention() -> None:
     disk = new_disk()
     log = open_log(disk, LogConfig(segment_bytes=1000, retention_bytes=1))
     fill(log, 40)
@@ -260,7 +260,7 @@ async def test_a_cold_read_survives_retention() -> None:
 # Transactions
 
 
-def test_the_last_stable_offset(log: PartitionLog) -> None:
+def test_last_stable_offset(log: PartitionLog) -> None:
     must_append(log, batch())
     must_append(log, batch(producer_id=1, epoch=0, sequence=0, transactional=True))
     must_append(log, batch(producer_id=2, epoch=0, sequence=0, transactional=True))
@@ -304,14 +304,14 @@ def test_markers_are_fenced(log: PartitionLog) -> None:
     assert log.log_end_offset == 2
 
 
-def test_a_control_batch_without_a_marker_is_refused(log: PartitionLog) -> None:
+def test_control_batch_without_a_marker_is_refused(log: PartitionLog) -> None:
     broken = marker(1, commit=True)
     broken[-1] = 99
     assert append(log, broken, 0, AppendOrigin.COORDINATOR) is ErrorCode.INVALID_RECORD
     assert log.log_end_offset == 0
 
 
-def test_the_marker_of_an_empty_transaction_is_in_no_index(log: PartitionLog) -> None:
+def test_marker_of_an_empty_transaction_is_in_no_index(log: PartitionLog) -> None:
     end_txn(log, marker(1, commit=False))
     log.update_high_watermark(1)
     assert log.aborted_transactions(0, 1) == []
@@ -341,7 +341,7 @@ def leader_log() -> PartitionLog:
     return leader
 
 
-def test_a_follower_becomes_what_its_leader_is() -> None:
+def test_follower_becomes_what_its_leader_is() -> None:
     leader = leader_log()
     follower = open_log(new_disk(), LogConfig(segment_bytes=700, index_interval_bytes=100))
     info = follower.append_as_follower(batches_of(leader))
@@ -357,7 +357,7 @@ def test_a_follower_becomes_what_its_leader_is() -> None:
     assert len(follower.segments) > len(leader.segments)
 
 
-def test_a_batch_that_is_cut_off_is_left_out() -> None:
+def test_batch_that_is_cut_off_is_left_out() -> None:
     leader = leader_log()
     data = batches_of(leader)
     follower = open_log(new_disk())
@@ -369,7 +369,7 @@ def test_a_batch_that_is_cut_off_is_left_out() -> None:
     assert follower.append_as_follower(b"") == AppendInfo(18, 17, -1, -1, 0, False)
 
 
-def test_a_follower_takes_no_corrupt_batch() -> None:
+def test_follower_takes_no_corrupt_batch() -> None:
     data = bytearray(batches_of(leader_log()))
     data[CRC_POSITION] ^= 1
     follower = open_log(new_disk())
@@ -377,7 +377,7 @@ def test_a_follower_takes_no_corrupt_batch() -> None:
     assert (follower.log_end_offset, follower.size) == (0, 0)
 
 
-def test_a_follower_takes_no_batch_of_a_later_epoch_than_it_asked_in() -> None:
+def test_follower_takes_no_batch_of_a_later_epoch_than_it_asked_in() -> None:
     leader = leader_log()
     follower = open_log(new_disk())
     follower.append_as_follower(batches_of(leader), leader_epoch=3)
@@ -385,7 +385,7 @@ def test_a_follower_takes_no_batch_of_a_later_epoch_than_it_asked_in() -> None:
     assert follower.epochs.latest_epoch == 1
 
 
-def test_a_follower_takes_no_offsets_again() -> None:
+def test_follower_takes_no_offsets_again() -> None:
     leader = leader_log()
     follower = open_log(new_disk())
     follower.append_as_follower(batches_of(leader))
@@ -412,7 +412,7 @@ def test_offsets_too_far_apart_for_one_segment() -> None:
     assert [offset for offset, _, _ in content(follower)] == [0, 2**33]
 
 
-def test_a_log_that_begins_inside_a_batch() -> None:
+def test_log_that_begins_inside_a_batch() -> None:
     """A leader's records were deleted up to the middle of a batch; its follower begins with an empty log there."""
     data = batch(b"a", b"b", b"c")
     patch_offset_and_epoch(data, 0, 10, 0)
@@ -461,12 +461,12 @@ def test_offsets_by_time_when_time_goes_back() -> None:
     assert latest.offset == timestamps.index(max(timestamps))
 
 
-def test_nothing_is_found_in_an_empty_log(log: PartitionLog) -> None:
+def test_read_of_an_empty_log_finds_nothing(log: PartitionLog) -> None:
     assert offset_for_timestamp(log, 0) is None
     assert max_timestamp_offset(log) is None
 
 
-def test_a_batch_that_is_broken_inside_stops_no_search(log: PartitionLog) -> None:
+def test_batch_that_is_broken_inside_stops_no_search(log: PartitionLog) -> None:
     broken = batch(b"a", timestamp=1500)
     broken[61] ^= 0xFF
     header = read_header(broken)

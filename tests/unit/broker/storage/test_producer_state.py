@@ -102,7 +102,7 @@ def world() -> World:
     return World()
 
 
-def test_a_producer_without_state_may_begin_anywhere(world: World) -> None:
+def test_producer_without_state_may_begin_anywhere(world: World) -> None:
     """B32: what retention or deletion of records forgot does not stop a live producer."""
     assert world.check(1234) is None
 
@@ -120,13 +120,13 @@ def test_sequences_wrap_to_zero(world: World) -> None:
     assert world.check(1) is OUT_OF_ORDER
 
 
-def test_a_batch_may_contain_the_wrap(world: World) -> None:
+def test_batch_may_contain_the_wrap(world: World) -> None:
     world.append(MAX_SEQUENCE - 1, 4)
     assert world.check(2) is None
     assert world.check(MAX_SEQUENCE - 1, 4) == BatchMetadata(MAX_SEQUENCE - 1, 1, 0, 3, 1000)
 
 
-def test_each_of_the_last_five_batches_is_recognised(world: World) -> None:
+def test_duplicates_of_the_last_five_batches_are_recognised(world: World) -> None:
     """B34: a retry is answered with the original offset or refused, never appended again."""
     for sequence in range(0, 14, 2):
         world.append(sequence, 2)
@@ -138,7 +138,7 @@ def test_each_of_the_last_five_batches_is_recognised(world: World) -> None:
     assert world.check(12, 1) is OUT_OF_ORDER, "the same beginning is not the same batch"
 
 
-def test_a_new_epoch_begins_at_zero(world: World) -> None:
+def test_new_epoch_begins_at_zero(world: World) -> None:
     world.append(0, 3, epoch=4)
     assert world.check(3, epoch=5) is OUT_OF_ORDER
     assert world.check(0, epoch=5) is None
@@ -147,7 +147,7 @@ def test_a_new_epoch_begins_at_zero(world: World) -> None:
     assert world.check(0, 3, epoch=4) is FENCED, "batches of an older epoch are no duplicates"
 
 
-def test_a_producer_of_which_only_a_marker_is_known(world: World) -> None:
+def test_producer_of_which_only_a_marker_is_known(world: World) -> None:
     world.end_txn(epoch=3)
     assert world.check(0, epoch=3) is None
     assert world.check(1, epoch=3) is OUT_OF_ORDER
@@ -155,13 +155,13 @@ def test_a_producer_of_which_only_a_marker_is_known(world: World) -> None:
     assert world.check(0, epoch=2) is FENCED
 
 
-def test_a_coordinator_has_epochs_but_no_sequences(world: World) -> None:
+def test_coordinator_has_epochs_but_no_sequences(world: World) -> None:
     world.append(-1, 2, epoch=4, txn=True)
     assert world.check(-1, 2, epoch=4, txn=True, origin=COORDINATOR) is None
     assert world.check(-1, epoch=3, txn=True, origin=COORDINATOR) is FENCED
 
 
-def test_a_transaction_is_not_interrupted_by_other_batches(world: World) -> None:
+def test_transaction_is_not_interrupted_by_other_batches(world: World) -> None:
     world.append(0, txn=True)
     assert world.check(1) is ErrorCode.INVALID_TXN_STATE
     assert world.check(1, txn=True) is None
@@ -185,7 +185,7 @@ def test_up_to_version_1_a_marker_has_the_epoch_of_its_transaction(world: World,
     assert world.check_marker(epoch=4, version=version) is None
 
 
-def test_in_version_2_a_marker_has_a_newer_epoch_than_its_transaction(world: World) -> None:
+def test_marker_of_version_2_needs_a_newer_epoch_than_its_transaction(world: World) -> None:
     """B06: one with the present epoch is meant for a transaction before this one."""
     world.append(0, epoch=3, txn=True)
     assert world.check_marker(epoch=2, version=2) is FENCED
@@ -193,7 +193,7 @@ def test_in_version_2_a_marker_has_a_newer_epoch_than_its_transaction(world: Wor
     assert world.check_marker(epoch=4, version=2) is None
 
 
-def test_in_version_2_a_marker_that_comes_again_finds_its_transaction_ended(world: World) -> None:
+def test_retried_marker_of_version_2_finds_its_transaction_ended(world: World) -> None:
     """B07: success, as long as the next transaction has not begun; after that it is refused and ends nothing."""
     world.append(0, epoch=3, txn=True)
     world.end_txn(epoch=4)
@@ -203,7 +203,7 @@ def test_in_version_2_a_marker_that_comes_again_finds_its_transaction_ended(worl
     assert world.check_marker(epoch=4, version=2) is FENCED
 
 
-def test_a_transaction_of_epoch_32767_can_be_ended(world: World) -> None:
+def test_transaction_of_epoch_32767_can_be_ended(world: World) -> None:
     """B24: no epoch is newer, so its own ends it."""
     world.append(0, epoch=32_767, txn=True)
     assert world.check_marker(epoch=32_767, version=2) is None
@@ -220,12 +220,12 @@ def test_epoch_32767_in_a_log_is_recoverable(world: World) -> None:
     assert world.check(1, epoch=32_767) is None
 
 
-def test_an_empty_transaction_completes_nothing(world: World) -> None:
+def test_empty_transaction_completes_nothing(world: World) -> None:
     world.append(0)
     assert world.end_txn(commit=False) is None
 
 
-def test_the_first_unstable_offset(world: World) -> None:
+def test_first_unstable_offset(world: World) -> None:
     assert world.state.transactions.first_unstable_offset is None
     world.append(0)
     first = world.append(0, pid=2, txn=True)
@@ -243,7 +243,7 @@ def test_the_first_unstable_offset(world: World) -> None:
     assert world.state.transactions.first_unstable_offset is None
 
 
-def test_the_last_stable_offset_of_an_index_entry_is_that_of_the_others(world: World) -> None:
+def test_last_stable_offset_of_an_index_entry_is_that_of_the_others(world: World) -> None:
     world.append(0, pid=1, txn=True)
     second = world.append(0, pid=2, txn=True)
     completed = world.end_txn(pid=1, commit=False)
@@ -271,7 +271,7 @@ def test_old_timestamps_do_not_expire_a_producer(world: World) -> None:
     assert world.state.expire(world.now_ms + 999) == 0
 
 
-def test_a_producer_with_an_open_transaction_does_not_expire(world: World) -> None:
+def test_producer_with_an_open_transaction_does_not_expire(world: World) -> None:
     """B33."""
     world.append(0, txn=True)
     assert world.state.expire(world.now_ms + 10**9) == 0
@@ -279,7 +279,7 @@ def test_a_producer_with_an_open_transaction_does_not_expire(world: World) -> No
     assert world.state.expire(world.now_ms + 10**9) == 1
 
 
-def test_a_marker_counts_as_activity(world: World) -> None:
+def test_marker_counts_as_activity(world: World) -> None:
     """B31: a producer is not forgotten, and with it the coordinator epoch, soon after its transaction ended."""
     world.append(0, txn=True)
     world.now_ms += 2000
@@ -288,7 +288,7 @@ def test_a_marker_counts_as_activity(world: World) -> None:
     assert world.check_marker(epoch=0, coordinator_epoch=4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_the_first_batch_of_a_transaction_is_asked_about_and_later_ones_are_not(world: World) -> None:
+def test_first_batch_of_a_transaction_is_asked_about_and_later_ones_are_not(world: World) -> None:
     guard = world.guard()
     assert world.verified(guard) is ErrorCode.NONE
     world.append(0, txn=True)
@@ -296,7 +296,7 @@ def test_the_first_batch_of_a_transaction_is_asked_about_and_later_ones_are_not(
     assert world.verified(None) is ErrorCode.NONE
 
 
-def test_a_zombie_is_fenced_before_anybody_is_asked(world: World) -> None:
+def test_zombie_is_fenced_before_anybody_is_asked(world: World) -> None:
     """B09."""
     world.append(0, epoch=4)
     assert world.start(epoch=3) is FENCED
@@ -304,7 +304,7 @@ def test_a_zombie_is_fenced_before_anybody_is_asked(world: World) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_marker_between_question_and_append_takes_the_guard_away(world: World, commit: bool) -> None:
+def test_marker_between_question_and_append_takes_the_guard_away(world: World, commit: bool) -> None:
     """B04: the transaction that was asked about is over."""
     guard = world.guard()
     world.end_txn(commit=commit)
@@ -312,7 +312,7 @@ def test_a_marker_between_question_and_append_takes_the_guard_away(world: World,
     assert world.verified(world.guard()) is ErrorCode.NONE
 
 
-def test_a_guard_is_not_taken_for_that_of_the_next_transaction(world: World) -> None:
+def test_guard_is_not_taken_for_that_of_the_next_transaction(world: World) -> None:
     """B04: an answer that comes when another question is under way says nothing about that one."""
     old = world.guard()
     world.end_txn()
@@ -321,7 +321,7 @@ def test_a_guard_is_not_taken_for_that_of_the_next_transaction(world: World) -> 
     assert world.verified(new) is ErrorCode.NONE
 
 
-def test_a_batch_that_needed_no_question_needs_its_transaction_to_last(world: World) -> None:
+def test_batch_that_needed_no_question_needs_its_transaction_to_last(world: World) -> None:
     """B04: it was open when the batch came; a marker ended it while another was asked about."""
     world.append(0, txn=True)
     assert world.start(1) is None
@@ -329,7 +329,7 @@ def test_a_batch_that_needed_no_question_needs_its_transaction_to_last(world: Wo
     assert world.verified(None) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_newer_epoch_takes_the_guard_away_and_fences(world: World) -> None:
+def test_newer_epoch_takes_the_guard_away_and_fences(world: World) -> None:
     """B08: the older producer learns that it is fenced, not that its transaction is broken."""
     old = world.guard(epoch=4)
     new = world.guard(epoch=5)
@@ -346,7 +346,7 @@ def test_losing_leadership_takes_the_guards_away(world: World) -> None:
     assert world.verified(guard) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_guard_outlives_the_markers_of_other_producers(world: World) -> None:
+def test_guard_outlives_the_markers_of_other_producers(world: World) -> None:
     guard = world.guard(pid=1)
     world.append(0, pid=2, txn=True)
     world.end_txn(pid=2)
@@ -354,7 +354,7 @@ def test_a_guard_outlives_the_markers_of_other_producers(world: World) -> None:
 
 
 @pytest.mark.parametrize("adds", [False, True])
-def test_in_version_2_the_marker_of_the_transaction_before_leaves_the_guard_alone(world: World, adds: bool) -> None:
+def test_marker_of_version_2_leaves_the_guard_of_the_next_transaction(world: World, adds: bool) -> None:
     """Its epoch is the next transaction's: that one waits for its predecessor, not for itself."""
     world.append(0, epoch=3, txn=True)
     guard = world.guard(epoch=4, adds=adds)
@@ -365,7 +365,7 @@ def test_in_version_2_the_marker_of_the_transaction_before_leaves_the_guard_alon
 
 
 @pytest.mark.parametrize(("epoch", "version"), [(4, 0), (MAX_EPOCH, 2)])
-def test_a_marker_that_may_be_of_this_transaction_takes_the_guard_away(world: World, epoch: int, version: int) -> None:
+def test_marker_that_may_be_of_this_transaction_takes_the_guard_away(world: World, epoch: int, version: int) -> None:
     """B11: version 1 does not bump the epoch, however its batches came, and above the last epoch there is none."""
     guard = world.guard(epoch=epoch, adds=True)
     world.end_txn(epoch=epoch, version=version)
@@ -373,14 +373,14 @@ def test_a_marker_that_may_be_of_this_transaction_takes_the_guard_away(world: Wo
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_marker_of_an_older_epoch_leaves_the_guard_alone(world: World, version: int) -> None:
+def test_marker_of_an_older_epoch_leaves_the_guard_alone(world: World, version: int) -> None:
     world.append(0, epoch=2, txn=True)
     guard = world.guard(epoch=4)
     world.end_txn(epoch=3, version=version)
     assert world.verified(guard, epoch=4) is ErrorCode.NONE
 
 
-def test_a_batch_does_not_slip_in_before_one_that_was_refused_undecided(world: World) -> None:
+def test_batch_does_not_slip_in_before_one_that_was_refused_undecided(world: World) -> None:
     """B85: the lowest sequence that was asked about comes first."""
     world.guard(3)
     world.guard(0)
@@ -391,7 +391,7 @@ def test_a_batch_does_not_slip_in_before_one_that_was_refused_undecided(world: W
     assert world.check(1, txn=True) is None
 
 
-def test_a_newer_epoch_begins_its_sequences_anew(world: World) -> None:
+def test_newer_epoch_begins_its_sequences_anew(world: World) -> None:
     world.guard(0, epoch=3)
     world.guard(7, epoch=4)
     assert world.check(7, epoch=4, txn=True) is None
@@ -400,7 +400,7 @@ def test_a_newer_epoch_begins_its_sequences_anew(world: World) -> None:
     assert world.check(7, epoch=4, txn=True) is None, "an older epoch has no say"
 
 
-def test_in_version_2_an_unknown_producer_begins_at_zero(world: World) -> None:
+def test_unknown_producer_of_version_2_begins_at_sequence_zero(world: World) -> None:
     world.guard(1, pid=1, adds=True)
     assert world.check(1, pid=1, txn=True) is OUT_OF_ORDER
     world.guard(0, pid=2, adds=True)
@@ -427,7 +427,7 @@ def test_guards_of_questions_that_were_never_decided_expire(world: World) -> Non
     assert world.verified(guard) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_as_many_guards_as_there_are_producers_are_not_kept(world: World) -> None:
+def test_guards_of_too_many_producers_drop_the_oldest(world: World) -> None:
     first, second = world.guard(pid=1), world.guard(pid=2)
     for pid in range(3, 10_002):
         world.guard(pid=pid)
@@ -441,7 +441,7 @@ def entry(producer_id: int, epoch: int, *, coordinator_epoch: int = -1, txn: int
     return found
 
 
-def test_snapshot_bytes() -> None:
+def test_snapshot_bytes_are_those_of_kafka() -> None:
     with_batch = entry(7, 3, coordinator_epoch=2, txn=95)
     with_batch.batches.append(BatchMetadata(10, 14, 96, 100, 1700))
     data = encode_snapshot([with_batch, entry(8, 0)])
@@ -467,7 +467,7 @@ def test_broken_snapshots_are_recognised() -> None:
             decode_snapshot(data)
 
 
-def test_a_snapshot_brings_back_epochs_sequences_and_transactions(world: World) -> None:
+def test_snapshot_brings_back_epochs_sequences_and_transactions(world: World) -> None:
     world.append(0, 3, pid=1, epoch=2)
     world.append(3, 2, pid=1, epoch=2)
     first = world.append(0, pid=2, txn=True)
@@ -484,7 +484,7 @@ def test_a_snapshot_brings_back_epochs_sequences_and_transactions(world: World) 
     assert world.end_txn(pid=2) is not None
 
 
-def test_the_best_snapshot_is_the_latest_that_is_whole(world: World) -> None:
+def test_best_snapshot_is_the_latest_that_is_whole(world: World) -> None:
     for sequence in range(3):
         world.append(sequence)
         world.snapshot()

@@ -192,7 +192,7 @@ def must_equal(log: PartitionLog, expected: PartitionLog) -> None:
 @settings(max_examples=120)
 @example([("idempotent", 0), ("idempotent", 3), ("truncate", 5)])
 @given(histories)
-def test_a_log_is_what_its_batches_add_up_to(steps: list[tuple[str, int]]) -> None:
+def test_log_is_what_its_batches_add_up_to(steps: list[tuple[str, int]]) -> None:
     """B37: whatever happened, truncations included, state equals a rebuild from the log."""
     history = History(new_disk())
     for kind, number in steps:
@@ -225,7 +225,7 @@ def run_until_stopped(disk: SimDisk, steps: list[tuple[str, int]], units: int) -
 
 @settings(max_examples=120)
 @given(histories, st.integers(0, 6000))
-def test_a_process_that_ends_anywhere_loses_nothing_that_was_acknowledged(
+def test_process_that_ends_anywhere_loses_nothing_that_was_acknowledged(
     steps: list[tuple[str, int]], units: int
 ) -> None:
     disk = new_disk()
@@ -280,9 +280,7 @@ _TRUNCATED_BELOW_ITS_CHECKPOINT = [
 @settings(max_examples=250)
 @example(_TRUNCATED_BELOW_ITS_CHECKPOINT, 0, 3_053_647_137)
 @given(histories, st.integers(0, 8000), st.integers(0, 2**32))
-def test_after_a_power_loss_a_log_is_a_prefix_of_what_it_was(
-    steps: list[tuple[str, int]], units: int, seed: int
-) -> None:
+def test_log_after_a_power_loss_is_a_prefix_of_what_it_was(steps: list[tuple[str, int]], units: int, seed: int) -> None:
     """Whatever the medium kept, the log loads, holds a prefix that includes all that was flushed, and goes on."""
     disk = new_disk()
     history, _ = run_until_stopped(disk, steps, units)
@@ -322,7 +320,7 @@ def damage(disk: SimDisk, path: str, change: Callable[[bytes], bytes]) -> None:
         lambda data: b"\xff" * len(data),
     ],
 )
-def test_a_damaged_tail_is_cut_off(change: Callable[[bytes], bytes]) -> None:
+def test_damaged_tail_is_cut_off(change: Callable[[bytes], bytes]) -> None:
     disk = new_disk()
     log = filled(disk)
     whole = stored_batches(log)
@@ -351,7 +349,7 @@ def test_damage_in_an_unflushed_segment_removes_what_follows() -> None:
     assert not [name for name in disk.list_dir(DIRECTORY) if int(name[:20] if name[0].isdigit() else 0) > base + 4]
 
 
-def test_a_hole_between_unflushed_segments_ends_the_log() -> None:
+def test_hole_between_unflushed_segments_ends_the_log() -> None:
     disk = new_disk()
     log = filled(disk, 40)
     first_end = log.segments[1].base_offset
@@ -410,7 +408,7 @@ def test_files_that_can_be_derived_are_derived(ending: str, change: Callable[[by
     must_equal(log, expected)
 
 
-def test_a_checkpoint_beyond_the_log_empties_it() -> None:
+def test_checkpoint_beyond_the_log_empties_it() -> None:
     disk = new_disk()
     filled(disk).close()
     log = open_log(disk, CONFIG, log_start_offset=500)
@@ -455,7 +453,7 @@ async def test_epochs_are_found_whatever_their_file_says(flushes: bool, caplog: 
     assert disk.read(name) == b"0\n3\n1 0\n4 1\n6 2\n"
 
 
-async def test_an_epoch_file_that_cannot_be_written_keeps_the_recovery_point() -> None:
+async def test_epoch_file_that_cannot_be_written_keeps_the_recovery_point() -> None:
     disk = new_disk()
     log = open_log(disk, CONFIG)
     must_append(log, batch(), 5)
@@ -465,7 +463,7 @@ async def test_an_epoch_file_that_cannot_be_written_keeps_the_recovery_point() -
     assert (log.failed, log.recovery_point) == (True, 0)
 
 
-def test_an_older_history_that_comes_back_is_recognised_by_its_epoch() -> None:
+def test_older_history_that_comes_back_is_recognised_by_its_epoch() -> None:
     disk = new_disk()
     log = open_log(disk, LogConfig())
     must_append(log, batch(b"a" * 100), 1)
@@ -480,7 +478,7 @@ def test_an_older_history_that_comes_back_is_recognised_by_its_epoch() -> None:
     assert open_log(disk, LogConfig()).log_end_offset == 3
 
 
-def test_a_snapshot_of_another_history_is_not_trusted() -> None:
+def test_snapshot_of_another_history_is_not_trusted() -> None:
     """B37: one that was removed by a truncation may come back after a power loss."""
     disk, other = new_disk(), new_disk()
     log = filled(disk)
@@ -498,7 +496,7 @@ def test_a_snapshot_of_another_history_is_not_trusted() -> None:
     assert producers(log) == {5: (0, offset + 1, offset + 1, -1, None)}
 
 
-def test_what_a_truncation_removes_does_not_come_back() -> None:
+def test_truncated_batches_do_not_come_back() -> None:
     for seed in range(20):
         disk = new_disk()
         log = filled(disk, 40)
@@ -509,7 +507,7 @@ def test_what_a_truncation_removes_does_not_come_back() -> None:
         assert not [path for path in removed if disk.exists(path)]
 
 
-def test_a_flush_after_a_truncation_covers_the_segment_that_was_cut() -> None:
+def test_flush_after_a_truncation_covers_the_segment_that_was_cut() -> None:
     for seed in range(20):
         disk = new_disk()
         log = filled(disk)
@@ -527,7 +525,7 @@ def test_a_flush_after_a_truncation_covers_the_segment_that_was_cut() -> None:
         assert disk.file_size(cut.path(".log")) == cut.size
 
 
-def test_a_segment_ends_where_the_next_one_begins() -> None:
+def test_segment_ends_where_the_next_one_begins() -> None:
     disk = new_disk()
     log = filled(disk)
     stale = batch(b"stale", producer_id=5, epoch=0, sequence=7)
@@ -538,7 +536,7 @@ def test_a_segment_ends_where_the_next_one_begins() -> None:
     assert stored_batches(open_log(disk, CONFIG)) == whole
 
 
-def test_what_recovery_cuts_off_does_not_come_back() -> None:
+def test_batches_that_recovery_cuts_off_do_not_come_back() -> None:
     for seed in range(20):
         disk = new_disk()
         log = filled(disk, 3)
@@ -552,7 +550,7 @@ def test_what_recovery_cuts_off_does_not_come_back() -> None:
         assert disk.file_size(f"{DIRECTORY}/{0:020}.log") == size
 
 
-def test_a_clean_restart_reads_little() -> None:
+def test_clean_restart_reads_little() -> None:
     disk = new_disk()
     log = open_log(disk, LogConfig(index_interval_bytes=150))
     for number in range(300):

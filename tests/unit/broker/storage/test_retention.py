@@ -50,7 +50,7 @@ def test_retention_by_size(retention_bytes: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize(("log_start", "expected"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3), (35, 3)])
-def test_what_lies_before_the_log_start_goes(log_start: int, expected: int) -> None:
+def test_segments_before_the_log_start_are_deleted(log_start: int, expected: int) -> None:
     for policy in (frozenset({"delete"}), frozenset({"compact"}), frozenset[str]()):
         assert count(LogConfig(cleanup_policy=policy, retention_ms=-1), log_start=log_start) == expected
 
@@ -87,7 +87,7 @@ def test_expired_segments_are_logged_with_the_reason(
     assert not caplog.records
 
 
-def test_nothing_goes_that_is_not_replicated() -> None:
+def test_unreplicated_segments_are_not_deleted() -> None:
     config = LogConfig(retention_ms=0)
     assert [count(config, high_watermark=offset) for offset in (0, 9, 10, 29, 30, 34, 35)] == [0, 0, 1, 2, 3, 3, 4]
 
@@ -96,7 +96,7 @@ def test_compacted_logs_keep_their_age() -> None:
     assert count(LogConfig(cleanup_policy=frozenset({"compact"}), retention_ms=0, retention_bytes=0)) == 0
 
 
-def test_an_empty_active_segment_stays() -> None:
+def test_empty_active_segment_stays() -> None:
     ages = [SegmentAge(0, 0, 0, True)]
     config = LogConfig(retention_ms=0)
     assert expired(ages, config, log_start_offset=0, high_watermark=0, now_ms=10**9) == []
@@ -136,7 +136,7 @@ def test_old_segments_go_and_the_log_begins_later() -> None:
     assert len([path for path in log.garbage if path.endswith(".log.deleted")]) == expired
 
 
-def test_a_log_of_which_everything_is_old() -> None:
+def test_log_of_which_everything_is_old() -> None:
     log = aged_log(LogConfig(segment_bytes=800, retention_ms=1))
     expire(log, 10**6)
     assert (log.log_start_offset, log.log_end_offset, log.size, len(log.segments)) == (20, 20, 0, 1)
@@ -195,7 +195,7 @@ def test_producers_survive_whatever_a_power_loss_leaves_of_retention() -> None:
             assert producers(again) == {5: (3, again.log_end_offset - 1, again.log_end_offset - 1, -1, None)}
 
 
-def test_deleted_records() -> None:
+def test_deleted_records_move_the_log_start() -> None:
     log = aged_log(LogConfig(segment_bytes=800, **FOREVER))  # type: ignore[arg-type]
     assert log.advance_log_start_offset(99) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.advance_log_start_offset(11) is ErrorCode.NONE

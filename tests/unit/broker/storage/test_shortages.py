@@ -105,7 +105,7 @@ def test_appended_batch_of_a_newer_epoch_removes_an_older_refusal() -> None:
     assert append(log, idempotent(2, epoch=5)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_refused_batch_that_was_written_elsewhere_meanwhile_holds_up_nothing() -> None:
+def test_refused_batch_that_was_written_elsewhere_meanwhile_holds_up_nothing() -> None:
     """Another broker led for a while: the batch came back from there, and its producer went on."""
     disk = new_disk()
     log = open_log(disk, SMALL)
@@ -120,7 +120,7 @@ def test_a_refused_batch_that_was_written_elsewhere_meanwhile_holds_up_nothing()
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_what_is_behind_a_refused_batch_that_never_comes_again_is_out_of_order_in_the_end(known: bool) -> None:
+def test_batches_behind_a_refused_one_without_retry_are_out_of_order_in_the_end(known: bool) -> None:
     """B85: a producer that is not known yet does not begin behind it then, either."""
     disk, clock = new_disk(), [1_000]
     log = PartitionLog.open(log_host(disk, lambda: clock[0]), DIRECTORY, TP, SMALL, NotedLog())
@@ -204,7 +204,7 @@ class TestMoreRefusedProducersThanAreRemembered:
     ("operation", "ending"),
     [("append", ".log"), ("open", ".log"), ("append", ".snapshot.tmp"), ("open", ".snapshot.tmp")],
 )
-def test_an_append_that_meets_a_shortage_is_refused_and_succeeds_later(error: int, operation: str, ending: str) -> None:
+def test_append_that_meets_a_shortage_is_refused_and_succeeds_later(error: int, operation: str, ending: str) -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
     accepted, refused = 0, 0
@@ -238,9 +238,7 @@ def test_replicated_batches_that_meet_a_shortage_are_refused_and_accepted_later(
 
 @pytest.mark.parametrize("error", SHORTAGES)
 @pytest.mark.parametrize(("operation", "ending"), [("append", ".index"), ("open", ".timeindex"), ("open", ".txnindex")])
-async def test_a_flush_that_meets_a_shortage_is_not_done_and_done_later(
-    error: int, operation: str, ending: str
-) -> None:
+async def test_flush_that_meets_a_shortage_is_not_done_and_done_later(error: int, operation: str, ending: str) -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
     for sequence in range(6):
@@ -260,7 +258,7 @@ async def test_a_flush_that_meets_a_shortage_is_not_done_and_done_later(
     assert again.aborted_transactions(0, 7) == [(1, 0)]
 
 
-async def test_a_sync_that_fails_for_want_of_space_fails_the_log() -> None:
+async def test_sync_that_fails_for_want_of_space_fails_the_log() -> None:
     """Who allocates late says so at the sync: what was acknowledged before may be lost."""
     disk = new_disk()
     log = open_log(disk)
@@ -271,7 +269,7 @@ async def test_a_sync_that_fails_for_want_of_space_fails_the_log() -> None:
 
 
 @pytest.mark.parametrize("error", SHORTAGES)
-def test_a_truncation_that_meets_a_shortage_before_it_began_changes_nothing(error: int) -> None:
+def test_truncation_that_meets_a_shortage_before_it_began_changes_nothing(error: int) -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
     for sequence in range(20):
@@ -291,7 +289,7 @@ def test_a_truncation_that_meets_a_shortage_before_it_began_changes_nothing(erro
 
 
 @pytest.mark.parametrize("error", SHORTAGES)
-def test_a_read_that_meets_a_shortage_is_refused_and_succeeds_later(error: int) -> None:
+def test_read_that_meets_a_shortage_is_refused_and_succeeds_later(error: int) -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
     for sequence in range(20):
@@ -305,7 +303,7 @@ def test_a_read_that_meets_a_shortage_is_refused_and_succeeds_later(error: int) 
 
 
 class TestDiskSpace:
-    def test_a_full_disk_is_full_until_enough_is_free(self) -> None:
+    def test_full_disk_is_full_until_enough_is_free(self) -> None:
         disk = SimDisk(capacity=1000)
         disk.make_dirs("/data")
         changes: list[bool] = []
@@ -322,7 +320,7 @@ class TestDiskSpace:
         space.check()
         assert changes == [True, False]
 
-    def test_a_disk_that_fills_up_again_soon_is_looked_at_later_each_time(self) -> None:
+    def test_disk_that_fills_up_again_soon_is_looked_at_later_each_time(self) -> None:
         disk = SimDisk()
         disk.make_dirs("/data")
         space = DiskSpace(disk, "/data", lambda: now)
@@ -341,7 +339,7 @@ class TestDiskSpace:
         space.check()
         assert not space.is_full
 
-    def test_a_want_of_descriptors_does_not_make_the_disk_full(self) -> None:
+    def test_want_of_descriptors_does_not_make_the_disk_full(self) -> None:
         space = DiskSpace(SimDisk(), "/data", lambda: 0)
         space.note(OSError(errno.EMFILE, "Too many open files"), "t-0")
         assert not space.is_full

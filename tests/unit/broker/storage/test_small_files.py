@@ -26,7 +26,7 @@ def disk() -> SimDisk:
     return disk
 
 
-def test_offset_checkpoint(disk: SimDisk) -> None:
+def test_offset_checkpoint_has_the_format_of_kafka(disk: SimDisk) -> None:
     checkpoint = OffsetCheckpoint(disk, "/data", "recovery-point-offset-checkpoint")
     assert checkpoint.read() is None
     checkpoint.write({A: 5, B: 2**40})
@@ -51,12 +51,12 @@ def test_offset_checkpoint(disk: SimDisk) -> None:
         b"0\n1\na 0 5",
     ],
 )
-def test_a_broken_checkpoint_counts_as_missing(disk: SimDisk, data: bytes) -> None:
+def test_broken_checkpoint_counts_as_missing(disk: SimDisk, data: bytes) -> None:
     disk.write_atomic("/data/c", data)
     assert OffsetCheckpoint(disk, "/data", "c").read() is None
 
 
-async def test_a_write_on_the_loop_wins_over_an_older_one_off_the_loop(disk: SimDisk) -> None:
+async def test_write_on_the_loop_wins_over_an_older_one_off_the_loop(disk: SimDisk) -> None:
     checkpoint = OffsetCheckpoint(disk, "/data", "c")
 
     async def write_meanwhile() -> None:
@@ -80,12 +80,12 @@ def test_clean_shutdown_mark(disk: SimDisk) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", b'{"version":0,"brokerEpoch":null}'])
-def test_a_mark_of_an_older_broker(disk: SimDisk, data: bytes) -> None:
+def test_mark_of_an_older_broker(disk: SimDisk, data: bytes) -> None:
     disk.write_atomic("/data/.kafka_cleanshutdown", data)
     assert take_mark(disk, "/data") == NO_BROKER_EPOCH
 
 
-def test_meta_properties(disk: SimDisk) -> None:
+def test_meta_properties_have_the_format_of_kafka(disk: SimDisk) -> None:
     assert read_meta_properties(disk, "/data") is None
     properties = MetaProperties(broker_id=3, cluster_id="MkU3OEVBNTcwNTJENDM2Qg==")
     write_meta_properties(disk, "/data", properties)
@@ -120,7 +120,7 @@ def test_meta_properties_that_are_not_ours(disk: SimDisk, data: bytes) -> None:
         read_meta_properties(disk, "/data")
 
 
-def test_partition_metadata(disk: SimDisk) -> None:
+def test_partition_metadata_has_the_format_of_kafka(disk: SimDisk) -> None:
     assert read_topic_id(disk, "/data") is None
     write_topic_id(disk, "/data", UUID, known=None)
     assert disk.read("/data/partition.metadata") == b"version: 0\ntopic_id: vmhv5Iu5S2iNnc1b0LwGug"
@@ -141,13 +141,13 @@ def test_partition_metadata_that_cannot_be_read(disk: SimDisk, data: bytes) -> N
     assert read_topic_id(disk, "/data") is None
 
 
-def test_file_names() -> None:
+def test_file_names_hold_offsets_of_20_digits() -> None:
     assert offset_file("/d", 1234, ".log") == "/d/00000000000000001234.log"
     assert offset_of("00000000000000001234.log.swap") == 1234
     assert offset_of("leader-epoch-checkpoint") is None
 
 
-def test_directory_names() -> None:
+def test_directory_names_hold_topic_and_partition() -> None:
     assert parse_directory_name("my-topic-10") == TopicPartition("my-topic", 10)
     for name in ("topic", "-1", "t-0.abc-delete", "t-0.abc-future", "t-x"):
         assert parse_directory_name(name) is None

@@ -23,7 +23,7 @@ def grown(config: LogConfig) -> PartitionLog:
 
 @pytest.mark.parametrize("config", [LogConfig(), SMALL], ids=["one segment", "many"])
 @pytest.mark.parametrize("end", range(11))
-def test_the_watermarks_are_never_beyond_the_end(end: int, config: LogConfig) -> None:
+def test_watermarks_are_never_beyond_the_end(end: int, config: LogConfig) -> None:
     """B55: high watermark ≤ log end; and B37: what the transactions of the lost end held back is free."""
     log = grown(config)
     log.truncate_to(end)
@@ -33,7 +33,7 @@ def test_the_watermarks_are_never_beyond_the_end(end: int, config: LogConfig) ->
 
 @pytest.mark.parametrize("config", [LogConfig(), SMALL], ids=["one segment", "many"])
 @pytest.mark.parametrize("end", range(11))
-def test_the_epochs_of_the_lost_end_are_forgotten(end: int, config: LogConfig) -> None:
+def test_epochs_of_the_lost_end_are_forgotten(end: int, config: LogConfig) -> None:
     """B54: in memory and on disk, so that the next leader's epochs fit on."""
     log = grown(config)
     log.truncate_to(end)
@@ -44,7 +44,7 @@ def test_the_epochs_of_the_lost_end_are_forgotten(end: int, config: LogConfig) -
     assert log.epochs.entries == [*kept, (7, end)]
 
 
-def test_a_producer_goes_on_from_what_is_left() -> None:
+def test_producer_goes_on_from_what_is_left() -> None:
     """B37, B34: what was cut off is appended again; what was not is recognised."""
     log = grown(SMALL)
     log.truncate_to(2)

@@ -76,7 +76,7 @@ def directory(tmp_path: Path) -> Path:
     return path
 
 
-def test_batches(directory: Path) -> None:
+def test_dump_of_batches_shows_their_headers(directory: Path) -> None:
     shown = lines(directory / f"{NAME}.log")
     assert shown[:2] == [f"Dumping {directory / NAME}.log", "Log starting offset: 0"]
     assert len(shown) == 2 + 4
@@ -131,7 +131,7 @@ def test_data_directory_is_answered_with_its_partitions_internal_topics_last(tmp
     assert "or files: Apples-0, zoo-0, __consumer_offsets-0, __transaction_state-1\n" in said
 
 
-def test_a_whole_directory_is_without_complaint(directory: Path) -> None:
+def test_whole_directory_is_without_complaint(directory: Path) -> None:
     assert dump(*directory.iterdir()).exit_code == 0
 
 
@@ -151,7 +151,7 @@ def payloads(shown: list[str]) -> list[tuple[object, object]]:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_transaction_log(tmp_path: Path, version: int) -> None:
+def test_dump_of_the_transaction_log_shows_its_values(tmp_path: Path, version: int) -> None:
     metadata = TransactionMetadata(
         producer_id=PRODUCER,
         producer_epoch=EPOCH,
@@ -195,7 +195,7 @@ def test_transaction_log(tmp_path: Path, version: int) -> None:
     ]
 
 
-def test_consumer_offsets(tmp_path: Path) -> None:
+def test_dump_of_consumer_offsets_shows_its_values(tmp_path: Path) -> None:
     orders = TopicPartition("orders", 2)
     committed = CommittedOffset(offset=42, leader_epoch=1, metadata="here", commit_timestamp_ms=NOW)
     entries = [encode_offset_commit("billing", orders, committed), encode_offset_commit("billing", orders, None)]
@@ -229,7 +229,7 @@ def test_internal_records_that_are_not_known(tmp_path: Path, key: bytes, value: 
     assert shown in lines("--transaction-log-decoder", path)[-1]
 
 
-def test_a_batch_whose_bytes_were_changed(directory: Path) -> None:
+def test_batch_whose_bytes_were_changed(directory: Path) -> None:
     path = directory / f"{NAME}.log"
     data = bytearray(path.read_bytes())
     data[70] ^= 1
@@ -239,21 +239,21 @@ def test_a_batch_whose_bytes_were_changed(directory: Path) -> None:
     assert not any(line.startswith("| offset: 0") for line in shown), "the records of a changed batch are not shown"
 
 
-def test_a_torn_tail(directory: Path) -> None:
+def test_dump_of_a_torn_tail_ends_with_an_error(directory: Path) -> None:
     path = directory / f"{NAME}.log"
     path.write_bytes(path.read_bytes()[:-10])
     last = (transactional(2, "c"))[:-10]
     assert lines(path, exit_code=1)[-1] == f"Found {len(last)} invalid bytes at the end of {NAME}.log"
 
 
-def test_a_file_that_is_no_log(tmp_path: Path) -> None:
+def test_file_that_is_no_log(tmp_path: Path) -> None:
     path = write_segment(tmp_path, bytearray(b"this is not a record batch, however long one looks at it" * 2))
     shown = lines(path, exit_code=1)
     assert "a batch of format version" in shown[2]
     assert shown[3] == f"Found 112 invalid bytes at the end of {NAME}.log"
 
 
-def test_a_batch_that_is_broken_inside(tmp_path: Path) -> None:
+def test_batch_that_is_broken_inside(tmp_path: Path) -> None:
     broken = build_batch([NewRecord(NOW, None, b"value")])
     records = bytearray(broken[61:])
     records[0] += 2
@@ -270,7 +270,7 @@ def test_offsets_that_do_not_ascend(tmp_path: Path) -> None:
     assert f"{NAME}.log: offset 9 at position 69 after 9" in "\n".join(lines(path, exit_code=1))
 
 
-def test_an_index_that_does_not_match_its_log(directory: Path) -> None:
+def test_index_that_does_not_match_its_log(directory: Path) -> None:
     path = directory / f"{NAME}.index"
     data = bytearray(path.read_bytes())
     data[3] += 1
@@ -281,13 +281,13 @@ def test_an_index_that_does_not_match_its_log(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])
-def test_an_index_with_half_an_entry(directory: Path, suffix: str) -> None:
+def test_index_with_half_an_entry(directory: Path, suffix: str) -> None:
     path = directory / f"{NAME}.{suffix}"
     path.write_bytes(path.read_bytes() + b"\0\0\0")
     assert "3 bytes after the last entry" in "".join(lines(path, exit_code=1))
 
 
-def test_what_kafka_preallocates_is_not_shown(tmp_path: Path) -> None:
+def test_dump_of_preallocated_indexes_leaves_zeros_out(tmp_path: Path) -> None:
     index = tmp_path / f"{NAME}.index"
     index.write_bytes(b"\0\0\0\x05\0\0\0\x63" + bytes(80))
     assert lines(index)[1:] == ["offset: 5 position: 99"]
