@@ -1,4 +1,4 @@
-"""What the loads of partitions have found, in one line of the log when none is under way any more.
+"""One line of the log for the loads of an internal topic's partitions, once none is under way any more.
 
 A broker that starts loads up to a hundred partitions of internal topics within milliseconds. Each is a line of its own
 at level DEBUG only.
@@ -8,7 +8,7 @@ from logging import Logger
 
 
 class LoadReport:
-    """Of one internal topic. ``what`` names what its partitions hold, in the plural."""
+    """The report of one internal topic. ``what`` names the content of its partitions, in the plural."""
 
     def __init__(self, topic: str, what: str, logger: Logger) -> None:
         self._topic = topic
@@ -17,13 +17,13 @@ class LoadReport:
         self._found: dict[int, int] = {}
 
     def note(self, index: int, count: int) -> None:
-        """A partition has been loaded, and holds so many."""
+        """Add a partition that has been loaded, and how many it holds."""
         self._logger.debug("Loaded %d %s of %s-%d", count, self._what, self._topic, index)
         if count:
             self._found[index] = count
 
     def conclude(self) -> None:
-        """No partition is being loaded now: log what those hold that were, unless that is nothing."""
+        """Log what the loaded partitions hold, unless that is nothing."""
         found, self._found = self._found, {}
         if found:
             partitions = ", ".join(map(str, sorted(found)))

@@ -17,5 +17,5 @@ _COORDINATOR_ERRORS: Final = {
 
 
 def coordinator_error(log_error: ErrorCode) -> ErrorCode:
-    """What a client is told when the coordinator's own log refused a record, or lost its leader."""
+    """Return the error for a client when the coordinator's own log refused a record, or lost its leader."""
     return _COORDINATOR_ERRORS.get(log_error, log_error)

@@ -44,12 +44,12 @@ async def load(
 
     ``turn`` is shared by the partitions of a coordinator: they are replayed one after the other, so that the loop is
     not held up by all of them in each of its rounds, and the first can be served before the last is read. ``settle`` is
-    called when the end is reached, again and again with pauses, until it says that it had nothing left to do.
+    called when the end is reached, with pauses, until it returns False: nothing is left to do.
 
-    ``is_owned`` is asked again after every pause. Returns False, and ``replay`` is not called any more, once it says no
-    or the leadership is lost. When it returns True, nothing lies between what was replayed, the log's end and the high
-    watermark, and the caller may open the partition before it awaits anything. Raises CorruptRecord or
-    OSError for a log that cannot be read: what was replayed is of no use then, and the caller begins anew later.
+    ``is_owned`` is called after every pause. Returns False, without another call of ``replay``, once it returns False
+    or the leadership is lost. Returns True when what was replayed, the log's end and the high watermark are one: the
+    caller may open the partition before it awaits anything. Raises CorruptRecord or OSError for a log that cannot be
+    read: what was replayed is of no use then, and the caller begins anew later.
     """
     offset = log.log_start_offset
     while is_owned():
@@ -77,7 +77,7 @@ async def _replay_to_end(
 
 
 def _replay_slice(log: ReplicatedLog, offset: int, replay: ReplaySlice) -> int:
-    """Replay what one read gives, and return the offset after it."""
+    """Replay the batches of one read, and return the offset after them."""
     buffer = log.read(offset, LOAD_SLICE_BYTES)
     if not len(buffer):  # Compaction has removed all up to the end.
         return log.log_end_offset
@@ -101,7 +101,7 @@ def batch_by_batch(replay: ReplayBatch) -> ReplaySlice:
 
 
 def replicated(log: ReplicatedLog, end_offset: int) -> asyncio.Future[ErrorCode]:
-    """``ReplicatedLog.when_replicated`` as a future."""
+    """Return a future of ``ReplicatedLog.when_replicated``."""
     future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
     def settle(error: ErrorCode) -> None:

@@ -1,4 +1,4 @@
-"""What the coordinators ask of the broker around them.
+"""What the coordinators need of the broker around them.
 
 The coordinators decide; a broker has the logs, the sockets and the cluster's metadata. It hands them in through these
 protocols, so that the coordinators import nothing of it and can be tested alone: the arrow points from the shell to the
@@ -32,9 +32,9 @@ class ReplicatedLog(Protocol):
 
     @property
     def is_deserted(self) -> bool:
-        """Whether others may lead by now without this broker knowing: none of them has been heard of lately.
+        """Return whether another broker may lead by now: no follower in the ISR has fetched lately.
 
-        What was read may be out of date then. What a successor might answer otherwise must not be answered from it,
+        What was read may be out of date then. A response that a successor might give differently must not rest on it,
         unless a record must be replicated first: the members of the ISR fetch from one leader only.
         """
         ...
@@ -57,7 +57,7 @@ class ReplicatedLog(Protocol):
         ...
 
     def when_replicated(self, end_offset: int, callback: OnReplicated) -> None:
-        """Call back once: NONE when the high watermark has reached ``end_offset`` (at once if it already has),
+        """Call back once: with NONE when the high watermark has reached ``end_offset`` (at once if it already has),
         NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if the log failed, when this leadership ends before that. Nothing
         else: while it leads there is no failure of what was appended, only not-yet.
 
@@ -66,7 +66,7 @@ class ReplicatedLog(Protocol):
         ...
 
     def read(self, start_offset: int, max_bytes: int) -> Buffer:
-        """Whole batches from the one that holds ``start_offset``, up to the log END; at least one if there is any.
+        """Return whole batches from the one with ``start_offset``, up to the log END; at least one if there is any.
 
         ``start_offset`` may lie in a hole that compaction left, or inside the first batch.
         """
@@ -77,16 +77,16 @@ class BrokerChannel(Protocol):
     """Requests to the brokers of the cluster, this one included."""
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
-        """Send, and call back exactly once with the answer, or with None when the connection was lost.
+        """Send, and call back exactly once with the response, or with None when the connection was lost.
 
         The version is the newest that both brokers know; None, too, if that one cannot carry the request.
-        The local broker is called without a socket; its answer may come before this method returns.
+        The local broker is called without a socket; its response may come before this method returns.
         """
         ...
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads a partition, and since which leader epoch."""
+    """The leader of a partition, and its leader epoch."""
 
     broker_id: int
     epoch: int
@@ -98,7 +98,10 @@ class TopicMetadata(Protocol):
     def topic_exists(self, topic: str) -> bool: ...
 
     def partition_count(self, topic: str) -> int | None:
-        """None: no such topic. That of an internal topic does not change as long as the topic exists."""
+        """Return how many partitions a topic has; None: no such topic.
+
+        That of an internal topic does not change while the topic exists.
+        """
         ...
 
     def is_deleted(self, partition: TopicPartition) -> bool:
@@ -106,7 +109,7 @@ class TopicMetadata(Protocol):
         ...
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
-        """None: no such partition, or it has no live leader at the moment."""
+        """Return the leader; None: no such partition, or it has no live leader at the moment."""
         ...
 
 
@@ -126,7 +129,7 @@ class Cancellable(Protocol):
 
 
 class TaskOwner(Protocol):
-    """Runs what cannot be done in one step, and stops it with the broker."""
+    """Runs tasks, and stops them with the broker."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> object: ...
 
@@ -136,10 +139,10 @@ class TaskOwner(Protocol):
 
 
 class ProducerIdSource(Protocol):
-    """Producer ids that were never given out before, by any broker."""
+    """Producer ids that no broker has given out before."""
 
     def next_nowait(self) -> int | None:
-        """None: the reserved block is used up, and the next one must be reserved first."""
+        """Return an id; None: the reserved block is used up, and the next one must be reserved first."""
         ...
 
     async def next(self) -> int: ...

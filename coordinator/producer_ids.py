@@ -1,11 +1,11 @@
 """Producer ids that no two producers ever share, over all brokers and all restarts.
 
 A broker reserves blocks of 1,000 ids from ``/latest_producer_id_block`` by compare-and-set and gives them out from
-memory. What is left of a block when a broker stops is never used, and neither is a block whose reservation was
-answered by a lost connection: there are enough.
+memory. What is left of a block when a broker stops is never used, and neither is a block whose reservation ended in a
+lost connection: there are enough.
 
 ``next_nowait`` serves from the block; ``run``, in a task of the broker's, reserves the next block while the last one
-runs low, so that in practice nobody waits. Without it, or when it is too late, ``next`` reserves one itself.
+runs low, so that requests rarely wait. Without it, or when it is too late, ``next`` reserves one itself.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class ProducerIds:
         self._low.set()
 
     def next_nowait(self) -> int | None:
-        """An id, if one is at hand."""
+        """Return an id; None while the next block must be reserved first."""
         if self._left == 0 and self._next_block is not None:
             self._use(self._next_block)
             self._next_block = None
@@ -64,7 +64,7 @@ class ProducerIds:
         return next(self._ids)
 
     async def next(self) -> int:
-        """An id; ``StoreUnavailable`` while none is left and no block can be reserved."""
+        """Return an id. Raises StoreUnavailable while none is left and no block can be reserved."""
         while (producer_id := self.next_nowait()) is None:
             await self._prepare_next_block()
         return producer_id
@@ -116,7 +116,7 @@ class ProducerIds:
 
 
 def _last_reserved(znode: Znode) -> int:
-    """The last id that was ever reserved. Raises ``MalformedZnode``: to guess could give an id out twice."""
+    """Return the last id that was ever reserved. Raises MalformedZnode: to guess could give an id out twice."""
     try:
         return znodes.decode_producer_id_block(znode.data).last
     except znodes.MalformedZnode as error:

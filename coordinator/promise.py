@@ -101,7 +101,7 @@ async def _decide(undecided: Undecided[T], shape: Callable[[T], R]) -> R:
 
 
 def _map_future(future: asyncio.Future[T], shape: Callable[[T], R]) -> asyncio.Future[R]:
-    """A future that fails, or a shape that raises, cancels the mapped future; the event loop reports the exception."""
+    """Return a future of the shaped result, cancelled where ``shape`` raises, which the event loop reports."""
     mapped: asyncio.Future[R] = future.get_loop().create_future()
 
     def on_done(done: asyncio.Future[T]) -> None:

@@ -1,19 +1,19 @@
-"""The group coordinator: finds the shard that a group lives in, loads and drops shards, and passes requests on.
+"""The group coordinator of one broker: what the requests of members and of their administrators do.
 
 A group belongs to the partition of ``__consumer_offsets`` that its id hashes to, and its coordinator is that
 partition's leader. Requests are plain calls that take a ``reply``; it is called exactly once, before the call returns
-where nothing has to be waited for. A parked JoinGroup or SyncGroup is nothing but its reply, kept with its member, so a
-connection that goes away leaves no trace: the member stays until its session or the rebalance ends it.
+where nothing has to be replicated first. A parked JoinGroup or SyncGroup is nothing but its reply, kept with its
+member, so a closed connection leaves no trace: the member stays until its session or the rebalance ends it.
 
 A coordinator whose followers are silent may have a successor that it does not know of (``ReplicatedLog.is_deserted``).
 It goes on with its groups all the same, because a member that is refused for a session's time has lost its session:
 
-* Heartbeats, JoinGroup, SyncGroup and LeaveGroup are answered. Membership is soft state; what is written of it is told
-  when it is replicated, so a successor's groups differ from these by nothing that a member was promised.
+* It responds to Heartbeat, JoinGroup, SyncGroup and LeaveGroup. Membership is soft state; what is written of it is in a
+  response only once it is replicated, so a successor's groups differ from these by nothing that a member was promised.
 * It dismisses no member and refuses none, neither by a response nor by time: the successor may know better
   (``GroupShard.verdict``). COORDINATOR_NOT_AVAILABLE has the client ask again.
-* Commits are appended, and answered when they are replicated; under a successor they never are.
-* Committed offsets are not given out, and nothing is deleted: those answers would need no replication.
+* Commits are appended, and get their response when they are replicated; under a successor they never are.
+* Committed offsets are not given out, and nothing is deleted: those responses would need no replication.
 """
 
 import logging
@@ -83,7 +83,7 @@ class GroupOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group in detail. Metadata and assignments are told of stable groups only."""
+    """A group in detail. Only a stable group has metadata and assignments here."""
 
     state: GroupState
     protocol_type: str
@@ -134,7 +134,7 @@ class GroupCoordinator:
         self._shards.resign(partition)
 
     def on_metadata_change(self, change: MetadataChange) -> None:
-        """Topics that are gone, or replaced by others of the same name, take their committed offsets with them."""
+        """Delete the committed offsets of topics that are gone, or replaced by others of the same name."""
         deleted = {}
         for name in change.topics:
             before, after = change.before.topic(name), change.after.topic(name)
@@ -149,7 +149,7 @@ class GroupCoordinator:
                 shard.write_tombstones(changes, ())
 
     def on_txn_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """A marker was appended to this partition's log, and is not acknowledged yet.
+        """End a transaction: its marker was appended to this partition's log, and is not acknowledged yet.
 
         A shard that is still loading will meet the marker in the log.
         """
@@ -204,8 +204,8 @@ class GroupCoordinator:
                 reply(SyncResult(error=refusal.error))
                 return
 
-            def answer(result: SyncResult) -> None:
-                """The session begins now: a client that waits for its assignment sends no heartbeats.
+            def respond(result: SyncResult) -> None:
+                """Begin the session now: a client that waits for its assignment sends no heartbeats.
 
                 This is kept while the request is parked, and must not keep the request.
                 """
@@ -213,7 +213,7 @@ class GroupCoordinator:
                     group.keep_alive(member_id, open_shard.now())
                 reply(result)
 
-            shard.carry_out(group, membership.sync(group, request, answer, shard.now()))
+            shard.carry_out(group, membership.sync(group, request, respond, shard.now()))
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         shard = self._shards.find_named(group_id)
@@ -229,7 +229,7 @@ class GroupCoordinator:
     def leave_group(
         self, group_id: str, leavers: Sequence[LeavingMember], reply: Callable[[list[ErrorCode] | ErrorCode], None]
     ) -> None:
-        """The reply gets one error code per member, or one for all of them."""
+        """Remove members; the reply gets one error code per member, or one for all of them."""
         shard = self._shards.find_named(group_id)
         if isinstance(shard, ErrorCode):
             reply(shard)
@@ -343,7 +343,7 @@ class GroupCoordinator:
     # Groups as a whole
 
     def list_groups(self) -> tuple[ErrorCode, list[GroupOverview]]:
-        """All groups of this coordinator. With COORDINATOR_LOAD_IN_PROGRESS: those that are loaded so far.
+        """Return all groups of this coordinator. With COORDINATOR_LOAD_IN_PROGRESS: those that are loaded so far.
 
         A partition that could not be read does not keep the others from being listed.
         """
@@ -355,7 +355,7 @@ class GroupCoordinator:
         ]
 
     def describe_group(self, group_id: str) -> GroupDescription | ErrorCode:
-        """GROUP_ID_NOT_FOUND for a group that does not exist."""
+        """Return a group in detail; GROUP_ID_NOT_FOUND for a group that does not exist."""
         shard = self._shards.find(group_id)
         if isinstance(shard, ErrorCode):
             return shard
@@ -363,7 +363,7 @@ class GroupCoordinator:
         return shard.verdict(ErrorCode.GROUP_ID_NOT_FOUND) if group is None else _describe(group)
 
     def delete_groups(self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], None]) -> None:
-        """Each group gets its own error code. Groups of one shard are deleted as one batch."""
+        """Delete groups; each gets its own error code. Groups of one shard are deleted as one batch."""
         errors: dict[str, ErrorCode] = {}
         by_shard: dict[int, tuple[GroupShard, list[str]]] = {}
         for group_id in dict.fromkeys(group_ids):
@@ -389,7 +389,7 @@ class GroupCoordinator:
             reply(errors)
 
     def partition_for(self, group_id: str) -> int | None:
-        """Return the partition of ``__consumer_offsets`` that a group lives in; None while that topic is not known."""
+        """Return the partition of ``__consumer_offsets`` of a group; None while that topic is not known."""
         return self._shards.partition_for(group_id)
 
     def availability(self, group_id: str) -> ErrorCode:

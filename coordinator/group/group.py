@@ -2,21 +2,21 @@
 
 A group goes through *generations*. Members join (JoinGroup parks until all are there), the coordinator picks a protocol
 that all support and a leader, the leader computes the assignment and hands it in (SyncGroup parks until then), and the
-generation is stable until somebody joins, leaves, falls silent or changes its mind.
+generation is stable until a member joins, leaves, times out or changes its protocols.
 
-How it is driven. Every method takes what happened and when, and returns a ``Step``: the parked requests that are now
-answered, and at most one ``Transition``, a change that must be in the log before it is true. The caller appends the
-transition's image and then calls ``apply``, or ``refuse`` if the log did not take it, and does so before anything else
-happens to the group. Membership itself is soft state, as in Apache Kafka: after a failover whoever is still there joins
-again, and whoever is not times out. Three changes are written: an assignment (``ASSIGNED``), the last member's leaving
+How it is driven. Each event (``membership``, ``expire``) comes with its time and returns a ``Step``: responses to
+parked requests, and at most one ``Transition``, a change that must be in the log before it is true. The caller appends
+the transition's image and then calls ``apply``, or ``refuse`` if the log did not take it, before anything else happens
+to the group. Membership itself is soft state, as in Apache Kafka: after a failover the live members rejoin, and the
+others time out. Three changes are written: an assignment (``ASSIGNED``), the last member's leaving
 (``EMPTIED``) and a new process taking over a static member of a stable generation (``REPLACED``).
 
 What holds at all times:
 
 * Every state has a deadline that leads out of it. In PreparingRebalance the join deadline; in CompletingRebalance the
   sync deadline, which removes members that never fetch their assignment, the leader included; in Stable the members'
-  sessions. A member without a session deadline has a parked request, and that state's deadline answers it.
-* A parked request is answered exactly once, whatever becomes of its member or of its connection.
+  sessions. A member without a session deadline has a parked request, and that state's deadline ends its wait.
+* A parked request gets exactly one response, whatever becomes of its member or of its connection.
 * Generations only grow. The leader of a generation is one of its members, and assignments come from it alone.
 
 A reply callable is opaque here: it is handed back in a ``Step``, never called.
@@ -51,10 +51,10 @@ from oncelog.coordinator.group.subscription import Subscription
 from oncelog.protocol.errors import ErrorCode
 
 APPEND_RETRY_MS: Final = 500
-"""How long an emptied group waits before it offers its record again to a log that refused it."""
+"""How long an emptied group waits before it retries a record that the log refused."""
 
 MIN_JOIN_RETRY_MS: Final = 1000
-"""The least time before a rebalance in which nobody rejoined is looked at again."""
+"""The least time after which a rebalance in which no member rejoined is tried again."""
 
 
 class Group:
@@ -94,7 +94,7 @@ class Group:
 
     @staticmethod
     def from_image(group_id: str, image: GroupImage, rules: GroupRules) -> "Group":
-        """The group as its record says it is, before anybody's session runs: see ``resume``."""
+        """Return the group of a record; its sessions do not run before ``resume``."""
         group = Group(group_id, rules)
         for member in image.members:
             group.roster.add(Member.from_image(member, image.protocol_name or ""))
@@ -109,7 +109,7 @@ class Group:
         return group
 
     def resume(self, at: Instant) -> Step:
-        """A loaded group begins to live: sessions start, and one that is over the size limit rebalances."""
+        """Start the sessions of a loaded group, and rebalance one that is over the size limit."""
         step = Step()
         for member in self.roster:
             self.sessions.touch(member, at)
@@ -118,13 +118,13 @@ class Group:
         return step
 
     def retire(self) -> Step:
-        """The group leaves this coordinator: whoever is parked must look for the next one."""
+        """End this group object: members with parked requests must find the next coordinator."""
         step = Step()
         for member in self.roster:
-            self.roster.answer_join(
+            self.roster.respond_to_join(
                 step, member, JoinResult(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
             )
-            step.answer_sync(member, SyncResult(error=ErrorCode.NOT_COORDINATOR))
+            step.respond_to_sync(member, SyncResult(error=ErrorCode.NOT_COORDINATOR))
         self._become(GroupState.DEAD)
         return step
 
@@ -149,14 +149,14 @@ class Group:
         return step
 
     def next_deadline(self) -> float | None:
-        """When ``expire`` has something to do, or None while nothing can run out."""
+        """Return when ``expire`` has something to do, or None without any deadline."""
         deadlines = (self.sessions.next(), self.deadlines.join, self.deadlines.sync)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     # Transitions, by what the log said
 
     def apply(self, transition: Transition, at: Instant) -> Step:
-        """The transition's image is in the log."""
+        """Apply a transition whose image is in the log."""
         step = Step()
         self.persisted = transition.image
         match transition.kind:
@@ -172,28 +172,29 @@ class Group:
         return step
 
     def refuse(self, transition: Transition, error: ErrorCode, at: Instant) -> Step:
-        """The log did not take the image: nothing of the transition happened, and whoever asked for it is told."""
+        """Drop a transition whose image the log refused, and send the error to the member that caused it."""
         step = Step()
         match transition.kind:
             case TransitionKind.ASSIGNED:
-                step.answer_sync(self.roster[transition.member_id], SyncResult(error=error))
+                step.respond_to_sync(self.roster[transition.member_id], SyncResult(error=error))
             case TransitionKind.EMPTIED:
                 self.deadlines.await_joins(APPEND_RETRY_MS, at)
             case TransitionKind.REPLACED:
                 assert transition.replacement is not None
-                step.answer_join(transition.replacement, JoinResult(error=error, member_id=UNKNOWN_MEMBER_ID))
+                step.respond_to_join(transition.replacement, JoinResult(error=error, member_id=UNKNOWN_MEMBER_ID))
         return step
 
     # Checks
 
     def validate_generation(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """Check that a request comes from a member of the present generation."""
         error = self.roster.validate(member_id, group_instance_id)
         if error is ErrorCode.NONE and generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
     def keep_alive(self, member_id: str, at: Instant) -> None:
-        """The member has been heard of."""
+        """Extend the session of a member that has sent a request."""
         member = self.roster[member_id]
         if not (member.is_new and member.is_parked):
             self.sessions.touch(member, at)
@@ -201,6 +202,7 @@ class Group:
     # Joining
 
     def admit(self, step: Step, request: JoinRequest, member_id: str, reply: JoinReply, at: Instant) -> None:
+        """Add a new member, whose JoinGroup is parked, and rebalance."""
         member = request.to_member(member_id, reply)
         member.is_new = True
         self.sessions.set(member_id, at.monotonic + self.rules.new_member_join_timeout_ms / 1000)
@@ -213,15 +215,16 @@ class Group:
         self.rebalance(step, at)
 
     def replace(self, step: Step, old: Member, new: Member, at: Instant) -> None:
-        """Whoever still waits in the old process's name is fenced."""
-        self.roster.answer_join(step, old, JoinResult(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id))
-        step.answer_sync(old, SyncResult(error=ErrorCode.FENCED_INSTANCE_ID))
+        """Replace a static member by its new process; parked requests of the old one are fenced."""
+        self.roster.respond_to_join(step, old, JoinResult(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id))
+        step.respond_to_sync(old, SyncResult(error=ErrorCode.FENCED_INSTANCE_ID))
         self.roster.replace(old, new)
         self.deadlines.end_sync(old.member_id)
         self.sessions.clear(old.member_id)
         self.sessions.touch(new, at)
 
     def joined(self, member_id: str) -> JoinResult:
+        """Return the result of a JoinGroup into the present generation."""
         assert self.protocol_name is not None
         assert self.roster.leader is not None
         return JoinResult(
@@ -237,6 +240,7 @@ class Group:
     # Rebalancing
 
     def rebalance(self, step: Step, at: Instant) -> None:
+        """Begin a rebalance, or go on with the one under way."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self._complete_join_if_all_joined(step, at)
         else:
@@ -261,7 +265,7 @@ class Group:
         for member in self.roster:
             member.assignment = b""
             if member.sync_reply is not None:
-                step.answer_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
+                step.respond_to_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
                 self.sessions.touch(member, at)
 
     def _complete_join_if_all_joined(self, step: Step, at: Instant) -> None:
@@ -271,7 +275,7 @@ class Group:
             self._complete_join(step, at)
 
     def _complete_join(self, step: Step, at: Instant) -> None:
-        """Dynamic members that did not rejoin are out; static ones keep their place until their session ends."""
+        """Begin a generation. Dynamic members that did not rejoin are removed; static ones keep their session."""
         self.deadlines.end_joins()
         for member in list(self.roster):
             if member.join_reply is None and not member.is_static:
@@ -290,7 +294,7 @@ class Group:
         self.subscription = self.roster.subscription(self.protocol_type, self.protocol_name)
         self._become(GroupState.COMPLETING_REBALANCE)
         for member in self.roster:
-            self.roster.answer_join(step, member, self.joined(member.member_id))
+            self.roster.respond_to_join(step, member, self.joined(member.member_id))
             member.is_new = False
             self.sessions.touch(member, at)
         self.deadlines.await_syncs(self.roster.ids(), self.roster.rebalance_timeout_ms(), at)
@@ -298,6 +302,7 @@ class Group:
     # Syncing
 
     def hand_out_assignment(self, step: Step, member: Member, at: Instant) -> None:
+        """Respond to a member's SyncGroup, and begin its session anew."""
         self.deadlines.end_sync(member.member_id)
         result = SyncResult(
             error=ErrorCode.NONE,
@@ -305,7 +310,7 @@ class Group:
             protocol_name=self.protocol_name,
             assignment=member.assignment,
         )
-        step.answer_sync(member, result)
+        step.respond_to_sync(member, result)
         self.sessions.touch(member, at)
 
     # Transitions: decided here, applied below
@@ -319,8 +324,11 @@ class Group:
                 self.hand_out_assignment(step, member, at)
 
     def _apply_replacement(self, step: Step, transition: Transition, at: Instant) -> None:
-        """Before JoinGroup 9 a replaced leader is told the old leader's id, lest it compute an assignment that a
-        stable group would ignore; from 9 on it learns that it leads, and to skip the assignment (KIP-814)."""
+        """Replace a static member of a stable generation.
+
+        Before JoinGroup 9 the response to a replaced leader names the old leader, so that it computes no assignment,
+        which a stable group would ignore; from 9 on it says that it leads, and to skip the assignment (KIP-814).
+        """
         new = transition.replacement
         assert new is not None
         previous_leader = self.roster.leader
@@ -331,22 +339,22 @@ class Group:
             result = replace(result, skip_assignment=new.member_id == self.roster.leader)
         else:
             result = replace(result, leader=previous_leader, members=())
-        self.roster.answer_join(step, new, result)
+        self.roster.respond_to_join(step, new, result)
 
     # Leaving
 
     def remove(self, step: Step, member_id: str) -> None:
-        """Take a member, or an id that waits to become one, out of everything; its parked requests are answered."""
+        """Remove a member, or an id that waits to become one; its parked requests get UNKNOWN_MEMBER_ID."""
         self.pending_members.discard(member_id)
         self.sessions.clear(member_id)
         member = self.roster.pop(member_id)
         if member is not None:
             self.deadlines.end_sync(member_id)
-            step.answer_join(member, JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=UNKNOWN_MEMBER_ID))
-            step.answer_sync(member, SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            step.respond_to_join(member, JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=UNKNOWN_MEMBER_ID))
+            step.respond_to_sync(member, SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def rebalance_after_removal(self, step: Step, size_before: int, at: Instant) -> None:
-        """Go on without those who are gone. Ids that only waited to become members change no generation."""
+        """Rebalance if members were removed. Ids that only waited to become members change no generation."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self._complete_join_if_all_joined(step, at)
         elif len(self.roster) < size_before:

@@ -1,4 +1,4 @@
-"""What the broker's log says about groups: who made one rebalance and why, and what was refused."""
+"""The broker's log lines about groups: which member caused a rebalance and why, and what was refused."""
 
 import logging
 
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_rebalance(group: Group, before: GroupState, what: str, reason: str | None) -> None:
-    """Clients may say why they join or leave (KIP-800)."""
+    """Log a rebalance, with the reason that the client gave (KIP-800)."""
     if group.state is not before:
         logger.info(
             "Group %s, generation %d: %s -> %s: %s; reason given: %s",

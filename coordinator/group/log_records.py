@@ -63,7 +63,7 @@ EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
 def encode_offset_commit(
     group_id: str, partition: TopicPartition, committed: CommittedOffset | None
 ) -> tuple[bytes, bytes | None]:
-    """Key and value of an offset commit, or of its tombstone."""
+    """Return key and value of an offset commit, or of its tombstone."""
     key = OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition)
     encoded_key = _encode(_OFFSET_COMMIT_TYPE, _KEY_VERSION, key)
     if committed is None:
@@ -84,7 +84,7 @@ def encode_offset_commit(
 
 
 def encode_group_metadata(group_id: str, image: GroupImage | None) -> tuple[bytes, bytes | None]:
-    """Key and value of a group's image, or of its tombstone."""
+    """Return key and value of a group's image, or of its tombstone."""
     encoded_key = _encode(_GROUP_METADATA_TYPE, _KEY_VERSION, GroupMetadataKey(group=group_id))
     if image is None:
         return encoded_key, None
@@ -100,7 +100,7 @@ def encode_group_metadata(group_id: str, image: GroupImage | None) -> tuple[byte
 
 
 def decode_record(record: Record) -> GroupRecord | int:
-    """What a record says, or its key type if that is none of ours. Raises CorruptRecord."""
+    """Return the content of a record, or its key type if that is none of ours. Raises CorruptRecord."""
     if record.key is None or len(record.key) < _INT16.size:
         raise CorruptRecord(f"no key at offset {record.offset}")
     key_type: int = _INT16.unpack_from(record.key)[0]
@@ -161,7 +161,7 @@ def _member_metadata(member: MemberImage) -> MemberMetadata:
 
 
 def _member_image(member: MemberMetadata) -> MemberImage:
-    """Version 0 of the value has one time-out for both purposes."""
+    """Return the image of a member; version 0 of the value has one time-out for both purposes."""
     has_own_timeout = member.rebalance_timeout != _UNDEFINED
     return MemberImage(
         member_id=member.member_id,

@@ -1,4 +1,4 @@
-"""Who is in a group: the members, and the image of them that ``__consumer_offsets`` keeps.
+"""The members of a group, and the image of them that ``__consumer_offsets`` keeps.
 
 A member is *dynamic* (its id dies with its session) or *static* (KIP-345: it carries a ``group.instance.id``, and the
 process that comes back under that name takes over its place). Metadata and assignments are opaque bytes: which
@@ -72,7 +72,7 @@ class GroupImage:
 
 
 class MemberInfo(NamedTuple):
-    """What the leader of a generation is told about a member."""
+    """A member in the response to its generation's leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -81,7 +81,7 @@ class MemberInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResult:
-    """The answer to a JoinGroup."""
+    """The result of a JoinGroup."""
 
     error: ErrorCode
     member_id: str
@@ -95,7 +95,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """The answer to a SyncGroup."""
+    """The result of a SyncGroup."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -141,7 +141,7 @@ class Member:
         return next(protocol.metadata for protocol in self.protocols if protocol.name == protocol_name)
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Its most preferred protocol among those that every member supports."""
+        """Return its most preferred protocol among those that every member supports."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
     def image(self, subscription: bytes, assignment: bytes) -> MemberImage:
@@ -171,7 +171,7 @@ class Member:
 
 
 def select_protocol(members: Iterable[Member]) -> str:
-    """Each member votes for the first of its protocols that all support; the most votes win, ties by seniority."""
+    """Return the elected protocol: each member votes for its first one that all support; ties go by seniority."""
     voters = list(members)
     support = Counter(protocol.name for member in voters for protocol in member.protocols)
     candidates = frozenset(name for name, supporters in support.items() if supporters == len(voters))

@@ -1,4 +1,4 @@
-"""What members request of their group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""The requests of members to their group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and who may commit.
 
 Each function decides on one group in one step and changes it; what follows is in the ``Step`` that it returns
 (``group``). A SyncGroup of the leader, and a static member that takes over in a stable generation, change nothing
@@ -53,7 +53,7 @@ def turn_away(group: Group, request: JoinRequest, reply: JoinReply, error: Error
 
 
 def _has_room_for(group: Group, member_id: str) -> bool:
-    """While a rebalance collects members, those that wait count, so that the last to rejoin are turned away."""
+    """Return whether the size limit admits a member. In a rebalance only the parked members count."""
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             member = group.roster.get(member_id)
@@ -103,7 +103,7 @@ def _join_as_known_member(group: Group, step: Step, request: JoinRequest, reply:
 
 def _rejoin(group: Group, step: Step, request: JoinRequest, member: Member, reply: JoinReply) -> None:
     again = JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-    group.roster.answer_join(step, member, again)  # A request that its client gave up: only the latest one waits.
+    group.roster.respond_to_join(step, member, again)  # A request that its client gave up: only the latest one waits.
     group.roster.park_join(member, reply)
     group.roster.change_protocols(member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -147,7 +147,7 @@ def sync(group: Group, request: SyncRequest, reply: SyncReply, at: Instant) -> S
         return step
     member = group.roster[request.member_id]
     # Only the latest request of a member waits; an earlier one, given up by its client, is to be retried.
-    step.answer_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
+    step.respond_to_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_reply = reply
     if group.state is GroupState.STABLE:
         group.hand_out_assignment(step, member, at)
@@ -194,7 +194,7 @@ def _image(
 
 
 def heartbeat(group: Group, member_id: str, group_instance_id: str | None, generation: int, at: Instant) -> ErrorCode:
-    """Prolong a member's session; REBALANCE_IN_PROGRESS while it must rejoin."""
+    """Extend a member's session; REBALANCE_IN_PROGRESS while it must rejoin."""
     error = group.validate_generation(member_id, group_instance_id, generation)
     if error is not ErrorCode.NONE:
         return error

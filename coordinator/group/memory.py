@@ -72,7 +72,7 @@ class GroupMemory:
         self._noted[group] = _Noted(size, image, assigned)
 
     def forget(self, group: Group) -> None:
-        """The group is not here any more, or takes no memory to speak of."""
+        """Drop a group that is not here any more, or that takes next to no memory."""
         self.total -= self._noted.pop(group, _NOTHING).size
 
     def validate_join(self, group: Group, request: JoinRequest) -> Refusal | None:

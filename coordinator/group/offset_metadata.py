@@ -1,6 +1,6 @@
-"""How many offsets may be committed, and how much metadata with them.
+"""The bounds on the number of committed offsets, and on their metadata.
 
-Committed offsets stay in memory for a week and longer, and anybody who may commit can commit for groups of any name. So
+Committed offsets stay in memory for a week and longer, and any client that may commit can name any group. So
 their number is bounded (``oncelog.offsets.max.count``). Their metadata is whatever clients write, nothing at all as a
 rule, and is bounded by itself (``oncelog.offsets.metadata.max.bytes``). A group that has an offset of a partition can
 commit for that partition again.
@@ -38,7 +38,7 @@ class OffsetMetadataRules:
     def __init__(
         self, *, longest: int, most_bytes: int, most_offsets: int, stores: Callable[[], Iterable[OffsetStore]]
     ) -> None:
-        """``longest`` is in characters; ``most_bytes`` and ``most_offsets`` are for all of ``stores``."""
+        """Set the limits: ``longest`` in characters; ``most_bytes`` and ``most_offsets`` for all of ``stores``."""
         self._longest = longest
         self._most_offsets = most_offsets
         self._most_bytes = most_bytes
@@ -68,7 +68,7 @@ class OffsetMetadataRules:
     def _beyond_count(
         self, store: OffsetStore, group_id: str, commits: Sequence[Commit]
     ) -> dict[TopicPartition, ErrorCode]:
-        """A partition that has an offset can always have another."""
+        """Return the partitions beyond the count; one that has an offset can always have another."""
         room = self._most_offsets - sum(each.count + GROUP_WEIGHT * each.group_count for each in self._stores())
         if len(commits) <= room:
             return {}

@@ -1,9 +1,9 @@
-"""What clients ask about committed offsets: commit, commit inside a transaction, fetch, delete; and their expiry.
+"""The requests for committed offsets: commit, commit inside a transaction, fetch, delete; and their expiry.
 
 Each function decides on one shard in one synchronous step. Commits of one request go into one batch, so either all of
 those that were not refused one by one are committed, or none.
 
-Fetches answer from what is applied, when that is replicated: a position that a new coordinator might not know is never
+A fetch returns what is applied, once that is replicated: a position that a new coordinator might not know is never
 given out. ``require_stable`` (KIP-447) refuses partitions whose position a transaction may still change, so that a new
 member cannot start from where the old one's unfinished transaction started. That wait is bounded by the producer's
 transaction time-out: then the transaction coordinator aborts it, and a marker arrives here.
@@ -66,7 +66,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """One partition of an OffsetFetch answer; without a committed offset, -1 and no error."""
+    """One partition of an OffsetFetch response; without a committed offset, -1 and no error."""
 
     offset: int = INVALID_OFFSET
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH
@@ -84,7 +84,7 @@ _UNSTABLE: Final = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def expiry(now_ms: int, retention_ms: int) -> int | None:
-    """Until when a commit with a retention of its own is kept; None without one."""
+    """Return until when a commit with a retention of its own is kept; None without one."""
     return None if retention_ms == DEFAULT_RETENTION else min(now_ms + retention_ms, _NEVER_MS)
 
 
@@ -134,13 +134,13 @@ def why_refused(shard: GroupShard, committer: Committer) -> ErrorCode:
 
 
 def reply_when_replicated(shard: GroupShard, committer: Committer, end: int, outcome: OnOutcome) -> None:
-    """Call back when a commit that ends there is replicated, or cannot be waited for any longer."""
+    """Call back when a commit that ends there is replicated, or when that takes too long."""
     at_most_ms = _patience_ms(shard, committer) if committer.producer is None else None
     shard.waits.when_replicated(end, outcome, at_most_ms=at_most_ms)
 
 
 def _patience_ms(shard: GroupShard, committer: Committer) -> int | None:
-    """How long a commit may hold up the heartbeats of its member; None if it is not a member's."""
+    """Return how long a commit may hold up the heartbeats of its member; None if it is not a member's."""
     member = shard.groups[committer.group_id].roster.get(committer.member_id)
     return None if member is None else member.session_timeout_ms // SESSION_PARTS
 
@@ -188,7 +188,7 @@ def _current_epoch(metadata: TopicMetadata, partition: TopicPartition) -> int:
 
 
 def refusal_of(log_error: ErrorCode) -> ErrorCode:
-    """What a client is told of its commit when the log refused it."""
+    """Return the error of a commit that the log refused."""
     if log_error is ErrorCode.MESSAGE_TOO_LARGE:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return coordinator_error(log_error)
@@ -233,7 +233,7 @@ def reply_fetched_when_replicated(
 
 
 def _fetched(stored: StoredOffset | None, topic_id: bytes) -> FetchedOffset:
-    """A position in a topic of the same name that was deleted since is no position in this one."""
+    """Return an offset as it is fetched: none if it was committed for another topic of the same name."""
     if stored is None:
         return _NO_OFFSET
     committed = stored.committed
@@ -294,7 +294,7 @@ def _deletable(group: Group | None) -> ErrorCode:
 
 
 def expire(shard: GroupShard, retention_ms: int, budget: WorkBudget) -> Generator[None]:
-    """Forget what nobody has used for so long, and groups of which nothing is left.
+    """Expire offsets that were not used for ``retention_ms``, and groups of which nothing is left.
 
     Yields between two groups when the budget is used up.
     """
@@ -325,7 +325,7 @@ def _write_in_batches(shard: GroupShard, changes: list[OffsetCommitted], doomed:
 
 
 def _is_dead(shard: GroupShard, group: Group, expired: Sequence[TopicPartition]) -> bool:
-    """Will nothing be left of the group?"""
+    """Return whether nothing will be left of the group."""
     if group.state is not GroupState.EMPTY or group.pending_members or shard.offsets.unstable(group.group_id):
         return False
     return shard.offsets.committed(group.group_id).keys() <= set(expired)

@@ -78,7 +78,7 @@ class OffsetStore:
         self.metadata_bytes = 0
         """Memory that the metadata of all offsets takes, of those that are pending too."""
         self._watching: list[weakref.ref[Learnt]] = []
-        """Whoever asked to be told what is learnt, as long as it exists."""
+        """The changes that large commits watch, as long as those exist."""
 
     # What records and markers do
 
@@ -124,7 +124,7 @@ class OffsetStore:
             self._note(group_id, stored)
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
-        """A tombstone."""
+        """Apply a tombstone."""
         offsets = self._committed.get(group_id)
         if offsets is not None:
             self._weigh(offsets.pop(partition, None), -1)
@@ -136,7 +136,7 @@ class OffsetStore:
             self._note(group_id, (partition,))
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> set[str]:
-        """A marker. Returns the groups that it concerns."""
+        """Apply a marker, and return the groups that it concerns."""
         pending = self._pending.pop(producer_id, {})
         for group_id, offsets in pending.items():
             for partition, stored in offsets.items():
@@ -157,7 +157,7 @@ class OffsetStore:
         return learnt
 
     def note_deletions(self, topics: Iterable[str]) -> None:
-        """These topics exist no more, or are others of the same name."""
+        """Note topics that exist no more, or are others of the same name."""
         for reference in list(self._watching):
             learnt = reference()
             if learnt is not None:
@@ -178,19 +178,19 @@ class OffsetStore:
         return self._committed.get(group_id, _NOTHING)
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
-        """May a transaction still change the partition's offset?"""
+        """Return whether a transaction may still change the partition's offset."""
         return partition in self._open.get(group_id, _NOTHING)
 
     def unstable(self, group_id: str) -> Collection[TopicPartition]:
-        """The partitions whose offsets a transaction may still change."""
+        """Return the partitions whose offsets a transaction may still change."""
         return self._open.get(group_id, _NOTHING)
 
     def known_partitions(self, group_id: str) -> list[TopicPartition]:
-        """Whatever a tombstone would have to be written for, to forget the group."""
+        """Return the partitions that need a tombstone to forget the group."""
         return list({**self._committed.get(group_id, {}), **self._open.get(group_id, {})})
 
     def partitions_of_topics(self, topic_ids: Mapping[str, bytes]) -> Iterator[tuple[str, TopicPartition]]:
-        """(group id, partition) of all that is committed or waits for these topics, given by name with their ids.
+        """Yield (group id, partition) of all that is committed or pending for these topics, given with their ids.
 
         An offset that knows its topic's id is passed over if the name meant another topic when it was committed.
         """
@@ -212,7 +212,7 @@ class OffsetStore:
     def epoch_for_epochless_commit(
         self, group_id: str, partition: TopicPartition, offset: int, current_epoch: Callable[[], int]
     ) -> int:
-        """The leader epoch to write with a commit that brought none: never less than was known before.
+        """Return the leader epoch to write with a commit that brought none: never less than was known before.
 
         At or before the offset known so far its epoch is still right: the records there are of that epoch or an older
         one. Beyond it they may be of a newer epoch, and an epoch that is too small would make the next consumer believe
@@ -226,7 +226,7 @@ class OffsetStore:
         return max(known.leader_epoch, current_epoch())
 
     def _latest(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        """The newest commit of a partition, whether or not a marker is still to decide about it."""
+        """Return the newest commit of a partition, pending ones included."""
         known = [self._committed.get(group_id, _NOTHING).get(partition)]
         for producer_id in self._open.get(group_id, {}).get(partition, ()):
             known.append(self._pending[producer_id][group_id][partition])
@@ -247,7 +247,7 @@ class OffsetStore:
         return self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
 
     def _weigh(self, stored: StoredOffset | None, by: int) -> None:
-        """An offset comes (1) or goes (-1)."""
+        """Count an offset that is added (1) or removed (-1)."""
         if stored is None:
             return
         self.count += by

@@ -11,7 +11,7 @@ from oncelog.coordinator.group.state import InitialDelay
 
 
 class RebalanceDeadlines:
-    """Those of one group, in seconds of the loop's clock; None where nothing is waited for."""
+    """The deadlines of one group, in seconds of the loop's clock; None while there is none."""
 
     __slots__ = ("initial_delay", "join", "pending_sync", "sync")
 

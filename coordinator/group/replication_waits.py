@@ -15,10 +15,10 @@ OnOutcome = Callable[[ErrorCode], None]
 
 
 class ReplicationWaits:
-    """Those of one shard."""
+    """The waits of one shard."""
 
     def __init__(self, log: ReplicatedLog, timeout_ms: int) -> None:
-        """``timeout_ms`` is ``offsets.commit.timeout.ms``."""
+        """Wait for ``timeout_ms`` (``offsets.commit.timeout.ms``) at most."""
         self._log = log
         self._timeout_ms = timeout_ms
         self._timeouts = Deadlines(timeout_ms)

@@ -76,7 +76,7 @@ class Roster:
         return member
 
     def replace(self, old: Member, new: Member) -> None:
-        """A static member's new process takes the place of the old one: its seniority and its leadership too."""
+        """Give a static member's place, with seniority and leadership, to its new process."""
         assert old.group_instance_id is not None
         assert old.group_instance_id == new.group_instance_id
         self._by_id = {member.member_id: member for member in self.with_replaced(old, new)}
@@ -87,7 +87,7 @@ class Roster:
         self._count(new, 1)
 
     def with_replaced(self, old: Member, new: Member) -> list[Member]:
-        """How the members would be after ``replace``."""
+        """Return the members as they would be after ``replace``."""
         return [new if member is old else member for member in self]
 
     def change_protocols(self, member: Member, protocols: tuple[GroupProtocol, ...]) -> None:
@@ -96,17 +96,17 @@ class Roster:
         self._count(member, 1)
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
-        """A member of this roster waits for the next generation."""
+        """Park the JoinGroup of a member of this roster."""
         self.parked_joins += member.join_reply is None
         member.join_reply = reply
 
-    def answer_join(self, step: Step, member: Member, result: JoinResult) -> None:
-        """Answer the parked JoinGroup of a member of this roster, if there is one."""
+    def respond_to_join(self, step: Step, member: Member, result: JoinResult) -> None:
+        """Respond to the parked JoinGroup of a member of this roster, if there is one."""
         self.parked_joins -= member.join_reply is not None
-        step.answer_join(member, result)
+        step.respond_to_join(member, result)
 
     def elect_leader(self) -> bool:
-        """The leader must have joined, to compute the assignment. False if nobody has."""
+        """Elect a leader that has joined, to compute the assignment; return False if no member has."""
         if self.leader is not None and self._by_id[self.leader].join_reply is not None:
             return True
         successor = next((member.member_id for member in self if member.join_reply is not None), None)
@@ -115,7 +115,7 @@ class Roster:
         return successor is not None
 
     def validate(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """A static member whose place was taken is fenced; whoever else is not here is unknown."""
+        """Check a member's ids: FENCED_INSTANCE_ID if its place was taken, UNKNOWN_MEMBER_ID if it is not here."""
         if group_instance_id is not None:
             holder = self.static_ids.get(group_instance_id)
             if holder is None:
@@ -125,7 +125,7 @@ class Roster:
         return ErrorCode.NONE if member_id in self._by_id else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports_any_of(self, protocols: Iterable[GroupProtocol]) -> bool:
-        """Does one of ``protocols`` have the support of all members?"""
+        """Return whether one of ``protocols`` has the support of all members."""
         return any(self._support.get(protocol.name, 0) == len(self) for protocol in protocols)
 
     def select_protocol(self) -> str:
@@ -165,7 +165,7 @@ class Roster:
 
 
 def images(members: Iterable[Member], protocol_name: str, assignments: dict[str, bytes]) -> tuple[MemberImage, ...]:
-    """The members as a record keeps them; whom the leader forgot has an empty assignment."""
+    """Return the members as a record keeps them; one that the leader left out has an empty assignment."""
     return tuple(
         member.image(member.metadata(protocol_name), assignments.get(member.member_id, b"")) for member in members
     )

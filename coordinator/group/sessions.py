@@ -1,4 +1,4 @@
-"""The time by which each member of a group must be heard of, and which of them is the next.
+"""The time by which each member of a group must send a request, and which of them is the next.
 
 A heartbeat moves its member's deadline, which must cost nothing, and the next deadline is wanted after every request,
 so that looking through all members each time would make a large group quadratic. Deadlines stand in a heap. An entry is

@@ -16,7 +16,7 @@ class GroupSettings:
     group_max_size: int = 2**31 - 1
     group_initial_rebalance_delay_ms: int = 3_000
     group_new_member_join_timeout_ms: int = 300_000
-    """How long the first JoinGroup of a member may be parked: it cannot be told from one whose client is gone."""
+    """How long the first JoinGroup of a member may be parked: the client may be gone."""
     member_max_bytes: int = MemoryLimits().member
     group_max_bytes: int = MemoryLimits().group
     groups_max_bytes: int = MemoryLimits().all_groups

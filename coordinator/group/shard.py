@@ -1,17 +1,17 @@
 """One partition of ``__consumer_offsets`` under one leadership: its groups, their offsets, its log and its timers.
 
 Changes are decided elsewhere, written here, and applied as soon as the local log has them, by the same functions that
-replay the log when a partition is loaded. If the log refuses a batch, nothing of it happened. Requests are answered
-when the high watermark has passed what they depend on (``when_replicated``): a commit its own records, a fetch of
-offsets the last change of its group, a member's assignment the record that holds it. So nobody is told what a new
-leader might not know. When the leadership ends the shard is dropped whole, and everyone who waits hears of it.
+replay the log when a partition is loaded. If the log refuses a batch, nothing of it happened. A response waits
+until the high watermark has passed what it depends on (``ReplicationWaits``): that of a commit its own records, that
+of an OffsetFetch the last change of its group, that of a SyncGroup the record with the assignment. So no response says
+what a new leader might not know. When the leadership ends the shard is dropped whole, and parked requests get an error.
 
 Every group has at most one timer, for its nearest deadline. Heartbeats only move deadlines away, so they leave the
 timer alone; it fires too early now and then and is set again. While the log is deserted it changes nothing.
 
 Responses leave a connection in the order of their requests, so a commit that waits for replication holds up the
-heartbeats behind it, and a client ends its session by itself when none is answered. A member's commit therefore waits
-for a quarter of the member's session time-out at most.
+heartbeats behind it, and a client without heartbeat responses ends its session by itself. A member's commit therefore
+waits for a quarter of the member's session time-out at most.
 """
 
 import asyncio
@@ -58,8 +58,8 @@ SESSION_PARTS: Final = 4
 """A member's commit holds up its heartbeats for one of these parts of its session time-out at most."""
 _LOOK_MS: Final = 500
 """How often the deadlines of groups whose log is deserted are looked at again."""
-_ANSWERS_IN_A_TURN: Final = 500
-"""Members of one group whose parked requests are answered in one turn of the loop."""
+_RESPONSES_IN_A_TURN: Final = 500
+"""Members of one group whose parked requests get their responses in one turn of the loop."""
 _DISMISSALS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -87,7 +87,7 @@ NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class GroupShard:
-    """See the module's text. It answers nothing before it is ``open``."""
+    """The groups of one partition. It serves no request before it is ``open``."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class GroupShard:
     # Becoming and ceasing to be the coordinator
 
     def replay(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
-        """One batch of the log."""
+        """Replay one batch of the log."""
         if header.is_control:
             marker = parse_end_txn_marker(buffer, position, header)
             if marker is not None:
@@ -140,7 +140,7 @@ class GroupShard:
             self.groups[says.group_id] = Group.from_image(says.group_id, says.image, self._rules)
 
     def open(self) -> None:
-        """All of the log is replayed and replicated: groups come to life."""
+        """Serve: all of the log is replayed and replicated."""
         for group_id in self._had_offsets:
             self.group_or_new(group_id)
         self.is_open = True
@@ -148,21 +148,21 @@ class GroupShard:
             self.carry_out(group, group.resume(self.now()))
 
     def close(self) -> None:
-        """The leadership has ended: everyone who is parked here must find the next coordinator."""
+        """End with the leadership: members with parked requests must find the next coordinator."""
         self.is_open = False
         self.waits.stop()
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         for group in self.groups.values():
-            self._answer(group, group.retire(), 0)
+            self._respond(group, group.retire(), 0)
             self._memory.forget(group)
         self.groups.clear()
 
     # Writing
 
     def append(self, records: Iterable[EncodedRecord], producer: Producer = NO_PRODUCER) -> int | ErrorCode:
-        """The end of what was appended, or the log's refusal. A producer's batch has no sequence of its own."""
+        """Append a batch; return its end offset, or the log's refusal. A producer's batch has no sequence."""
         now_ms = self._wall_clock()
         batch = build_batch(
             [NewRecord(now_ms, key, value) for key, value in records],
@@ -235,7 +235,7 @@ class GroupShard:
         return end
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker has just been appended to this log."""
+        """Apply a marker that has just been appended to this log."""
         for group_id in self.offsets.end_transaction(producer_id, commit=commit):
             self._written[group_id] = self.log.log_end_offset
             self._drop_if_void(group_id)
@@ -257,32 +257,32 @@ class GroupShard:
         return group
 
     def carry_out(self, group: Group, step: Step) -> int | ErrorCode:
-        """Write what a step wants written and answer what it answers.
+        """Write the transition of a step, and send its responses.
 
         Returns the end offset that a promise about this step depends on (0: none), or the error of a refused record.
         """
         outcome: int | ErrorCode = 0
-        self._answer(group, step, 0)
+        self._respond(group, step, 0)
         if step.transition is not None:
             outcome = self.append([encode_group_metadata(group.group_id, step.transition.image)])
             if isinstance(outcome, ErrorCode):
                 outcome = coordinator_error(outcome)
-                self._answer(group, group.refuse(step.transition, outcome, self.now()), 0)
+                self._respond(group, group.refuse(step.transition, outcome, self.now()), 0)
             else:
                 self._written[group.group_id] = outcome
-                self._answer(group, group.apply(step.transition, self.now()), outcome)
+                self._respond(group, group.apply(step.transition, self.now()), outcome)
         self._memory.note(group)
         self._set_timer(group)
         self._drop_if_void(group.group_id)
         return outcome
 
-    def _answer(self, group: Group, step: Step, end_offset: int) -> None:
+    def _respond(self, group: Group, step: Step, end_offset: int) -> None:
         written = self.written(group.group_id)
-        answers = [partial(self._answer_join, reply, joined, end_offset) for reply, joined in step.joins]
-        answers += [partial(self._answer_sync, reply, synced, written) for reply, synced in step.syncs]
-        _call_in_slices(answers)
+        responses = [partial(self._respond_to_join, reply, joined, end_offset) for reply, joined in step.joins]
+        responses += [partial(self._respond_to_sync, reply, synced, written) for reply, synced in step.syncs]
+        _call_in_slices(responses)
 
-    def _answer_join(self, reply: JoinReply, result: JoinResult, end_offset: int) -> None:
+    def _respond_to_join(self, reply: JoinReply, result: JoinResult, end_offset: int) -> None:
         if result.error is not ErrorCode.NONE:
             reply(replace(result, error=self.verdict(result.error)))
             return
@@ -291,14 +291,14 @@ class GroupShard:
             lambda error: reply(JoinResult(error=error, member_id=UNKNOWN_MEMBER_ID) if error else result),
         )
 
-    def _answer_sync(self, reply: SyncReply, result: SyncResult, end_offset: int) -> None:
+    def _respond_to_sync(self, reply: SyncReply, result: SyncResult, end_offset: int) -> None:
         if result.error is not ErrorCode.NONE:
             reply(replace(result, error=self.verdict(result.error)))
             return
         self.waits.when_replicated(end_offset, lambda error: reply(SyncResult(error=error) if error else result))
 
     def verdict(self, error: ErrorCode) -> ErrorCode:
-        """What a member may be told. A deserted coordinator dismisses nobody: its successor may know the member."""
+        """Return the error for a member. A deserted coordinator dismisses no member: its successor may know it."""
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if error in _DISMISSALS and self.log.is_deserted else error
 
     def _drop_if_void(self, group_id: str) -> None:
@@ -310,7 +310,7 @@ class GroupShard:
             self._drop(group)
 
     def _drop(self, group: Group) -> None:
-        self._answer(group, group.retire(), 0)
+        self._respond(group, group.retire(), 0)
         self._memory.forget(group)
         del self.groups[group.group_id]
         self._had_offsets.discard(group.group_id)
@@ -350,18 +350,18 @@ class GroupShard:
     # Waiting for the high watermark
 
     def written(self, group_id: str) -> int:
-        """What must be replicated before the group's state may be told to anyone."""
+        """Return the offset that must be replicated before a response may rest on the group's state."""
         return self._written.get(group_id, 0)
 
     def forget_replicated(self) -> None:
-        """Drop the bookkeeping of what nobody has to wait for any more."""
+        """Drop the bookkeeping of what is replicated."""
         high_watermark = self.log.high_watermark
         self._written = {group_id: end for group_id, end in self._written.items() if end > high_watermark}
 
 
 def _call_in_slices(calls: Sequence[Callable[[], None]]) -> None:
     """Call some now and the others in the next turns of the loop: each has a response encoded and sent."""
-    for call in calls[:_ANSWERS_IN_A_TURN]:
+    for call in calls[:_RESPONSES_IN_A_TURN]:
         call()
-    if len(calls) > _ANSWERS_IN_A_TURN:
-        asyncio.get_running_loop().call_soon(_call_in_slices, calls[_ANSWERS_IN_A_TURN:])
+    if len(calls) > _RESPONSES_IN_A_TURN:
+        asyncio.get_running_loop().call_soon(_call_in_slices, calls[_RESPONSES_IN_A_TURN:])

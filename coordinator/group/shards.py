@@ -1,6 +1,6 @@
 """The partitions of ``__consumer_offsets`` that this broker owns, and the shard of groups in each.
 
-A group belongs to the partition that its id hashes to, and its coordinator is that partition's leader. A shard lives
+A group belongs to the partition that its id hashes to, and its coordinator is that partition's leader. A shard exists
 from an election to the next leadership change; an attempt to load that fails is followed by another, with a new shard.
 """
 
@@ -74,7 +74,7 @@ class GroupShards:
         return GroupShard(partition, log, self._settings, self._wall_clock, self._memory)
 
     async def _load(self, partition: int, log: ReplicatedLog) -> None:
-        """Make one attempt. What it raises is no reason to give up: another one begins with nothing."""
+        """Make one attempt to load; after an exception the next attempt begins with nothing."""
         before = self.owned[partition]
         before.close()
         self._loading.discard(before)
@@ -105,7 +105,7 @@ class GroupShards:
         return [shard for shard in self.owned.values() if shard.is_open]
 
     def partition_for(self, group_id: str) -> int | None:
-        """Return the partition of ``__consumer_offsets`` that a group lives in; None while that topic is not known."""
+        """Return the partition of ``__consumer_offsets`` of a group; None while that topic is not known."""
         count = self._metadata.partition_count(GROUP_METADATA_TOPIC_NAME)
         return None if count is None else partition_for(group_id, count)
 

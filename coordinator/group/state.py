@@ -46,7 +46,7 @@ TRANSITIONS: Final[dict[GroupState, frozenset[GroupState]]] = {
 
 
 def format_transitions() -> str:
-    """The table for people: one line per state."""
+    """Return the table to print: one line per state."""
     lines = []
     for state, successors in TRANSITIONS.items():
         names = [successor.value for successor in GroupState if successor in successors]
@@ -108,7 +108,7 @@ class JoinRequest:
         return MEMBER_BYTES + size_of_protocols(self.protocols)
 
     def to_member(self, member_id: str, reply: JoinReply) -> Member:
-        """The member that this request makes, parked."""
+        """Return the member that this request makes, parked."""
         return Member(
             member_id=member_id,
             group_instance_id=self.group_instance_id,
@@ -155,7 +155,7 @@ class Transition:
 
 @dataclass(slots=True)
 class Step:
-    """What follows from one event: requests to answer, and possibly a transition to write."""
+    """What follows from one event: responses to send, and possibly a transition to write."""
 
     joins: list[tuple[JoinReply, JoinResult]] = field(default_factory=list)
     syncs: list[tuple[SyncReply, SyncResult]] = field(default_factory=list)
@@ -164,14 +164,14 @@ class Step:
     def refuse_join(self, reply: JoinReply, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
         self.joins.append((reply, JoinResult(error=error, member_id=member_id)))
 
-    def answer_join(self, member: Member, result: JoinResult) -> None:
-        """Answer the member's parked JoinGroup, if there is one."""
+    def respond_to_join(self, member: Member, result: JoinResult) -> None:
+        """Respond to the member's parked JoinGroup, if there is one."""
         if member.join_reply is not None:
             self.joins.append((member.join_reply, result))
             member.join_reply = None
 
-    def answer_sync(self, member: Member, result: SyncResult) -> None:
-        """Answer the member's parked SyncGroup, if there is one."""
+    def respond_to_sync(self, member: Member, result: SyncResult) -> None:
+        """Respond to the member's parked SyncGroup, if there is one."""
         if member.sync_reply is not None:
             self.syncs.append((member.sync_reply, result))
             member.sync_reply = None

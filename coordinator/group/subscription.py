@@ -1,4 +1,4 @@
-"""The topics that the members of a consumer group subscribe to, read out of their metadata when they are asked for.
+"""The topics that the members of a consumer group subscribe to, read out of their metadata when a request needs them.
 
 Metadata is written by clients: one JoinGroup may name millions of topics. So nothing is read while a group rebalances
 or is loaded, and what is read is bounded: the members of a group may name ``MAX_TOPICS`` topics between them, where
@@ -32,7 +32,7 @@ class Subscription:
     __slots__ = ("_metadata",)
 
     def __init__(self, metadata: Iterable[bytes] | None = None) -> None:
-        """``metadata``: that of each member under the generation's protocol; None where it is no subscription."""
+        """Keep the metadata of each member under the generation's protocol; None where it is no subscription."""
         self._metadata = None if metadata is None else tuple(metadata)
 
     def read(self, protocol_type: str | None) -> "SubscribedTopics":
@@ -47,7 +47,7 @@ class SubscribedTopics:
     __slots__ = ("_names", "_otherwise")
 
     def __init__(self, names: frozenset[str] | None, *, otherwise: bool) -> None:
-        """``otherwise``: whether the group counts as a subscriber of every topic where ``names`` is None."""
+        """Set ``otherwise``: whether the group counts as a subscriber of every topic where ``names`` is None."""
         self._names = names
         self._otherwise = otherwise
 
@@ -59,7 +59,7 @@ class SubscribedTopics:
         return self._otherwise if self._names is None else topic in self._names
 
     def __len__(self) -> int:
-        """The topics that are known by name."""
+        """Return how many topics are known by name."""
         return len(self._names or ())
 
 

@@ -41,7 +41,7 @@ class TransactionCompletion:
     def __init__(
         self, states: TransactionStateManager, markers: MarkerSender, retries: Backoff, wall_clock: WallClock
     ) -> None:
-        """``retries`` are of appends that the log refuses."""
+        """Retry appends that the log refuses by the backoff ``retries``."""
         self._states = states
         self._markers = markers
         self._retries = retries

@@ -153,7 +153,7 @@ class TransactionCoordinator:
         self._states.elect(partition_index, log)
 
     def on_resigned(self, partition_index: int) -> None:
-        """Unload a partition of the transaction log that this broker does not lead any more."""
+        """Drop a partition of the transaction log that this broker does not lead any more."""
         self._completion.forget(partition_index)
         self._states.resign(partition_index)
 

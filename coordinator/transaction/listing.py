@@ -1,4 +1,4 @@
-"""Which transactions ListTransactions shows."""
+"""The filter of ListTransactions."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,15 +12,16 @@ NO_DURATION: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFilter:
-    """An empty criterion lets everything pass."""
+    """The criteria of one request; an empty criterion accepts every transaction."""
 
     states: frozenset[TransactionState] | None = None
-    """None: of any state. Empty: of none, because only states that do not exist were asked for."""
+    """None: of any state. Empty: of none, because the request names only states that do not exist."""
     producer_ids: frozenset[int] = frozenset()
     longer_than_ms: int = NO_DURATION
     id_matches: Callable[[str], bool] | None = None
 
     def select(self, transactions: Iterable[Transaction], now_ms: int) -> list[Transaction]:
+        """Return the transactions that meet all criteria."""
         return [txn for txn in transactions if self._accepts(txn, now_ms)]
 
     def _accepts(self, txn: Transaction, now_ms: int) -> bool:
@@ -37,7 +38,7 @@ class TransactionFilter:
 
 
 def parse_states(labels: Iterable[str]) -> tuple[frozenset[TransactionState] | None, list[str]]:
-    """The states that a request names (None if it names none), and the names that are no states."""
+    """Return the states that a request names (None if it names none), and the names that are no states."""
     wanted = list(labels)
     known = frozenset(STATES_BY_LABEL[label] for label in wanted if label in STATES_BY_LABEL)
     unknown = [label for label in wanted if label not in STATES_BY_LABEL]

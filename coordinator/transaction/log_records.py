@@ -4,9 +4,9 @@ The key is an int16 version and a ``TransactionLogKey``, the value an int16 vers
 null value forgets the id. One record a batch, uncompressed, because each is written by its own request.
 
 Values are written in version 1 from ``transaction.version`` 1 on, and in version 0 below it, which every Kafka since
-0.11 reads; both are always read. Version 0 has no tagged fields: whoever reloads it does not know the previous producer
-id, the client's protocol or the cause. The one of them that a decision rests on is never left out: a transition that
-has set the next producer id aside is written in version 1 at any level, because without it nobody could carry it out.
+0.11 reads; both are always read. Version 0 has no tagged fields: a coordinator that reloads it does not know the
+previous producer id, the client's protocol or the cause. The one tagged field that a decision rests on is never left
+out: a transition that has set the next producer id aside is written in version 1 at any level.
 
 Records of versions that this broker does not know are left over from a newer one: they are skipped with a warning, as
 in Kafka. Anything else that makes no sense is a ``CorruptRecord``, and its partition is not opened: a coordinator that
@@ -50,14 +50,14 @@ _CAUSE_TAG: Final = encode_uvarint(10_000)
 
 
 class Entry(NamedTuple):
-    """What one record says: the metadata of an id, or None for "forget it"."""
+    """The content of one record: the metadata of an id, or None for a tombstone."""
 
     transactional_id: str
     metadata: TransactionMetadata | None
 
 
 def value_version(transition: TransactionMetadata, transaction_version: int) -> int:
-    """The version in which a transition is written, under a finalised level of ``transaction.version``."""
+    """Return the version in which a transition is written, under a finalised level of ``transaction.version``."""
     is_flexible = transaction_version >= 1 or transition.next_producer_id != NO_PRODUCER_ID
     return FLEXIBLE_VALUE_VERSION if is_flexible else 0
 
@@ -69,24 +69,25 @@ def build_record_batch(
     *,
     value_version: int = FLEXIBLE_VALUE_VERSION,
 ) -> bytearray:
-    """The batch of one transition."""
+    """Return the batch of one transition."""
     return build_batch((NewRecord(now_ms, encode_key(transactional_id), encode_value(metadata, value_version)),))
 
 
 def build_tombstones(transactional_ids: list[str], now_ms: int) -> bytearray:
-    """The batch that forgets ids."""
+    """Return the batch with the tombstones of ids."""
     return build_batch(
         [NewRecord(now_ms, encode_key(transactional_id), None) for transactional_id in transactional_ids]
     )
 
 
 def encode_key(transactional_id: str) -> bytes:
+    """Return the version and a ``TransactionLogKey``."""
     name = transactional_id.encode()
     return _KEY_PREFIX.pack(KEY_VERSION, len(name)) + name
 
 
 def encode_value(metadata: TransactionMetadata, version: int = FLEXIBLE_VALUE_VERSION) -> bytes:
-    """A ``TransactionLogValue`` and its version. Written out, because every transaction encodes three of them."""
+    """Return the version and a ``TransactionLogValue``. Written out: every transaction encodes three of them."""
     state = metadata.state
     assert state in PERSISTED_STATES, f"{state.label} is never written"
     start = _VALUE_START.pack(version, metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, state.status)
@@ -98,7 +99,7 @@ def encode_value(metadata: TransactionMetadata, version: int = FLEXIBLE_VALUE_VE
 
 
 def _group_by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
-    """In sorted order, so that equal metadata gives equal bytes."""
+    """Return the partitions by topic, in sorted order, so that equal metadata gives equal bytes."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions) if len(partitions) > 1 else partitions:
         topics.setdefault(topic, []).append(partition)
@@ -131,7 +132,7 @@ def _encode_compact_string(text: str) -> bytes:
 
 
 def _encode_tagged_fields(metadata: TransactionMetadata) -> bytes:
-    """Those that differ from their defaults, in the order of their tags."""
+    """Encode the fields that differ from their defaults, in the order of their tags."""
     fields = []
     if metadata.previous_producer_id != NO_PRODUCER_ID:
         fields.append(_TAGGED_INT64.pack(0, 8, metadata.previous_producer_id))
@@ -146,24 +147,24 @@ def _encode_tagged_fields(metadata: TransactionMetadata) -> bytes:
 
 
 def read_record(record: Record) -> Entry | None:
-    """What a record says; None if it is of a version that is not known here."""
+    """Return the content of a record; None if its version is not known here."""
     if record.key is None:
         raise CorruptRecord(f"a record without a key at offset {record.offset}")
     return read_entry(record.key, record.value, record.offset)
 
 
 def read_entry(key: bytes, value: bytes | None, offset: int) -> Entry | None:
-    """The same for a record in its parts."""
+    """Return the content of a record in its parts. Raises CorruptRecord."""
     try:
         if _version(key) != KEY_VERSION:
-            logger.warning("skipping a key of version %d at offset %d", _version(key), offset)
+            logger.warning("Skipping a key of version %d at offset %d", _version(key), offset)
             return None
         transactional_id = decode(TransactionLogKey, KEY_VERSION, key[_VERSION_SIZE:]).transactional_id
         if value is None:
             return Entry(transactional_id, None)
         version = _version(value)
         if version not in _READABLE_VALUE_VERSIONS:
-            logger.warning("skipping a value of version %d at offset %d", version, offset)
+            logger.warning("Skipping a value of version %d at offset %d", version, offset)
             return None
         return Entry(transactional_id, _metadata(decode(TransactionLogValue, version, value[_VERSION_SIZE:])))
     except (struct.error, DecodeError, ValueError) as error:
@@ -171,11 +172,11 @@ def read_entry(key: bytes, value: bytes | None, offset: int) -> Entry | None:
 
 
 def read_producer(value: bytes, offset: int) -> ProducerIdAndEpoch | None:
-    """Whose a value is, without the rest of it; None if it is of a version that is not known here."""
+    """Return the producer of a value without decoding the rest; None if its version is not known here."""
     try:
         version = _version(value)
         if version not in _READABLE_VALUE_VERSIONS:
-            logger.warning("skipping a value of version %d at offset %d", version, offset)
+            logger.warning("Skipping a value of version %d at offset %d", version, offset)
             return None
         _, producer_id, epoch, _, _ = _VALUE_START.unpack_from(value)
     except struct.error as error:

@@ -1,9 +1,9 @@
-"""Reading a partition of the transaction log from its start: what its last records say.
+"""Replaying a partition of the transaction log from its start, for the last record of each id.
 
 A log that was not cleaned yet has several records of every transaction that there was, and only the last of each
-transactional id counts. So the records on the way are looked at as little as possible: key and value are taken out as
-bytes, the value of a key replaces the one before, and what is left at the end is decoded. Of the others it is only
-checked that no producer goes back to an older epoch.
+transactional id counts. So the earlier ones are decoded as little as possible: key and value are taken out as
+bytes, the value of a key replaces the one before, and what is left at the end is decoded. The others are only checked
+for a producer that goes back to an older epoch.
 
 A batch of one record, uncompressed, is all that coordinators write; its layout is read here directly. Any other batch
 is taken apart by ``record_batch``.
@@ -39,7 +39,7 @@ _EPOCH_AT: Final = 10
 _EPOCH_END: Final = 12
 
 _SMALLEST_RECORD: Final = 8
-"""Bytes that may be looked at without asking whether they are there."""
+"""Bytes that every record has."""
 
 _Last = tuple[bytes | None, int]
 """A value and its offset."""
@@ -50,14 +50,14 @@ class LogReplay:
     """One load: ``replay`` all slices of the log, then ``settle``."""
 
     def __init__(self, table: dict[str, Transaction]) -> None:
-        """``table`` is filled when the replay is settled."""
+        """Fill ``table`` when the replay is settled."""
         self._table = table
         self._last: dict[bytes, _Last] = {}
         """By key; until they are settled."""
         self._settling: Iterator[tuple[bytes, _Last]] = iter(())
 
     def replay(self, buffer: Buffer, offset: int) -> int:
-        """Take the whole batches that reach beyond ``offset``; returns the offset after them."""
+        """Read the whole batches that reach beyond ``offset``, and return the offset after them."""
         data = buffer if isinstance(buffer, bytes) else bytes(buffer)
         position, end, unpack = 0, len(data), _BATCH.unpack_from
         while end - position >= HEADER_SIZE:
@@ -95,14 +95,14 @@ class LogReplay:
         self._last[key] = value, offset
 
     def settle(self) -> bool:
-        """Decode some of what was last said; False once nothing is left."""
+        """Decode some of the last records; return False once none is left."""
         some = list(islice(self._settling, _SETTLED_AT_ONCE))
         if not some:
             self._settling, self._last = iter(self._last.items()), {}
             some = list(islice(self._settling, _SETTLED_AT_ONCE))
         for key, (value, offset) in some:
             entry = read_entry(key, value, offset)
-            assert entry is not None, "what is not known here was not noted"
+            assert entry is not None, "a record of an unknown version was not noted"
             if entry.metadata is None:
                 self._table.pop(entry.transactional_id, None)
             else:
@@ -111,7 +111,7 @@ class LogReplay:
 
 
 def _only_record(data: bytes, at: int, end: int) -> tuple[bytes, bytes] | None:
-    """Key and value of a record between two positions. None if it is not quite as coordinators write most of them.
+    """Return key and value of a record between two positions; None if it is not as coordinators write most of them.
 
     Lengths are zigzag varints; here the key's has one byte, the others have one or two.
     """
@@ -137,7 +137,7 @@ def _only_record(data: bytes, at: int, end: int) -> tuple[bytes, bytes] | None:
 
 
 def _plainly_follows(before: bytes, value: bytes) -> bool:
-    """Whether it is of the same version and producer, with the same epoch or a later one.
+    """Return whether a value is of the same version and producer, with the same epoch or a later one.
 
     Epochs are not negative, so they compare as their bytes do.
     """
@@ -147,7 +147,7 @@ def _plainly_follows(before: bytes, value: bytes) -> bool:
 
 
 def _may_follow(key: bytes, before: bytes | None, value: bytes | None, offset: int) -> bool:
-    """False if the record is of a version that is not known here. Raises CorruptRecord if it should not be there."""
+    """Return False for a record of a version that is not known here. Raises CorruptRecord if it must not be there."""
     if key[: len(_KEY_VERSION)] != _KEY_VERSION:
         return read_entry(key, None, offset) is not None
     if value is None:

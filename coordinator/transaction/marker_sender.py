@@ -1,12 +1,12 @@
-"""Markers: how every partition of a transaction hears that it was committed or aborted.
+"""Markers: the records by which every partition of a transaction is committed or aborted.
 
 A prepared transaction becomes a ``PendingMarkers``: the partitions that still wait for its marker. Each goes to the
 partition's leader in a WriteTxnMarkers request. Markers for this broker go at once, without a socket, and may be done
 before ``send`` returns; those for another broker are collected until the end of the loop's turn and share requests. A
 request has ``MOST_PARTITIONS`` at most, so that a broker receives it whatever number of partitions a transaction has.
 
-The transaction is decided, so there is no giving up. A partition stays until its leader has acknowledged the marker or
-until it is known to be deleted; what fails is tried again with the leader of that moment, after a delay that doubles. A
+The transaction is decided, so the sender never gives up. A partition stays until its leader has acknowledged the marker
+or until it is known to be deleted; what fails is retried with the leader of that moment, after a delay that doubles. A
 leader that has seen a newer coordinator of this transaction (TRANSACTION_COORDINATOR_FENCED) ends it: a successor has
 read the same decision from the log and carries it out, and this broker is about to learn of it.
 
@@ -45,12 +45,12 @@ ATTEMPTS_FOR_INTERNAL_TOPICS: Final = 12
 
 
 class MarkerOutcome(Enum):
-    """What an answer for one partition means."""
+    """What a response means for one partition."""
 
     DONE = auto()
     """The marker is in the log, or there is nothing of this transaction for it to end."""
     RETRY = auto()
-    """Not yet: ask whoever leads the partition then."""
+    """Not yet: send it again to the leader of that moment."""
     FENCED = auto()
     """A newer coordinator has taken over."""
 
@@ -102,7 +102,7 @@ class PendingMarkers:
     def __init__(
         self, transactional_id: str, prepared: TransactionMetadata, *, log_partition: int, coordinator_epoch: int
     ) -> None:
-        """``prepared`` is the durable Prepare*; ``log_partition`` and ``coordinator_epoch`` are those of its record."""
+        """Take the markers from a durable Prepare*, and the place and epoch of its record."""
         self.transactional_id = transactional_id
         self.log_partition = log_partition
         self.coordinator_epoch = coordinator_epoch
@@ -113,7 +113,7 @@ class PendingMarkers:
         self.waiting = set(prepared.partitions)
         self.attempts = 0
         self.again: list[TopicPartition] = []
-        """Partitions that the next attempt is for."""
+        """The partitions of the next attempt."""
         self._on_done: Callable[[], None] | None = None
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class PendingMarkers:
             callback()
 
     def complete(self) -> None:
-        """Every partition has its marker."""
+        """Call back: every partition has its marker."""
         if self._on_done is not None:
             self._on_done()
 
@@ -137,7 +137,7 @@ _Batch = dict[PendingMarkers, list[TopicPartition]]
 
 
 class MarkerSender:
-    """All transactions of this coordinator whose markers are on their way."""
+    """Sends the markers of this coordinator's transactions."""
 
     def __init__(
         self,
@@ -158,16 +158,17 @@ class MarkerSender:
         return len(self._pending)
 
     def send(self, markers: PendingMarkers) -> None:
-        """Bring a decision to its partitions, however long it takes."""
+        """Send markers to their partitions, and retry until each partition has its own."""
         self._pending[markers.transactional_id] = markers
         self._dispatch(markers, sorted(markers.waiting))
 
     def forget(self, log_partition: int) -> None:
-        """This broker does not own the partition of the transaction log any more."""
+        """Drop the markers of a partition of the transaction log that this broker does not own any more."""
         for markers in [markers for markers in self._pending.values() if markers.log_partition == log_partition]:
             del self._pending[markers.transactional_id]
 
     def stop(self) -> None:
+        """Drop all markers, and run no more timers."""
         self._pending.clear()
         self._outgoing.clear()
         self._retries.stop()
@@ -176,7 +177,7 @@ class MarkerSender:
         return self._pending.get(markers.transactional_id) is markers
 
     def _dispatch(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
-        """Hand each partition to its leader of this moment."""
+        """Send each partition's marker to its leader of this moment."""
         local: list[TopicPartition] = []
         leaderless: list[TopicPartition] = []
         for partition in partitions:
@@ -226,7 +227,7 @@ class MarkerSender:
                 self._send(broker_id, piece)
 
     def _send_here(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
-        """Have markers written to partitions of this broker: a piece now, the next one in the loop's next turn."""
+        """Write markers to partitions of this broker: a piece now, the next one in the loop's next turn."""
         if not self._is_current(markers):
             return
         now, later = partitions[:MOST_PARTITIONS], partitions[MOST_PARTITIONS:]
@@ -241,7 +242,7 @@ class MarkerSender:
     def _on_response(self, broker_id: int, batch: _Batch, response: Message | None) -> None:
         errors: dict[tuple[int, str, int], int] = {}
         if response is None:
-            logger.info("broker %d did not answer about the markers of %d transactions: again", broker_id, len(batch))
+            logger.info("Broker %d sent no response to the markers of %d transactions: retrying", broker_id, len(batch))
         else:
             assert isinstance(response, WriteTxnMarkersResponse)
             errors = _errors_by_partition(response)
@@ -256,7 +257,7 @@ class MarkerSender:
         partitions: list[TopicPartition],
         errors: dict[tuple[int, str, int], int],
     ) -> None:
-        """Take one answer for one transaction. A partition that it does not mention is retried."""
+        """Take one response for one transaction. A partition that it does not name is retried."""
         again: list[TopicPartition] = []
         for partition in partitions:
             error = errors.get((markers.producer_id, *partition))
@@ -275,7 +276,7 @@ class MarkerSender:
             if error != ErrorCode.NONE:
                 level = logging.INFO if error in MARKER_OUTCOMES else logging.ERROR
                 name = error_of(error).name
-                logger.log(level, "%s: broker %d responded %s for %s", markers, broker_id, name, partition)
+                logger.log(level, "%s: broker %d responded with %s for %s", markers, broker_id, name, partition)
         if again:
             self._retry(markers, again)
         self._finish_if_done(markers)
@@ -301,7 +302,7 @@ class MarkerSender:
 
 
 def _pieces(batch: _Batch) -> Iterator[_Batch]:
-    """The same markers for the same partitions, at most ``MOST_PARTITIONS`` in a piece."""
+    """Split a batch into pieces of at most ``MOST_PARTITIONS``."""
     piece: _Batch = {}
     room = MOST_PARTITIONS
     for markers, partitions in batch.items():

@@ -17,8 +17,8 @@ class TransactionConfig:
     remove_expired_interval_ms: int = 3_600_000
     request_timeout_ms: int = 30_000
     completion_wait_ms: int = 5
-    """How long the answer of EndTxn waits for the transaction to complete."""
+    """How long the response of EndTxn waits for the transaction to complete."""
     busy_wait_ms: int = 100
-    """How long what needs an id that is not busy waits for that."""
+    """How long InitProducerId and AddPartitionsToTxn wait for a busy id."""
     retry_backoff_ms: int = 20
     retry_backoff_max_ms: int = 1_000

@@ -1,7 +1,7 @@
 """The state machine of a transactional id: what each request does in each state. Pure: no clock, log or loop.
 
 *Decide → append → apply.* The ``decide_…`` functions look at a ``Transaction`` and a request and return a
-``Transition``, or the ``ErrorCode`` that answers the request without one; they change nothing. The caller sets
+``Transition``, or the ``ErrorCode`` of the response where there is none; they change nothing. The caller sets
 ``pending`` in the same step, appends the transition to the transaction log, and applies it when the log's high
 watermark has passed the record. Until then the id is busy: requests get CONCURRENT_TRANSACTIONS.
 
@@ -13,7 +13,7 @@ first and keeps a mark, ``hasFailedEpochFence``, to undo it; there is nothing to
 Two protocols (KIP-890). In version 1 every EndTxn keeps the epoch, so "the same epoch and the same result" is what
 tells a retry, and nothing tells a late request of the transaction before. In version 2 every end bumps the epoch in the
 record that decides it: a retry has the epoch before the present one, and a late request has one that fences it. A
-client's protocol is told by the version of its request; what the coordinator ends by itself, it ends by the finalised
+client's protocol follows from the version of its request; what the coordinator ends by itself, it ends by the finalised
 level of ``transaction.version``. Version 2 also lets a producer abort without a transaction, because it may not know
 whether its first batch has opened one.
 
@@ -92,11 +92,11 @@ PERSISTED_STATES: Final = frozenset(_State) - {_State.DEAD, _State.PREPARE_EPOCH
 PREPARED_STATES: Final = frozenset({_State.PREPARE_COMMIT, _State.PREPARE_ABORT})
 COMPLETE_STATES: Final = frozenset({_State.COMPLETE_COMMIT, _State.COMPLETE_ABORT})
 EXPIRING_STATES: Final = frozenset({_State.EMPTY, _State.COMPLETE_COMMIT, _State.COMPLETE_ABORT})
-"""The states in which a transactional id that nobody uses is forgotten. One with an open transaction never is."""
+"""The states in which an unused transactional id expires. One with an open transaction never does."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who a producer says it is."""
+    """The identity that a producer sends with each request."""
 
     id: int
     epoch: int
@@ -143,7 +143,7 @@ Transition: TypeAlias = TransactionMetadata
 
 
 class Missing(Enum):
-    """What the caller must bring before a request can be decided."""
+    """What a request lacks to be decided."""
 
     PRODUCER_ID = auto()
 
@@ -173,25 +173,25 @@ class Transaction:
         self.waiters: dict[Callable[[], None], None] = {}
         """Called when nothing is pending any more."""
         self.unknown_topic_since_ms = NO_TIMESTAMP
-        """When this id first asked for a partition that does not exist, if it has got nowhere since."""
+        """When its producer first added a partition that does not exist, if no transition has begun since."""
 
     def __repr__(self) -> str:
         pending = "" if self.pending is None else f" → {self.pending.state.label}"
         return f"<{self.transactional_id!r} {self.metadata.state.label}{pending} {self.metadata.producer}>"
 
     def begin(self, transition: Transition) -> None:
-        """The transition is about to be appended: nothing else may be decided until it is applied or withdrawn."""
+        """Set ``pending``: nothing else may be decided until the transition is applied or withdrawn."""
         assert self.pending is None, f"{self} cannot begin another transition"
         assert transition.state in TRANSITIONS[self.metadata.state], f"{self} cannot become {transition.state.label}"
         self.pending = transition
         self.unknown_topic_since_ms = NO_TIMESTAMP
 
     def withdraw(self) -> None:
-        """The log did not take the record, so the transition was never more than an intention."""
+        """Clear ``pending``: the log refused the record, so nothing has happened."""
         self.pending = None
 
     def apply(self) -> TransactionMetadata:
-        """The record is durable. Returns the new metadata."""
+        """Make a durable transition the metadata, and return that."""
         transition = self.pending
         assert transition is not None, f"{self} has nothing to apply"
         self.metadata = transition
@@ -207,7 +207,7 @@ class Transaction:
 
 
 def first_metadata(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-    """An id that the log does not know yet; its first InitProducerId leads to epoch 0."""
+    """Return the metadata of an id that the log does not know; its first InitProducerId leads to epoch 0."""
     return TransactionMetadata(
         producer_id=producer_id,
         producer_epoch=NO_PRODUCER_EPOCH,
@@ -228,7 +228,7 @@ def decide_init_producer_id(
     *,
     transaction_version: int = 0,
 ) -> Transition | ErrorCode | Missing:
-    """A producer asks for its id and epoch; ``expected`` is what it believes to have (KIP-360), None for a new one.
+    """Decide an InitProducerId; ``expected`` is what the producer believes to have (KIP-360), None for a new one.
 
     A transition to Empty is what the producer gets. One to PrepareAbort means that the transaction of a predecessor has
     to be aborted first, with the predecessor's epoch fenced off: afterwards the request is decided again.
@@ -255,7 +255,7 @@ def decide_init_producer_id(
 
 
 def _may_be_its_producer(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the producer id is the present one, or the last one of a producer that has just been given a new one."""
+    """Return whether the producer id is the present one, or the last one before a rotation."""
     if not metadata.exists_in_log or expected.id == metadata.producer_id:
         return True
     return expected.id == metadata.previous_producer_id and expected.epoch >= LAST_LIVE_EPOCH
@@ -274,7 +274,7 @@ def _initialise(
         assert expected is not None
         if expected.epoch != metadata.last_producer_epoch or epoch > LAST_LIVE_EPOCH:
             return ErrorCode.PRODUCER_FENCED
-        # The answer to its last request was lost: it gets the same one again. Had another producer come in between,
+        # The response to its last request was lost: it gets the same one again. Had another producer come in between,
         # the last epoch would have been forgotten.
         producer, last_epoch = metadata.producer, metadata.last_producer_epoch
     elif not metadata.is_epoch_exhausted:
@@ -306,10 +306,10 @@ def decide_add_partitions(
     *,
     client_version: int = 0,
 ) -> Transition | ErrorCode:
-    """A producer is about to write to these partitions. The first ones of a transaction open it.
+    """Decide an AddPartitionsToTxn. The first partitions of a transaction open it.
 
     NONE: they are all in the transaction already. What is pending comes first: it may be the very transition that gives
-    the producer the id and epoch that it has from the answer to its EndTxn.
+    the producer the id and epoch that it has from the response to its EndTxn.
     """
     metadata = txn.metadata
     if txn.pending is not None:
@@ -335,10 +335,10 @@ def decide_add_partitions(
 def verify_partitions(
     txn: Transaction, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode] | ErrorCode:
-    """Whether a partition leader may append a first batch of this transaction.
+    """Return by partition whether its leader may append a first batch of this transaction.
 
-    Answered from what is durable, also while a transition is pending: a pending AddPartitions must not turn away
-    batches of partitions that were added before.
+    Read from what is durable, also while a transition is pending: a pending AddPartitions must not turn away batches of
+    partitions that were added before.
     """
     metadata = txn.metadata
     error = check_producer(metadata, producer)
@@ -361,10 +361,10 @@ def decide_end_txn(
     *,
     client_version: int = 0,
 ) -> Transition | ErrorCode | Missing:
-    """A producer ends its transaction.
+    """Decide an EndTxn.
 
-    NONE: the transaction ended this way before, and the answer was lost. ``new_producer_id`` is used in version 2 where
-    the epochs of the present one are exhausted; NO_PRODUCER_ID if none is at hand.
+    NONE: the transaction ended this way before, and the response was lost. ``new_producer_id`` is used in version 2
+    where the epochs of the present one are exhausted; NO_PRODUCER_ID if none is at hand.
     """
     if client_version >= EPOCH_BUMP_VERSION:
         return _decide_end_txn_2(txn, producer, commit, now_ms, new_producer_id)
@@ -390,25 +390,25 @@ def decide_end_txn(
 def _decide_end_txn_2(
     txn: Transaction, producer: ProducerIdAndEpoch, commit: bool, now_ms: int, new_producer_id: int
 ) -> Transition | ErrorCode | Missing:
-    """What is pending comes first: it may be what gives the producer the id and epoch that it has."""
+    """Decide by version 2. What is pending comes first: it may give the producer the id and epoch that it has."""
     if txn.pending is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     metadata = txn.metadata
     state = metadata.state
     if producer != (metadata.producer_id, metadata.producer_epoch):
-        return _answer_retry(metadata, producer, commit)
+        return _decide_retry(metadata, producer, commit)
     if state is TransactionState.ONGOING and not (commit and metadata.producer_epoch == MAX_EPOCH):
         return _prepare_and_bump(metadata, commit, now_ms, new_producer_id)
     if state is TransactionState.ONGOING or state in PREPARED_STATES:
-        return ErrorCode.PRODUCER_FENCED  # Nobody was given the epoch of the markers, nor the last one of all.
+        return ErrorCode.PRODUCER_FENCED  # No producer has the epoch of the markers, nor the last one of all.
     return ErrorCode.INVALID_TXN_STATE if commit else _prepare_and_bump(metadata, False, now_ms, new_producer_id)
 
 
-def _answer_retry(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, commit: bool) -> ErrorCode:
-    """Who is not the present producer can only be one that ended its transaction, and asks again.
+def _decide_retry(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, commit: bool) -> ErrorCode:
+    """Decide an EndTxn of a former producer: it can only be a retry by one that ended its transaction.
 
     That is so after an end of version 2. Version 1 bumps no epoch: there, the epoch before the present one is that of
-    a producer that was replaced, who must not be given the epoch of its successor. (Kafka does not tell them apart.)
+    a producer that was replaced, which must not get the epoch of its successor. (Kafka does not tell them apart.)
     """
     state = metadata.state
     was_bumped = metadata.client_transaction_version >= EPOCH_BUMP_VERSION
@@ -419,7 +419,7 @@ def _answer_retry(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, c
     if is_bumped and state in PREPARED_STATES:
         is_same_end = commit is (state is TransactionState.PREPARE_COMMIT)
         return ErrorCode.CONCURRENT_TRANSACTIONS if is_same_end else ErrorCode.INVALID_TXN_STATE
-    is_live = metadata.producer_epoch != MAX_EPOCH  # Else the answer would be an epoch that no producer may have.
+    is_live = metadata.producer_epoch != MAX_EPOCH  # Else the response would be an epoch that no producer may have.
     if state in COMPLETE_STATES and is_live and (is_bumped or is_rotated):
         is_same_end = commit is (state is TransactionState.COMPLETE_COMMIT)
         return ErrorCode.NONE if is_same_end else ErrorCode.INVALID_TXN_STATE
@@ -427,7 +427,7 @@ def _answer_retry(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, c
 
 
 def _prepare(metadata: TransactionMetadata, state: TransactionState, now_ms: int) -> Transition:
-    """An end of version 1: the epoch is kept."""
+    """Prepare an end by version 1: the epoch is kept."""
     return _advance(
         metadata,
         state,
@@ -440,7 +440,7 @@ def _prepare(metadata: TransactionMetadata, state: TransactionState, now_ms: int
 def _prepare_and_bump(
     metadata: TransactionMetadata, commit: bool, now_ms: int, new_producer_id: int
 ) -> Transition | Missing:
-    """An end of version 2: the markers have the next epoch, and so has the producer, or else a new producer id."""
+    """Prepare an end by version 2: the markers have the next epoch, and so has the producer, or a new producer id."""
     is_exhausted = metadata.is_epoch_exhausted
     if is_exhausted and new_producer_id == NO_PRODUCER_ID:
         return Missing.PRODUCER_ID
@@ -472,7 +472,7 @@ def decide_timeout(
 
 
 def decide_completion(txn: Transaction, now_ms: int) -> Transition:
-    """What a prepared transaction becomes when every partition has its marker."""
+    """Decide Complete*: every partition has its marker."""
     metadata = txn.metadata
     assert metadata.state in PREPARED_STATES, f"{txn} has nothing to complete"
     commit = metadata.state is TransactionState.PREPARE_COMMIT
@@ -490,7 +490,7 @@ def decide_completion(txn: Transaction, now_ms: int) -> Transition:
 
 
 def producer_when_complete(prepared: TransactionMetadata) -> ProducerIdAndEpoch:
-    """Who the producer of a prepared transaction is as soon as it is complete: the one to begin the next with."""
+    """Return the producer id and epoch for the next transaction, once this prepared one is complete."""
     rotates = prepared.next_producer_id != NO_PRODUCER_ID
     if rotates and prepared.client_transaction_version >= EPOCH_BUMP_VERSION:
         return ProducerIdAndEpoch(prepared.next_producer_id, 0)
@@ -498,7 +498,7 @@ def producer_when_complete(prepared: TransactionMetadata) -> ProducerIdAndEpoch:
 
 
 def decide_expiration(txn: Transaction, expiration_ms: int, now_ms: int) -> Transition | None:
-    """Forget a transactional id that was not used for long. None: it stays."""
+    """Decide whether an unused transactional id expires. None: it stays."""
     metadata = txn.metadata
     if txn.pending is not None or metadata.state not in EXPIRING_STATES:
         return None
@@ -508,7 +508,7 @@ def decide_expiration(txn: Transaction, expiration_ms: int, now_ms: int) -> Tran
 
 
 def check_producer(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """Whether a request comes from the present producer of its transactional id, at its present epoch."""
+    """Check that a request comes from the present producer of its transactional id, at its present epoch."""
     if producer.id != metadata.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.epoch != metadata.producer_epoch:
@@ -519,7 +519,7 @@ def check_producer(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) 
 def _fence_and_abort(
     metadata: TransactionMetadata, now_ms: int, transaction_version: int, new_producer_id: int
 ) -> Transition | Missing:
-    """One record: the next epoch, so that the producer can do nothing more, and the decision to abort."""
+    """Decide in one record the next epoch, which fences the producer, and the abort."""
     if transaction_version >= EPOCH_BUMP_VERSION:
         return _prepare_and_bump(metadata, False, now_ms, new_producer_id)
     fenced = _advance(

@@ -1,13 +1,13 @@
 """The transactional ids of the partitions that this broker owns: their log, their table in memory, their loading.
 
-An ``OwnedPartition`` lives from an election to the next resignation, at one coordinator epoch. Whoever waits for
-something keeps the object and asks afterwards whether it is still the one that is owned; all that belonged to an older
-ownership is void then, because its transitions are read again from the log by whoever owns it now.
+An ``OwnedPartition`` exists from an election to the next resignation, at one coordinator epoch. Code that waits keeps
+the object and checks afterwards that it is still owned. All that belonged to an older ownership is void then, because
+the present owner reads its transitions again from the log.
 
 ``append`` is the only way to change a transactional id: it sets ``pending``, appends the record, and applies the
 transition when the high watermark has passed. ``pending`` goes away in two ways only. The log refused the record: then
 nothing has happened. Or the record is durable: then it has. Between the two there is no failure, only "not yet",
-however long it takes; a client that cannot wait is told so, but the id stays busy.
+however long it takes; a client that cannot wait gets an error, but the id stays busy.
 
 Each partition also keeps its ongoing transactions apart, so that the search for those that timed out costs nothing for
 the ids that are idle.
@@ -62,7 +62,7 @@ class OwnedPartition:
         """False until it is loaded."""
 
     def forget(self) -> None:
-        """Go back to what it was before it was loaded."""
+        """Drop everything that was loaded."""
         self.is_open = False
         self.transactions.clear()
         self.ongoing.clear()
@@ -83,7 +83,7 @@ class OwnedPartition:
 
 
 class TransactionStateManager:
-    """Which partitions are owned, and how a transition gets from a decision into the log and the table."""
+    """The owned partitions, and the way of a transition into the log and the table."""
 
     def __init__(
         self,
@@ -94,9 +94,9 @@ class TransactionStateManager:
         features: FinalizedFeatures,
         on_open: Callable[[OwnedPartition, list[Transaction]], None],
     ) -> None:
-        """``on_open`` is called with each partition that has been loaded, and those that it must complete.
+        """Call ``on_open`` with each partition that has been loaded and its prepared transactions.
 
-        ``features`` says in what form records are written.
+        ``features`` decides the version of records.
         """
         self._partition_count = partition_count
         self._tasks = tasks
@@ -114,7 +114,7 @@ class TransactionStateManager:
     # Ownership
 
     def elect(self, index: int, log: ReplicatedLog) -> None:
-        """This broker leads the partition from now on: load it."""
+        """Load a partition that this broker leads from now on."""
         self.resign(index)
         partition = OwnedPartition(index, log)
         self._partitions[index] = partition
@@ -124,24 +124,24 @@ class TransactionStateManager:
         )
 
     def resign(self, index: int) -> None:
-        """This broker does not lead the partition any more: what is known of it is void."""
+        """Drop a partition that this broker does not lead any more."""
         partition = self._partitions.pop(index, None)
         if partition is not None:
             self._loads.pop(index).cancel()
             self._loading.pop(partition, None)
-            logger.info("unloaded %s", partition)
+            logger.info("Unloaded %s", partition)
 
     def owns(self, partition: OwnedPartition) -> bool:
-        """Whether this very ownership still lasts."""
+        """Return whether this very ownership still lasts."""
         return self._partitions.get(partition.index) is partition
 
     def partition_of(self, transactional_id: str) -> OwnedPartition | ErrorCode:
-        """The open partition of an id, or why its requests cannot be answered here.
+        """Return the open partition of an id, or the error of its requests.
 
         COORDINATOR_NOT_AVAILABLE while the log is deserted: a successor may have ended the transaction that is
         remembered as open here, or begun the next one. A batch would enter after its marker, an EndTxn would be taken
-        for one that comes again, and a producer would be fenced in the name of an epoch that is over. Clients ask
-        again within their time-outs; unlike members of groups they have no session that ends meanwhile.
+        for one that comes again, and a producer would be fenced in the name of an epoch that is over. Clients
+        retry within their time-outs; unlike members of groups they have no session that ends meanwhile.
         """
         index = self.partition_for(transactional_id)
         partition = None if index is None else self._partitions.get(index)
@@ -157,7 +157,7 @@ class TransactionStateManager:
         return None if isinstance(partition, ErrorCode) else partition.transactions.get(transactional_id)
 
     def partition_for(self, transactional_id: str) -> int | None:
-        """None while the topic does not exist."""
+        """Return the index of an id's partition; None while the topic does not exist."""
         count = self._partition_count()
         return None if count is None else partition_for(transactional_id, count)
 
@@ -180,7 +180,7 @@ class TransactionStateManager:
     # Loading
 
     async def _load(self, partition: OwnedPartition) -> None:
-        """Make one attempt. What it raises is no reason to give up: another one begins with nothing."""
+        """Make one attempt to load; after an exception the next attempt begins with nothing."""
         partition.forget()
         self._loading[partition] = None
         replay = LogReplay(partition.transactions)
@@ -201,7 +201,7 @@ class TransactionStateManager:
                 self._load_report.conclude()
 
     def _open(self, partition: OwnedPartition) -> None:
-        """Everything that was read is durable: serve it, and complete what a predecessor had decided."""
+        """Serve a partition of which everything that was read is durable, and complete what a predecessor decided."""
         for txn in partition.transactions.values():
             partition.place(txn)
         self._loading.pop(partition, None)
@@ -239,7 +239,7 @@ class TransactionStateManager:
         batch = build_record_batch(txn.transactional_id, transition, self._wall_clock(), value_version=version)
         end_offset = partition.log.append(batch)
         if isinstance(end_offset, ErrorCode):
-            logger.info("The log of %s refused to let %s: %s", partition, txn, end_offset.name)
+            logger.info("The log of %s refused a record of %s: %s", partition, txn, end_offset.name)
             return coordinator_error(end_offset)
         partition.log.when_replicated(end_offset, partial(self._on_replicated, partition, txn, commit))
         return ErrorCode.NONE
@@ -256,7 +256,7 @@ class TransactionStateManager:
     # Expiration
 
     def expire(self, partition: OwnedPartition, expiration_ms: int) -> None:
-        """Forget the transactional ids of a partition that nobody has used for so long."""
+        """Expire the transactional ids of a partition that were not used for ``expiration_ms``."""
         now_ms = self._wall_clock()
         expired: list[Transaction] = []
         for txn in partition.transactions.values():
@@ -270,7 +270,7 @@ class TransactionStateManager:
     def _append_tombstones(self, partition: OwnedPartition, expired: list[Transaction], now_ms: int) -> None:
         end_offset = partition.log.append(build_tombstones([txn.transactional_id for txn in expired], now_ms))
         if isinstance(end_offset, ErrorCode):
-            logger.info("the log of %s refused %d tombstones: %s", partition, len(expired), end_offset.name)
+            logger.info("The log of %s refused %d tombstones: %s", partition, len(expired), end_offset.name)
             for txn in expired:
                 txn.withdraw()
                 txn.notify()
@@ -283,6 +283,6 @@ class TransactionStateManager:
                 del partition.transactions[txn.transactional_id]
                 txn.withdraw()
                 txn.notify()
-            logger.info("expired %d transactional ids of %s", len(expired), partition)
+            logger.info("Expired %d transactional ids of %s", len(expired), partition)
 
         partition.log.when_replicated(end_offset, on_replicated)

@@ -1,4 +1,4 @@
-"""What the transaction coordinator does without being asked: it aborts what is open for too long, and forgets.
+"""What the transaction coordinator does without a request: it aborts what is open for too long, and expires ids.
 
 Both run at an interval, over the partitions that this broker owns at that moment. An abort fences the producer, and in
 version 2 that may take a new producer id. If none is at hand one is reserved, and as soon as it is there the sweep for
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Sweeps:
-    """The two of them, from ``start`` to ``stop``."""
+    """Both sweeps, from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Sweeps:
         self._repeat(self.expire, expire_interval_ms)
 
     def stop(self) -> None:
-        """Until ``start`` is called again."""
+        """Stop both sweeps."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -112,7 +112,7 @@ class Sweeps:
             try:
                 producer_id = await self._producer_ids.next()
             except StoreUnavailable:
-                return  # The next sweep asks again.
+                return  # The next sweep tries again.
             finally:
                 self._is_reserving = False
             self.abort_timed_out(producer_id)
@@ -122,6 +122,6 @@ class Sweeps:
             self._tasks.spawn(reserve(), "reserve a producer id for a transaction that timed out")
 
     def expire(self) -> None:
-        """Forget the transactional ids that nobody has used for long."""
+        """Expire the transactional ids that were not used for long."""
         for partition in self._states.open_partitions():
             self._states.expire(partition, self._expiration_ms)

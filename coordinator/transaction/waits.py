@@ -1,7 +1,7 @@
 """What requests wait for, and for how long: a durable record, a busy transactional id, a producer id.
 
 A client that must wait longer than ``request_timeout_ms`` gets COORDINATOR_NOT_AVAILABLE, which says nothing about the
-outcome: it retries. What a busy id is waited for is ``busy_wait_ms``: a client that gets CONCURRENT_TRANSACTIONS backs
+outcome: it retries. For a busy id a request waits ``busy_wait_ms``: a client that gets CONCURRENT_TRANSACTIONS backs
 off for longer than most transactions take to complete.
 """
 
@@ -22,7 +22,7 @@ from oncelog.protocol.errors import ErrorCode
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 4
-"""Two of them are needed to abort a predecessor's transaction and go on; more, where several fight for an id."""
+"""Two are needed to abort a predecessor's transaction and go on; more where several producers use one id."""
 
 Attempt: TypeAlias = Callable[[int], T | asyncio.Future[T] | Missing]
 """Decide a request, with a new producer id or with NO_PRODUCER_ID."""

@@ -154,8 +154,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B03", _STATE,
-        'were added before.\n    """\n',
-        'were added before.\n    """\n    if txn.pending is not None:\n'
+        'partitions that were added before.\n    """\n',
+        'partitions that were added before.\n    """\n    if txn.pending is not None:\n'
         "        return ErrorCode.CONCURRENT_TRANSACTIONS\n",
         f"{_TEST_STATE}::test_verification_reads_what_is_durable_also_while_a_transition_is_pending",
     ),
@@ -472,8 +472,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B27", _STATE,
-        'was never more than an intention."""\n',
-        'was never more than an intention."""\n        self.metadata = self.pending or self.metadata\n',
+        'so nothing has happened."""\n',
+        'so nothing has happened."""\n        self.metadata = self.pending or self.metadata\n',
         f"{_TEST_COORDINATOR}::test_a_fence_that_the_log_refused_bumps_no_epoch",
     ),
     Mutation(

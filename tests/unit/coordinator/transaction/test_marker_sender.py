@@ -125,7 +125,7 @@ def test_a_lost_request_is_one_line_of_the_log(sender: Sender, caplog: pytest.Lo
     caplog.set_level(logging.INFO, "oncelog.coordinator.transaction.marker_sender")
     sender.send(INVOICES, SHIPMENTS)
     sender.lose()
-    assert caplog.messages == [f"broker {ELSEWHERE} did not answer about the markers of 1 transactions: again"]
+    assert caplog.messages == [f"Broker {ELSEWHERE} sent no response to the markers of 1 transactions: retrying"]
     sender.sleep()
     sender.deliver()
     assert len(sender.done) == 1
