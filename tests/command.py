@@ -1,13 +1,12 @@
 """The command ``oncelog`` as users run it: a process, pointed at a broker."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tests.processes import LIMIT_SECONDS
+from tests.processes import LIMIT_SECONDS, child_environment
 
 SECONDS = LIMIT_SECONDS
 
@@ -16,7 +15,7 @@ class Oncelog:
     """The command ``oncelog``, pointed at the broker."""
 
     def __init__(self, address: str) -> None:
-        self.environment = {**os.environ, "ONCELOG_BOOTSTRAP": address}
+        self.environment = {**child_environment(), "ONCELOG_BOOTSTRAP": address}
 
     def run(self, words: str | Sequence[str], text: str = "") -> "subprocess.CompletedProcess[str]":
         arguments = words.split() if isinstance(words, str) else words

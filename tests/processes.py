@@ -40,6 +40,15 @@ def free_port() -> int:
     return next(free_ports(Random()))
 
 
+def child_environment() -> dict[str, str]:
+    """Return our environment without what would harm a process that we start.
+
+    It keeps its compiled modules, since otherwise each start would compile all of them. Options for the JVM of Spark,
+    which this process may have started, are not for another JVM.
+    """
+    return {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
+
+
 class OutputReader:
     """Empties a process's output into a file, as a full pipe would stop the process, and watches for one line."""
 
@@ -88,11 +97,8 @@ class BrokerProcess:
         raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
-        """Our own, but with compiled modules kept as everywhere else: otherwise each start compiles all of them.
-
-        What another JVM was told that this process started (Spark) is not for a broker's.
-        """
-        return {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
+        """The variables of the process; see ``child_environment``."""
+        return child_environment()
 
     def start(self, *, seconds: float = 60.0) -> None:
         """Start the process and return when it is ready."""
