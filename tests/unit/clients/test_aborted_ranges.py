@@ -115,14 +115,14 @@ def test_exactly_the_committed_records_are_seen(
 
 @settings(max_examples=50)
 @given(st.lists(events, max_size=30))
-def test_an_uncommitted_reader_sees_everything_but_markers(schedule: list[tuple[str, int, int]]) -> None:
+def test_read_uncommitted_returns_everything_but_markers(schedule: list[tuple[str, int, int]]) -> None:
     log = log_of(schedule)
     data, _, _ = log.fetch(0)
     markers = {read_header(batch).base_offset for batch in log.batches if read_header(batch).is_control}
     assert values_seen(data, None) == [offset for offset in range(log.offset) if offset not in markers]
 
 
-def test_a_producer_that_aborts_and_then_commits() -> None:
+def test_producer_that_aborts_and_then_commits_has_only_committed_records_seen() -> None:
     log = Log()
     log.write(10, 2)
     log.end(10, commit=False)
@@ -132,7 +132,7 @@ def test_a_producer_that_aborts_and_then_commits() -> None:
     assert values_seen(data, aborted) == [3, 4]
 
 
-def test_what_another_producer_writes_inside_an_aborted_range_is_seen() -> None:
+def test_records_of_another_producer_inside_an_aborted_range_are_seen() -> None:
     log = Log()
     log.write(10, 1)
     log.write(11, 1)
@@ -154,7 +154,7 @@ def test_positions_pass_what_is_not_seen() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 30, 61])
-def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch(cut: int) -> None:
+def test_cut_off_batch_is_left_for_the_next_fetch(cut: int) -> None:
     log = Log()
     log.write(NOT_TRANSACTIONAL, 1)
     log.write(NOT_TRANSACTIONAL, 1)

@@ -40,7 +40,7 @@ def topic_errors(response: CreateTopicsResponse) -> list[int]:
 
 
 @in_virtual_time
-async def test_the_controller_is_asked() -> None:
+async def test_request_for_the_controller_goes_to_it() -> None:
     first = ScriptedBroker({}, node_id=2)
     controller = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.NONE)}, node_id=1)
     async with cluster_of(first, controller) as cluster:
@@ -49,7 +49,7 @@ async def test_the_controller_is_asked() -> None:
 
 
 @in_virtual_time
-async def test_who_is_no_longer_controller_sends_us_back_to_the_metadata() -> None:
+async def test_controller_that_resigned_leads_to_new_metadata() -> None:
     former = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.NOT_CONTROLLER)}, node_id=1)
     present = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.NONE)}, node_id=2)
     async with cluster_of(former, present) as cluster:
@@ -63,7 +63,7 @@ async def test_who_is_no_longer_controller_sends_us_back_to_the_metadata() -> No
 
 
 @in_virtual_time
-async def test_a_final_error_is_returned_at_once() -> None:
+async def test_final_error_is_returned_at_once() -> None:
     broker = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.TOPIC_ALREADY_EXISTS)})
     async with cluster_of(broker) as cluster:
         response = await cluster.call(Controller(), CreateTopicsRequest(), CreateTopicsResponse, errors=topic_errors)
@@ -72,7 +72,7 @@ async def test_a_final_error_is_returned_at_once() -> None:
 
 
 @in_virtual_time
-async def test_an_error_that_does_not_pass_in_time_is_returned_then() -> None:
+async def test_retriable_error_is_returned_when_the_time_is_up() -> None:
     broker = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.NOT_CONTROLLER)})
     async with cluster_of(broker) as cluster:
         loop = asyncio.get_running_loop()
@@ -95,7 +95,7 @@ def group_errors(response: ListGroupsResponse) -> list[int]:
 
 
 @in_virtual_time
-async def test_a_coordinator_is_looked_up_once_and_again_when_it_has_moved() -> None:
+async def test_coordinator_is_looked_up_once_and_again_when_it_has_moved() -> None:
     refusing = ListGroupsResponse(error_code=ErrorCode.NOT_COORDINATOR)
     one = ScriptedBroker({ListGroupsRequest: in_turn(ListGroupsResponse(), ListGroupsResponse(), refusing)}, node_id=1)
     two = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()}, node_id=2)
@@ -111,7 +111,7 @@ async def test_a_coordinator_is_looked_up_once_and_again_when_it_has_moved() -> 
 
 
 @in_virtual_time
-async def test_a_coordinator_that_is_not_available_yet_is_waited_for() -> None:
+async def test_coordinator_not_available_yet_is_retried() -> None:
     broker = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()})
     async with cluster_of(broker) as cluster:
         unavailable = found(-1, Address("", -1), ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -121,7 +121,7 @@ async def test_a_coordinator_that_is_not_available_yet_is_waited_for() -> None:
 
 
 @in_virtual_time
-async def test_a_coordinator_that_is_refused_is_an_error() -> None:
+async def test_coordinator_lookup_refused_raises() -> None:
     broker = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()})
     async with cluster_of(broker) as cluster:
         broker.script[FindCoordinatorRequest] = found(-1, Address("", -1), ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -130,7 +130,7 @@ async def test_a_coordinator_that_is_refused_is_an_error() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_that_hangs_up_is_asked_again() -> None:
+async def test_broker_that_closes_the_connection_gets_a_retry() -> None:
     broker = ScriptedBroker({ListGroupsRequest: in_turn(Reaction.CLOSE, ListGroupsResponse())})
     async with cluster_of(broker) as cluster:
         await cluster.call(Node(1), ListGroupsRequest(), ListGroupsResponse, errors=group_errors)
@@ -138,7 +138,7 @@ async def test_a_broker_that_hangs_up_is_asked_again() -> None:
 
 
 @in_virtual_time
-async def test_the_first_broker_may_be_down() -> None:
+async def test_first_bootstrap_broker_down_uses_the_next() -> None:
     up = ScriptedBroker({MetadataRequest: MetadataResponse()})
     address = await up.start()
     async with Cluster([Address("127.0.0.1", 1), address], rng=Random(1)) as cluster:
@@ -147,14 +147,14 @@ async def test_the_first_broker_may_be_down() -> None:
 
 
 @in_virtual_time
-async def test_nobody_there_is_said_at_once_and_names_everybody() -> None:
+async def test_no_broker_reachable_raises_at_once_and_names_all_addresses() -> None:
     async with Cluster([Address("127.0.0.1", 1), Address("127.0.0.1", 2)], rng=Random(1)) as cluster:
         with pytest.raises(NoBrokerReachable, match=r"127\.0\.0\.1:1: .*; 127\.0\.0\.1:2: "):
             await cluster.call(AnyBroker(), MetadataRequest(), MetadataResponse)
 
 
 @in_virtual_time
-async def test_two_who_want_the_same_broker_share_a_connection() -> None:
+async def test_callers_of_the_same_broker_share_a_connection() -> None:
     broker = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()})
     async with cluster_of(broker) as cluster:
         await cluster.refresh(())
@@ -202,7 +202,7 @@ async def latest(cluster: Cluster, *indexes: int) -> tuple[dict[int, int | None]
 
 
 @in_virtual_time
-async def test_each_leader_is_asked_once_for_what_it_leads() -> None:
+async def test_leader_gets_one_request_for_all_its_partitions() -> None:
     one = ScriptedBroker({ListOffsetsRequest: Leader(100)}, node_id=1)
     two = ScriptedBroker({ListOffsetsRequest: Leader(200)}, node_id=2)
     async with cluster_of(one, two, leaders={"orders": [1, 2, 1]}) as cluster:
@@ -211,7 +211,7 @@ async def test_each_leader_is_asked_once_for_what_it_leads() -> None:
 
 
 @in_virtual_time
-async def test_a_moved_leader_is_found_and_only_its_partitions_are_asked_for_again() -> None:
+async def test_moved_leader_is_found_and_only_its_partitions_are_sent_again() -> None:
     former = Leader(100, refuses={1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     one = ScriptedBroker({ListOffsetsRequest: former}, node_id=1)
     two = ScriptedBroker({ListOffsetsRequest: Leader(200)}, node_id=2)
@@ -225,7 +225,7 @@ async def test_a_moved_leader_is_found_and_only_its_partitions_are_asked_for_aga
 
 
 @in_virtual_time
-async def test_a_final_error_of_one_partition_does_not_hold_up_the_others() -> None:
+async def test_final_error_of_one_partition_does_not_delay_the_others() -> None:
     leader = Leader(100, refuses={1: ErrorCode.TOPIC_AUTHORIZATION_FAILED})
     broker = ScriptedBroker({ListOffsetsRequest: leader})
     async with cluster_of(broker, leaders={"orders": [1, 1]}) as cluster:
@@ -234,7 +234,7 @@ async def test_a_final_error_of_one_partition_does_not_hold_up_the_others() -> N
 
 
 @in_virtual_time
-async def test_a_leader_that_has_not_heard_of_its_new_partition_is_asked_again() -> None:
+async def test_leader_unaware_of_its_new_partition_gets_a_retry() -> None:
     leader = Leader(100, refuses={0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
     broker = ScriptedBroker({ListOffsetsRequest: leader})
     async with cluster_of(broker, leaders={"orders": [1]}) as cluster:
@@ -243,7 +243,7 @@ async def test_a_leader_that_has_not_heard_of_its_new_partition_is_asked_again()
 
 
 @in_virtual_time
-async def test_a_partition_that_does_not_exist_is_said_so() -> None:
+async def test_partition_that_does_not_exist_fails_with_its_error() -> None:
     broker = ScriptedBroker({ListOffsetsRequest: Leader(100)})
     async with cluster_of(broker, leaders={"orders": [1]}) as cluster:
         assert await latest(cluster, 0, 7) == ({0: 100}, {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
@@ -252,14 +252,14 @@ async def test_a_partition_that_does_not_exist_is_said_so() -> None:
 
 
 @in_virtual_time
-async def test_a_partition_without_a_leader_fails_when_the_time_is_up() -> None:
+async def test_partition_without_a_leader_fails_when_the_time_is_up() -> None:
     broker = ScriptedBroker({ListOffsetsRequest: Leader(100)})
     async with cluster_of(broker, leaders={"orders": [1, -1]}) as cluster:
         assert await latest(cluster, 0, 1) == ({0: 100}, {1: ErrorCode.LEADER_NOT_AVAILABLE})
 
 
 @in_virtual_time
-async def test_a_leader_that_cannot_be_reached_fails_its_own_partitions_only() -> None:
+async def test_unreachable_leader_fails_its_own_partitions_only() -> None:
     one = ScriptedBroker({ListOffsetsRequest: Leader(100)}, node_id=1)
     async with cluster_of(one) as cluster:
         both = {1: one.address, 2: Address("127.0.0.1", 1)}
@@ -268,14 +268,14 @@ async def test_a_leader_that_cannot_be_reached_fails_its_own_partitions_only() -
 
 
 @in_virtual_time
-async def test_a_leader_that_does_not_serve_the_request_is_said_so() -> None:
+async def test_leader_without_the_api_fails_its_partitions() -> None:
     broker = ScriptedBroker({})
     async with cluster_of(broker, leaders={"orders": [1]}) as cluster:
         assert await latest(cluster, 0) == ({}, {0: ErrorCode.UNSUPPORTED_VERSION})
 
 
 @in_virtual_time
-async def test_a_partition_that_an_answer_leaves_out_has_failed() -> None:
+async def test_partition_missing_in_a_response_fails() -> None:
     broker = ScriptedBroker({ListOffsetsRequest: ListOffsetsResponse()})
     async with cluster_of(broker, leaders={"orders": [1]}) as cluster:
         assert await latest(cluster, 0) == ({}, {0: ErrorCode.UNKNOWN_SERVER_ERROR})
@@ -292,7 +292,7 @@ async def test_a_partition_that_an_answer_leaves_out_has_failed() -> None:
         ("PLAINTEXT://a:1,plaintext://[::1]:2", [("a", 1), ("::1", 2)]),
     ],
 )
-def test_bootstrap_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
+def test_bootstrap_text_is_parsed_into_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
     assert parse_bootstrap(text) == addresses
 
 
@@ -303,12 +303,12 @@ def test_listeners_with_security_are_refused_as_such(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "999999"])
-def test_a_port_that_cannot_be_is_named(port: str) -> None:
+def test_bootstrap_port_out_of_range_raises_and_is_named(port: str) -> None:
     with pytest.raises(ValueError, match=f"'a:{port}': there is no port {port}; ports are 1 to 65535"):
         parse_bootstrap(f"a:{port}")
 
 
 @pytest.mark.parametrize("text", ["", ",", "a:", ":1", "a:b", "a:-1", "a..b:9092", ".", "x" * 64, "PLAINTEXT://"])
-def test_what_is_no_bootstrap_address(text: str) -> None:
+def test_bootstrap_text_without_an_address_raises(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         parse_bootstrap(text)

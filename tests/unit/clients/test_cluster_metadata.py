@@ -34,7 +34,7 @@ def knowing(*answers: MetadataResponse) -> ClusterMetadata:
     return metadata
 
 
-def test_the_newest_leader_epoch_wins_over_the_latest_answer() -> None:
+def test_newest_leader_epoch_wins_over_the_latest_response() -> None:
     assert knowing(told(1, 5), told(2, 6)).leader(ORDERS) == 2
     metadata = knowing(told(2, 6), told(1, 5))
     assert (metadata.leader(ORDERS), metadata.leader_epoch(ORDERS)) == (2, 6)
@@ -75,11 +75,11 @@ def test_brokers_that_know_no_epochs_are_believed() -> None:
     assert knowing(told(1, 5), told(2, -1)).leader(ORDERS) == 2
 
 
-def test_a_leader_outside_of_the_cluster_is_none() -> None:
+def test_leader_outside_of_the_cluster_is_none() -> None:
     assert knowing(told(9, 5)).leader(ORDERS) is None
 
 
-def test_an_error_about_a_topic_leaves_what_was_known() -> None:
+def test_error_of_a_topic_keeps_its_metadata() -> None:
     metadata = knowing(told(1, 5))
     unavailable = MetadataResponseTopic(name="orders", error_code=ErrorCode.LEADER_NOT_AVAILABLE)
     metadata.update(MetadataResponse(topics=[unavailable]), 1.0)
@@ -87,7 +87,7 @@ def test_an_error_about_a_topic_leaves_what_was_known() -> None:
     assert metadata.updated_at["orders"] == 0.0
 
 
-def test_a_topic_that_is_gone_is_forgotten_whole() -> None:
+def test_deleted_topic_is_removed_entirely() -> None:
     metadata = knowing(told(1, 5))
     gone = MetadataResponseTopic(name="orders", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     metadata.update(MetadataResponse(topics=[gone]), 1.0)
@@ -97,7 +97,7 @@ def test_a_topic_that_is_gone_is_forgotten_whole() -> None:
     assert metadata.topic_name(SOME_ID) is None
 
 
-def test_a_leader_named_in_an_error_is_taken_if_it_is_newer() -> None:
+def test_leader_named_in_an_error_is_applied_if_it_is_newer() -> None:
     """KIP-951."""
     metadata = knowing(told(1, 5))
     new_broker = (7, Address("there", 9999))
@@ -108,12 +108,12 @@ def test_a_leader_named_in_an_error_is_taken_if_it_is_newer() -> None:
     assert metadata.leader(ORDERS) == 7
 
 
-def test_a_leader_that_nobody_can_reach_is_not_taken() -> None:
+def test_leader_without_an_address_is_not_applied() -> None:
     metadata = knowing(told(1, 5))
     assert metadata.take_leaders({ORDERS: (9, 6), TopicPartition("other", 0): (2, 6)}, []) == set()
     assert metadata.leader(ORDERS) == 1
 
 
-def test_a_broker_that_knows_none_does_not_take_the_others_away() -> None:
+def test_response_without_brokers_keeps_the_known_ones() -> None:
     metadata = knowing(told(1, 5), MetadataResponse())
     assert metadata.leader(ORDERS) == 1

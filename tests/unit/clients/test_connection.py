@@ -95,7 +95,7 @@ def echoing() -> ScriptedBroker:
 
 
 @on_both_loops
-async def test_a_request_goes_out_in_the_newest_common_version() -> None:
+async def test_request_is_sent_in_the_newest_common_version() -> None:
     broker = ScriptedBroker({MetadataRequest: MetadataResponse(cluster_id="here")})
     broker.versions[ApiKey.METADATA] = Versions(0, 9)
     async with connected(broker) as connection:
@@ -113,7 +113,7 @@ async def test_answers_meet_their_requests_in_order() -> None:
 
 
 @on_both_loops
-async def test_a_waiter_that_goes_away_leaves_the_others_their_answers() -> None:
+async def test_cancelled_caller_leaves_the_others_their_responses() -> None:
     async with connected(echoing()) as connection:
         first, second = (connection.send(find(key), FindCoordinatorResponse) for key in ("first", "second"))
         first.cancel()
@@ -121,7 +121,7 @@ async def test_a_waiter_that_goes_away_leaves_the_others_their_answers() -> None
 
 
 @on_both_loops
-async def test_an_older_broker_is_asked_again_in_its_version() -> None:
+async def test_older_broker_gets_api_versions_again_in_its_version() -> None:
     """KIP-511."""
     broker = echoing()
     broker.refuse_api_versions_above = 2
@@ -130,7 +130,7 @@ async def test_an_older_broker_is_asked_again_in_its_version() -> None:
 
 
 @on_both_loops
-async def test_an_api_that_is_not_served_is_refused_here() -> None:
+async def test_api_that_the_broker_lacks_raises_without_a_request() -> None:
     async with connected(echoing()) as connection:
         with pytest.raises(VersionNotSupported, match="no version of PRODUCE"):
             connection.send(ProduceRequest(), MetadataResponse)
@@ -154,7 +154,7 @@ async def test_silence_ends_the_connection_and_everybody_hears_of_it() -> None:
 
 
 @on_both_loops
-async def test_an_answered_request_does_not_time_out_later_ones() -> None:
+async def test_response_in_time_does_not_time_out_later_requests() -> None:
     async with connected(echoing(), request_seconds=0.05) as connection:
         for _ in range(3):
             await connection.send(find("key"), FindCoordinatorResponse)
@@ -163,7 +163,7 @@ async def test_an_answered_request_does_not_time_out_later_ones() -> None:
 
 
 @on_both_loops
-async def test_a_broker_that_hangs_up_fails_what_is_under_way() -> None:
+async def test_connection_closed_by_the_broker_fails_requests_in_flight() -> None:
     broker = ScriptedBroker({MetadataRequest: Reaction.CLOSE})
     async with connected(broker) as connection:
         with pytest.raises(ConnectionLost, match="closed the connection"):
@@ -204,7 +204,7 @@ def test_bytes_that_are_no_answer_end_the_connection(frame: bytes, reason: str) 
 
 
 @on_both_loops
-async def test_an_answer_to_another_request_ends_the_connection() -> None:
+async def test_response_to_another_request_ends_the_connection() -> None:
     wrong = b"\x00\x00\x00\x0b" + (77).to_bytes(4, "big") + bytes(7)
     broker = ScriptedBroker({FindCoordinatorRequest: wrong})
     broker.versions[ApiKey.FIND_COORDINATOR] = Versions(0, 0)
@@ -214,7 +214,7 @@ async def test_an_answer_to_another_request_ends_the_connection() -> None:
 
 
 @on_both_loops
-async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+async def test_response_without_a_request_ends_the_connection() -> None:
     broker = ScriptedBroker({ProduceRequest: bytes(8)})
     async with connected(broker) as connection:
         connection.send_without_answer(ProduceRequest(acks=0), at_most=9)
@@ -222,7 +222,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
 
 
 @on_both_loops
-async def test_a_request_without_an_answer_keeps_the_order_of_the_others() -> None:
+async def test_request_without_a_response_keeps_the_order_of_the_others() -> None:
     broker = echoing()
     broker.script[ProduceRequest] = Reaction.SILENCE
     async with connected(broker) as connection:
@@ -232,7 +232,7 @@ async def test_a_request_without_an_answer_keeps_the_order_of_the_others() -> No
 
 
 @on_both_loops
-async def test_what_was_written_leaves_before_a_close() -> None:
+async def test_written_bytes_leave_before_a_close() -> None:
     broker = ScriptedBroker({ProduceRequest: Reaction.SILENCE})
     async with serving(broker):
         connection = await connect(broker.address)
@@ -245,7 +245,7 @@ async def test_what_was_written_leaves_before_a_close() -> None:
 
 
 @on_both_loops
-async def test_nobody_listens() -> None:
+async def test_connect_to_a_closed_port_raises_unreachable() -> None:
     async with serving(ScriptedBroker({})) as broker:
         address = broker.address
     with pytest.raises(Unreachable, match="Connection refused"):
@@ -253,7 +253,7 @@ async def test_nobody_listens() -> None:
 
 
 @on_both_loops
-async def test_somebody_listens_and_says_nothing() -> None:
+async def test_connect_to_a_silent_listener_times_out() -> None:
     async with serving(ScriptedBroker({})) as broker:
         broker.api_versions = Reaction.SILENCE
         with pytest.raises(BrokerSilent, match="accepts connections, but does not respond within"):
@@ -261,7 +261,7 @@ async def test_somebody_listens_and_says_nothing() -> None:
 
 
 @on_both_loops
-async def test_a_broker_that_will_not_tell_its_versions() -> None:
+async def test_broker_that_refuses_api_versions_raises_bad_response() -> None:
     async with serving(ScriptedBroker({})) as broker:
         broker.api_versions = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         with pytest.raises(BadResponse, match="CLUSTER_AUTHORIZATION_FAILED"):
@@ -276,7 +276,7 @@ NO_ADDRESSES = [Address(host, 9092) for host in NO_HOSTS] + [Address("127.0.0.1"
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("address", NO_ADDRESSES, ids=ascii)
-def test_an_advertised_address_that_cannot_be_one_is_unreachable(
+def test_advertised_address_that_is_invalid_is_unreachable(
     make_loop: Callable[[], asyncio.AbstractEventLoop], address: Address
 ) -> None:
     async def play() -> None:
@@ -289,7 +289,7 @@ def test_an_advertised_address_that_cannot_be_one_is_unreachable(
 
 
 @pytest.mark.parametrize("address", [each for each in NO_ADDRESSES if each.host != "\udcff"], ids=ascii)
-def test_a_leader_whose_advertised_address_is_corrected_is_found(address: Address) -> None:
+def test_leader_whose_advertised_address_is_corrected_is_found(address: Address) -> None:
     async def play() -> None:
         broker = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()}, node_id=1)
         here = await broker.start()
@@ -309,7 +309,7 @@ class ExhaustedLoop(VirtualLoop):
         raise MemoryError
 
 
-def test_a_connection_that_there_is_no_memory_for_is_unreachable() -> None:
+def test_connection_without_memory_raises_unreachable() -> None:
     async def play() -> None:
         with pytest.raises(Unreachable, match="no memory"):
             await connect(Address("127.0.0.1", 9092))
@@ -326,7 +326,7 @@ class Unallocatable(str):
 
 
 @on_both_loops
-async def test_a_request_that_there_is_no_memory_for_ends_the_connection_and_may_be_repeated() -> None:
+async def test_request_without_memory_ends_the_connection_and_may_be_retried() -> None:
     async with connected(echoing()) as connection:
         before = connection.send(find("before"), FindCoordinatorResponse)
         with pytest.raises(ConnectionLost, match="no memory") as raised:

@@ -5,5 +5,5 @@ from importlib.metadata import version
 from oncelog.clients import VERSION
 
 
-def test_the_version_is_that_of_the_distribution() -> None:
+def test_version_equals_that_of_the_distribution() -> None:
     assert version("oncelog") == VERSION

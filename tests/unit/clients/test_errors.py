@@ -32,7 +32,7 @@ def kinds_of(kind: type[ClientError]) -> Iterator[type[ClientError]]:
 @pytest.mark.parametrize(
     "kind", [each for each in kinds_of(ClientError) if each.__module__ in MODULES], ids=lambda k: k.__name__
 )
-def test_an_error_that_is_pickled_is_the_same_again(kind: type[ClientError]) -> None:
+def test_pickled_error_is_equal_when_loaded(kind: type[ClientError]) -> None:
     error = MADE_OTHERWISE[kind.__name__] if kind.__name__ in MADE_OTHERWISE else kind("what happened")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind

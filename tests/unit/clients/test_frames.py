@@ -25,7 +25,7 @@ def test_any_segmentation_gives_the_same_frames(sent: list[bytes], sizes: list[i
     assert received == sent
 
 
-def test_a_frame_of_no_bytes_is_a_frame() -> None:
+def test_frame_of_no_bytes_is_returned() -> None:
     assert [bytes(frame) for frame in FrameSplitter().feed(bytes(8))] == [b"", b""]
 
 
@@ -39,7 +39,7 @@ def test_frames_outlive_what_comes_after_them() -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), MAX_FRAME_BYTES + 1])
 @pytest.mark.parametrize("first", [b"", b"1"])
-def test_a_size_that_no_frame_has_is_refused_before_its_bytes_come(size: int, first: bytes) -> None:
+def test_impossible_frame_size_raises_before_its_bytes_come(size: int, first: bytes) -> None:
     splitter = FrameSplitter()
     data = pack(">i", size)
     splitter.feed(data[: len(first)])

@@ -60,7 +60,7 @@ async def test_calls_that_need_the_hung_broker_share_one_attempt_to_connect() ->
 
 
 @in_virtual_time
-async def test_a_caller_that_is_cancelled_leaves_the_attempt_to_the_others() -> None:
+async def test_cancelled_caller_leaves_the_attempt_to_the_others() -> None:
     broker = ScriptedBroker({})
     async with cluster_of(broker) as cluster:
         await cluster.refresh(())
@@ -73,7 +73,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_attempt_to_the_others() -> 
 
 
 @in_virtual_time
-async def test_a_client_that_is_closed_meanwhile_ends_the_attempt() -> None:
+async def test_client_closed_meanwhile_ends_the_attempt() -> None:
     stopped = hung()
     cluster = Cluster([await stopped.start()], rng=Random(1), connect_seconds=1e6)
     waiting = asyncio.get_running_loop().create_task(cluster.connection_to_any())
@@ -88,7 +88,7 @@ async def test_a_client_that_is_closed_meanwhile_ends_the_attempt() -> None:
 
 
 @in_virtual_time
-async def test_a_hung_bootstrap_broker_is_passed_over() -> None:
+async def test_hung_bootstrap_broker_is_skipped() -> None:
     stopped, healthy = hung(), ScriptedBroker({MetadataRequest: MetadataResponse()})
     addresses = [await stopped.start(), await healthy.start()]
     async with Cluster(addresses, rng=Random(1)) as cluster:
@@ -99,7 +99,7 @@ async def test_a_hung_bootstrap_broker_is_passed_over() -> None:
 
 
 @in_virtual_time
-async def test_a_request_for_any_broker_goes_to_another_one_when_the_first_does_not_answer() -> None:
+async def test_request_for_any_broker_goes_to_another_one_when_the_first_is_silent() -> None:
     first, second = ScriptedBroker({}, node_id=1), ScriptedBroker({}, node_id=2)
     async with cluster_of(first, second, leaders={"orders": [2]}) as cluster:
         await cluster.refresh(())
@@ -113,7 +113,7 @@ async def test_a_request_for_any_broker_goes_to_another_one_when_the_first_does_
 
 
 @in_virtual_time
-async def test_a_connection_without_unanswered_requests_is_preferred() -> None:
+async def test_connection_without_requests_in_flight_is_preferred() -> None:
     first, second = ScriptedBroker({ListGroupsRequest: Reaction.HOLD}, node_id=1), ScriptedBroker({}, node_id=2)
     async with cluster_of(first, second) as cluster:
         await cluster.refresh(())
@@ -125,7 +125,7 @@ async def test_a_connection_without_unanswered_requests_is_preferred() -> None:
 
 
 @in_virtual_time
-async def test_an_answer_that_comes_late_is_taken_where_there_is_no_other_broker() -> None:
+async def test_late_response_is_used_where_there_is_no_other_broker() -> None:
     broker = ScriptedBroker({})
     async with cluster_of(broker) as cluster:
         await cluster.refresh(())
@@ -138,7 +138,7 @@ async def test_an_answer_that_comes_late_is_taken_where_there_is_no_other_broker
 
 
 @in_virtual_time
-async def test_a_controller_that_hangs_is_left_for_its_successor() -> None:
+async def test_hung_controller_is_left_for_its_successor() -> None:
     def topics(error: ErrorCode) -> CreateTopicsResponse:
         return CreateTopicsResponse(topics=[CreatableTopicResult(name="orders", error_code=error)])
 
@@ -154,7 +154,7 @@ async def test_a_controller_that_hangs_is_left_for_its_successor() -> None:
 
 
 @in_virtual_time
-async def test_a_request_for_every_broker_waits_for_hung_ones_at_the_same_time() -> None:
+async def test_request_for_every_broker_waits_for_hung_ones_at_the_same_time() -> None:
     brokers = [ScriptedBroker({ListGroupsRequest: Reaction.SILENCE}, node_id=node_id) for node_id in (1, 2, 3)]
     async with cluster_of(*brokers) as cluster:
         call = call_every_broker(cluster, ListGroupsRequest(), ListGroupsResponse, lambda _: ())
@@ -164,7 +164,7 @@ async def test_a_request_for_every_broker_waits_for_hung_ones_at_the_same_time()
 
 
 @pytest.mark.parametrize("broker_id", [1, 2])
-def test_a_broker_that_goes_on_is_used_again(broker_id: int) -> None:
+def test_broker_that_recovers_is_used_again(broker_id: int) -> None:
     @in_virtual_time
     async def play() -> None:
         brokers = [ScriptedBroker({ListGroupsRequest: ListGroupsResponse()}, node_id=node_id) for node_id in (1, 2)]
@@ -182,7 +182,7 @@ def test_a_broker_that_goes_on_is_used_again(broker_id: int) -> None:
 
 
 @in_virtual_time
-async def test_nobody_who_answers_ends_the_call_in_its_time() -> None:
+async def test_call_without_a_response_times_out() -> None:
     first, second = ScriptedBroker({}, node_id=1), ScriptedBroker({}, node_id=2)
     async with cluster_of(first, second) as cluster:
         await cluster.refresh(())

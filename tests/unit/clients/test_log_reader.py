@@ -85,7 +85,7 @@ async def test_records_come_once_and_the_position_follows() -> None:
 
 
 @in_virtual_time
-async def test_a_position_inside_a_batch_leaves_out_what_is_before_it() -> None:
+async def test_position_inside_a_batch_leaves_out_earlier_records() -> None:
     async with reading(Log(pair(0), pair(2)), 1) as reader:
         assert await values(reader) == [1, 2, 3]
 
@@ -106,7 +106,7 @@ async def test_aborted_records_and_markers_are_passed_over() -> None:
 
 
 @in_virtual_time
-async def test_a_batch_that_did_not_come_whole_is_fetched_again() -> None:
+async def test_incomplete_batch_is_fetched_again() -> None:
     whole = pair(0) + pair(2)
     async with reading(lambda request: answer(records=bytes(whole[:-1])), 0) as reader:
         assert await values(reader) == [0, 1]
@@ -114,7 +114,7 @@ async def test_a_batch_that_did_not_come_whole_is_fetched_again() -> None:
 
 
 @in_virtual_time
-async def test_a_partition_that_cannot_be_read_is_left_alone() -> None:
+async def test_partition_that_cannot_be_read_is_left_out() -> None:
     async with reading(lambda request: answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE), 99) as reader:
         assert await values(reader) == []
         assert reader.failed == {ORDERS: Refusal(error=ErrorCode.OFFSET_OUT_OF_RANGE)}

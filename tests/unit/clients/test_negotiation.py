@@ -36,11 +36,13 @@ def versions(first: int, last: int, api_key: int = ApiKey.FETCH) -> BrokerVersio
         (13, 17, 12, None),
     ],
 )
-def test_the_newest_common_version(first: int, last: int, at_most: int | None, chosen: int | None) -> None:
+def test_version_choice_returns_the_newest_common_one(
+    first: int, last: int, at_most: int | None, chosen: int | None
+) -> None:
     assert versions(first, last).choose(FetchRequest, at_most) == chosen
 
 
-def test_an_api_that_the_broker_does_not_have() -> None:
+def test_version_choice_for_a_missing_api_returns_none() -> None:
     assert versions(0, 9).choose(ProduceRequest) is None
 
 
@@ -52,7 +54,7 @@ def test_finalised_features_are_kept() -> None:
     assert NO_FEATURES.transaction_version == 0
 
 
-def test_the_features_of_the_larger_epoch_are_right_whoever_tells_them_last() -> None:
+def test_features_of_the_larger_epoch_win_in_any_order() -> None:
     """A downgrade is a change like any other; a broker that has not heard of it yet is wrong."""
     upgraded = FinalizedFeatures(7, {"transaction.version": 2})
     downgraded = FinalizedFeatures(8, {"transaction.version": 1})
@@ -64,14 +66,14 @@ def frame(response: ApiVersionsResponse, version: int) -> memoryview:
     return memoryview(b"".join(encode_response(5, response, version)))[4:]
 
 
-def test_a_refusal_is_read_in_version_0_whatever_was_asked() -> None:
+def test_refusal_is_parsed_in_version_0() -> None:
     """KIP-511: the broker answers in the only version that every client reads."""
     served = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=2)
     refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
     assert parse_api_versions_response(frame(refused, 0), 4) == (5, refused)
 
 
-def test_an_answer_is_read_in_the_version_asked() -> None:
+def test_response_is_parsed_in_the_requested_version() -> None:
     answer = ApiVersionsResponse(throttle_time_ms=3, finalized_features_epoch=9)
     assert parse_api_versions_response(frame(answer, 4), 4) == (5, answer)
 
@@ -80,6 +82,8 @@ def test_an_answer_is_read_in_the_version_asked() -> None:
     ("told", "asked", "next_version"),
     [((0, 2), 4, 2), ((0, 9), 4, 3), ((4, 9), 4, None), (None, 4, 0), (None, 0, None), ((0, 0), 0, None)],
 )
-def test_what_to_ask_after_a_refusal(told: tuple[int, int] | None, asked: int, next_version: int | None) -> None:
+def test_version_to_retry_follows_the_refusal(
+    told: tuple[int, int] | None, asked: int, next_version: int | None
+) -> None:
     keys = [ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=told[0], max_version=told[1])] if told else []
     assert version_to_retry(ApiVersionsResponse(api_keys=keys), asked) == next_version

@@ -20,7 +20,7 @@ def test_attempts_that_fail_one_after_the_other_are_one_obstacle() -> None:
     assert seconds(obstacles, 10.0) == []
 
 
-def test_an_obstacle_that_is_not_met_again_is_over() -> None:
+def test_obstacle_not_met_again_is_over() -> None:
     obstacles = Obstacles()
     obstacles.fail(HERE, "Connection refused", 0.0)
     assert seconds(obstacles, 2.0) == [("Connection refused", 2.0)]
@@ -29,7 +29,7 @@ def test_an_obstacle_that_is_not_met_again_is_over() -> None:
     assert seconds(obstacles, 5.0) == [("Connection refused", 1.0)]
 
 
-def test_an_attempt_that_is_under_way_lasts_however_long_it_takes() -> None:
+def test_attempt_under_way_stays_an_obstacle() -> None:
     obstacles = Obstacles()
     obstacles.begin(HERE, "no answer", 0.0)
     obstacles.begin(HERE, "no response to ApiVersions", 1.0, is_connected=True)
@@ -41,14 +41,14 @@ def test_an_attempt_that_is_under_way_lasts_however_long_it_takes() -> None:
     assert obstacles.current(30.0)[0].is_connected
 
 
-def test_what_is_long_over_is_forgotten() -> None:
+def test_obstacle_long_over_is_removed() -> None:
     obstacles = Obstacles()
     for port in range(1000):
         obstacles.fail(Address("localhost", port), "Connection refused", port * 60.0)
     assert len(obstacles._attempts) == 1
 
 
-def test_an_address_is_named_with_the_broker_that_advertises_it() -> None:
+def test_obstacle_address_is_named_with_its_broker() -> None:
     obstacle = Obstacle(reason="Connection refused", seconds=1.0, address=HERE)
     assert at_broker(obstacle, {7: HERE}).broker_id == 7
     assert at_broker(obstacle, {7: Address("elsewhere", 9092)}).broker_id is None

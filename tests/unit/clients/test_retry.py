@@ -21,12 +21,12 @@ def test_jitter_spreads_pauses_to_both_sides() -> None:
     assert 1.15 < max(pauses) <= 1.2
 
 
-def test_a_thousandth_attempt_does_not_overflow() -> None:
+def test_pause_of_the_thousandth_attempt_does_not_overflow() -> None:
     assert Backoff(rng=Random(1), jitter=0.0).pause_seconds(1000) == 1.0
 
 
 @in_virtual_time
-async def test_no_pause_goes_beyond_the_time() -> None:
+async def test_pause_beyond_the_deadline_is_refused() -> None:
     loop = asyncio.get_running_loop()
     started = loop.time()
     retry = Retry(Backoff(rng=Random(1), first_seconds=1.0, longest_seconds=1.0, jitter=0.0), 3.5)

@@ -40,7 +40,7 @@ async def broker_of(certificate: Certificate, *, trusts: Certificate | None = No
 
 
 @pytest.mark.parametrize("is_text", [False, True])
-async def test_a_trusted_broker(certificate: Certificate, is_text: bool) -> None:
+async def test_tls_with_a_trusted_broker_connects(certificate: Certificate, is_text: bool) -> None:
     trusted = (
         TlsSettings(trusted_text=certificate.certificate.read_text())
         if is_text
@@ -53,7 +53,7 @@ async def test_a_trusted_broker(certificate: Certificate, is_text: bool) -> None
         assert (await cluster.topics(["orders"])).keys() == {"orders"}
 
 
-async def test_a_broker_that_nobody_vouches_for(certificate: Certificate) -> None:
+async def test_tls_with_an_unknown_authority_raises(certificate: Certificate) -> None:
     async with (
         broker_of(certificate) as address,
         Cluster([address], rng=Random(1), tls=TlsSettings().make_context()) as cluster,
@@ -63,7 +63,7 @@ async def test_a_broker_that_nobody_vouches_for(certificate: Certificate) -> Non
         assert raised.value.is_fatal, "to ask again would not help"
 
 
-async def test_a_certificate_for_another_name(tmp_path: Path) -> None:
+async def test_tls_certificate_for_another_name_raises(tmp_path: Path) -> None:
     other = make_certificate(tmp_path, "other", "DNS:other.example")
     async with broker_of(other) as address:
         strict = TlsSettings(trusted_file=str(other.certificate))
@@ -73,7 +73,7 @@ async def test_a_certificate_for_another_name(tmp_path: Path) -> None:
         (await connect(address, tls=lenient.make_context())).close()
 
 
-async def test_a_client_that_has_to_say_who_it_is(certificate: Certificate, tmp_path: Path) -> None:
+async def test_tls_client_without_a_required_certificate_raises(certificate: Certificate, tmp_path: Path) -> None:
     own = make_certificate(tmp_path, "client")
     async with broker_of(certificate, trusts=own) as address:
         named = TlsSettings(trusted_file=str(certificate.certificate), own_file=str(own.both))
@@ -83,7 +83,7 @@ async def test_a_client_that_has_to_say_who_it_is(certificate: Certificate, tmp_
             await connect(address, tls=nameless.make_context())
 
 
-async def test_one_side_only(certificate: Certificate) -> None:
+async def test_tls_on_one_side_only_raises(certificate: Certificate) -> None:
     plain = ScriptedBroker({})
     address = await plain.start()
     with pytest.raises((TlsFailed, Unreachable)):

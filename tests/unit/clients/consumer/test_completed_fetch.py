@@ -35,12 +35,12 @@ def test_any_pieces_give_everything_once(counts: list[int], limit: int, codec: C
     assert fetch.take(limit) == []
 
 
-def test_a_fetch_inside_a_batch_gives_what_was_asked_for() -> None:
+def test_fetch_inside_a_batch_returns_records_from_the_fetch_offset() -> None:
     fetch = completed(3, batch(2, 3), batch(5, 1))
     assert offsets(fetch, 10) == [3, 4, 5]
 
 
-def test_the_epoch_is_that_of_the_batch_before_the_position() -> None:
+def test_leader_epoch_is_that_of_the_batch_before_the_position() -> None:
     fetch = completed(0, batch(0, 2, epoch=4), batch(2, 2, epoch=6))
     fetch.take(2)
     assert (fetch.position, fetch.leader_epoch) == (2, 4)
@@ -48,7 +48,7 @@ def test_the_epoch_is_that_of_the_batch_before_the_position() -> None:
     assert (fetch.position, fetch.leader_epoch) == (3, 6)
 
 
-def test_the_position_passes_what_is_not_given_out() -> None:
+def test_position_moves_past_records_that_are_not_returned() -> None:
     marker = build_end_txn_marker(
         producer_id=7, producer_epoch=0, commit=True, coordinator_epoch=0, timestamp=0, base_offset=2
     )
@@ -60,13 +60,13 @@ def test_the_position_passes_what_is_not_given_out() -> None:
     assert fetch.is_drained
 
 
-def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
+def test_cut_off_batch_is_left_for_the_next_fetch() -> None:
     fetch = completed(0, batch(0), batch(2)[:-1])
     assert offsets(fetch, 10) == [0, 1]
     assert (fetch.next_offset, fetch.is_drained, fetch.blocks) == (2, True, False)
 
 
-def test_a_first_batch_that_is_not_whole_is_an_error_that_names_the_setting() -> None:
+def test_first_batch_cut_off_raises_an_error_that_names_the_setting() -> None:
     fetch = completed(4, batch(4)[:-1])
     assert fetch.blocks
     assert not fetch.is_drained
@@ -77,7 +77,7 @@ def test_a_first_batch_that_is_not_whole_is_an_error_that_names_the_setting() ->
     assert raised.value.next_offset is None
 
 
-def test_what_came_before_a_damaged_batch_is_given_out_first() -> None:
+def test_records_before_a_damaged_batch_are_returned_first() -> None:
     damaged = bytearray(batch(2))
     damaged[-2] ^= 0x40
     fetch = completed(0, batch(0), bytes(damaged), batch(4))
@@ -96,7 +96,7 @@ def test_crcs_are_checked_unless_told_otherwise() -> None:
     assert len(fetch.take(10)) == 2
 
 
-def test_a_batch_that_would_fill_the_memory_is_an_error_at_its_place() -> None:
+def test_batch_above_max_batch_bytes_raises_at_its_place() -> None:
     bomb = batch(2, 2000, codec=Compression.ZSTD)
     fetch = completed(0, batch(0), bomb, max_batch_bytes=5000)
     assert offsets(fetch, 10) == [0, 1]
@@ -104,7 +104,7 @@ def test_a_batch_that_would_fill_the_memory_is_an_error_at_its_place() -> None:
         fetch.take(10)
 
 
-def test_an_old_format_is_an_error_that_names_it() -> None:
+def test_batch_of_an_old_format_raises_an_error_that_names_it() -> None:
     old = bytearray(batch(2))
     old[16] = 1
     fetch = completed(0, batch(0), bytes(old))
@@ -114,20 +114,20 @@ def test_an_old_format_is_an_error_that_names_it() -> None:
         fetch.take(1)
 
 
-def test_a_position_never_goes_back() -> None:
+def test_position_after_overlapping_batches_never_goes_back() -> None:
     """A broker that sends what was not asked for."""
     fetch = completed(9, batch(2))
     assert fetch.take(10) == []
     assert (fetch.position, fetch.next_offset) == (9, 9)
 
 
-def test_an_error_has_no_records_and_blocks() -> None:
+def test_fetch_with_an_error_has_no_records_and_blocks() -> None:
     fetch = completed(5, error=ErrorCode.OFFSET_OUT_OF_RANGE)
     assert fetch.blocks
     assert fetch.take(1) == []
 
 
-def test_an_aborted_transaction_is_passed_over_piece_by_piece() -> None:
+def test_aborted_transaction_is_skipped_batch_by_batch() -> None:
     marker = build_end_txn_marker(
         producer_id=-1, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp=0, base_offset=2
     )

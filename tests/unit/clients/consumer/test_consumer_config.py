@@ -26,7 +26,7 @@ from oncelog.clients.consumer.consumer_config import parse_reset_policy
         ({"session_timeout_ms": 2**31}, "session_timeout_ms"),
     ],
 )
-def test_a_wrong_setting_is_named(settings: dict[str, object], name: str) -> None:
+def test_wrong_setting_raises_an_error_that_names_it(settings: dict[str, object], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         ConsumerConfig(**{"bootstrap": "localhost:9092", **settings})  # type: ignore[arg-type]
 
@@ -47,11 +47,11 @@ def test_cooperation_needs_every_assignor_to_know_how() -> None:
         ("by_duration:PT30M", ResetPolicy(1_800_000, is_age=True)),
     ],
 )
-def test_reset_policies(text: str, policy: ResetPolicy) -> None:
+def test_reset_policy_text_is_parsed(text: str, policy: ResetPolicy) -> None:
     assert parse_reset_policy(text) == policy
 
 
 @pytest.mark.parametrize("text", ["by_duration:", "by_duration:P", "by_duration:PT", "by_duration:7D", "P7D", ""])
-def test_what_is_no_reset_policy(text: str) -> None:
+def test_text_that_is_no_reset_policy_raises(text: str) -> None:
     with pytest.raises(ValueError, match="auto_offset_reset"):
         parse_reset_policy(text)

@@ -23,7 +23,7 @@ def encoded(**fields: object) -> bytes:
     return encode_subscription(["orders", "clicks"], **{**arguments, **fields})  # type: ignore[arg-type]
 
 
-def test_a_subscription_comes_back_as_it_was() -> None:
+def test_subscription_encoded_and_decoded_is_equal() -> None:
     assert decode_subscription(encoded(), "instance") == MemberSubscription(
         topics=frozenset({"orders", "clicks"}),
         owned=OWNED,
@@ -45,18 +45,18 @@ def test_members_of_older_clients_are_understood(
     assert (subscription.topics, subscription.owned, subscription.generation_id) == ({"orders"}, owned, generation)
 
 
-def test_a_version_from_the_future_is_read_as_the_newest_known() -> None:
+def test_future_version_is_decoded_as_the_newest_known() -> None:
     data = (9).to_bytes(2, "big") + encoded()[2:] + b"more"
     assert decode_subscription(data, None).owned == OWNED
 
 
-def test_an_assignment_comes_back_as_it_was() -> None:
+def test_assignment_encoded_and_decoded_is_equal() -> None:
     assert decode_assignment(encode_assignment(OWNED)) == list(OWNED)
     assert decode_assignment(encode_assignment([])) == []
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\1", b"\0\1\x7f\xff\xff\xff", b"\xff\xff\0\0\0\0"])
-def test_what_is_no_consumer_protocol_is_an_error(data: bytes) -> None:
+def test_bytes_of_no_consumer_protocol_raise(data: bytes) -> None:
     for decode in (decode_assignment, lambda data: decode_subscription(data, None)):
         with pytest.raises(AssignmentFailed, match="does not speak the consumer protocol"):
             decode(data)

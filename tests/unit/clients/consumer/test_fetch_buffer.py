@@ -96,7 +96,7 @@ def test_responses_with_nothing_left_that_can_be_given_out_do_not_count_as_unrea
     assert (first.response.unread, second.response.unread, buffer.size, len(buffer)) == (0, 0, 0, 0)
 
 
-def test_what_is_set_aside_does_not_keep_the_response_that_it_came_in() -> None:
+def test_records_set_aside_do_not_keep_their_response_in_memory() -> None:
     subscription, buffer = reading()
     frame = bytearray(batch(0) * 2)
     fetches = [completed(0, memoryview(frame)[: len(batch(0))], partition=partition) for partition in (ORDERS, CLICKS)]
@@ -113,7 +113,7 @@ def test_what_is_set_aside_does_not_keep_the_response_that_it_came_in() -> None:
     assert seen(buffer) == [("orders", 0), ("orders", 1)]
 
 
-def test_an_answer_that_does_not_follow_is_not_kept() -> None:
+def test_response_that_does_not_follow_is_not_kept() -> None:
     subscription, buffer = reading()
     assert not buffer.add(completed(2, batch(2)))
     assert buffer.add(completed(0, batch(0)))
@@ -123,7 +123,7 @@ def test_an_answer_that_does_not_follow_is_not_kept() -> None:
     assert seen(buffer) == [("orders", 0), ("orders", 1)]
 
 
-def test_a_seek_makes_what_waits_worthless() -> None:
+def test_seek_drops_fetched_records() -> None:
     subscription, buffer = reading()
     buffer.add(completed(0, batch(0)))
     buffer.add(completed(2, batch(2)))
@@ -134,7 +134,7 @@ def test_a_seek_makes_what_waits_worthless() -> None:
     assert buffer.size == 0
 
 
-def test_what_waits_of_a_partition_that_was_given_up_is_dropped() -> None:
+def test_fetched_records_of_a_revoked_partition_are_dropped() -> None:
     subscription, buffer = reading()
     buffer.add(completed(0, batch(0)))
     buffer.add(completed(0, batch(0), partition=CLICKS))
@@ -145,7 +145,7 @@ def test_what_waits_of_a_partition_that_was_given_up_is_dropped() -> None:
     assert (len(buffer), buffer.size) == (0, 0)
 
 
-def test_a_partition_that_comes_back_begins_anew() -> None:
+def test_partition_assigned_again_begins_anew() -> None:
     subscription, buffer = reading()
     buffer.add(completed(0, batch(0)))
     subscription.assign([])
@@ -155,7 +155,7 @@ def test_a_partition_that_comes_back_begins_anew() -> None:
     assert buffer.next_offset(ORDERS) == 0
 
 
-def test_what_has_come_of_a_paused_partition_is_kept_and_keeps_nobody_waiting() -> None:
+def test_fetched_records_of_a_paused_partition_are_kept_and_delay_no_other() -> None:
     subscription, buffer = reading()
     buffer.add(completed(0, batch(0)))
     buffer.add(completed(2, batch(2)))
@@ -173,7 +173,7 @@ def test_what_has_come_of_a_paused_partition_is_kept_and_keeps_nobody_waiting() 
     assert buffer.size == 0
 
 
-def test_what_comes_of_a_partition_that_was_paused_meanwhile_keeps_nobody_waiting() -> None:
+def test_response_for_a_partition_paused_meanwhile_delays_no_other() -> None:
     subscription, buffer = reading()
     subscription.partitions[ORDERS].paused = True
     assert buffer.add(completed(0, batch(0)))
@@ -181,7 +181,7 @@ def test_what_comes_of_a_partition_that_was_paused_meanwhile_keeps_nobody_waitin
 
 
 @pytest.mark.parametrize("offset_epoch", [2, -1])
-def test_what_waits_of_an_earlier_leader_is_dropped_with_or_without_validation(offset_epoch: int) -> None:
+def test_fetched_records_of_an_earlier_leader_are_dropped_with_or_without_validation(offset_epoch: int) -> None:
     """The new leader confirms the position, which says nothing of what was fetched beyond it."""
     subscription, buffer = reading()
     subscription.partitions[ORDERS].position = FetchPosition(0, offset_epoch, Leader(1, 3))
@@ -212,7 +212,7 @@ def test_response_of_an_earlier_leader_that_comes_after_the_validation_is_not_ke
     assert buffer.next_offset(ORDERS) == 2
 
 
-def test_what_waits_of_a_paused_partition_is_dropped_with_its_leader() -> None:
+def test_fetched_records_of_a_paused_partition_are_dropped_with_its_leader() -> None:
     subscription, buffer = reading()
     buffer.add(completed(0, batch(0)))
     subscription.partitions[ORDERS].paused = True
@@ -222,7 +222,7 @@ def test_what_waits_of_a_paused_partition_is_dropped_with_its_leader() -> None:
     assert len(buffer) == 0
 
 
-def test_a_truncation_makes_what_waits_worthless() -> None:
+def test_truncation_drops_fetched_records() -> None:
     subscription, buffer = reading(RESET_TO_EARLIEST)
     subscription.partitions[ORDERS].seek(FetchPosition(4, 2, Leader(1, 3)))
     subscription.partitions.complete_validation(ORDERS, subscription.partitions[ORDERS].position, 2, 50)
@@ -233,7 +233,7 @@ def test_a_truncation_makes_what_waits_worthless() -> None:
     assert buffer.next_offset(ORDERS) == 2
 
 
-def test_an_offset_out_of_range_waits_for_its_turn_and_then_for_the_policy() -> None:
+def test_offset_out_of_range_in_its_turn_resets_by_the_policy() -> None:
     subscription, buffer = reading(RESET_TO_EARLIEST)
     buffer.add(completed(0, batch(0)))
     buffer.add(completed(2, error=ErrorCode.OFFSET_OUT_OF_RANGE))
@@ -244,7 +244,7 @@ def test_an_offset_out_of_range_waits_for_its_turn_and_then_for_the_policy() -> 
     assert subscription.partitions[ORDERS].phase is Phase.AWAITING_RESET
 
 
-def test_without_a_policy_an_offset_out_of_range_is_raised_once_nothing_is_lost() -> None:
+def test_offset_out_of_range_without_a_policy_raises_after_earlier_records() -> None:
     _, buffer = reading()
     buffer.add(completed(0, batch(0), partition=CLICKS))
     buffer.add(completed(0, error=ErrorCode.OFFSET_OUT_OF_RANGE))
@@ -256,7 +256,7 @@ def test_without_a_policy_an_offset_out_of_range_is_raised_once_nothing_is_lost(
     assert buffer.next_offset(ORDERS) == 0
 
 
-def test_a_follower_that_lags_behind_is_no_reason_to_reset() -> None:
+def test_offset_out_of_range_at_a_lagging_follower_does_not_reset() -> None:
     subscription, buffer = reading(RESET_TO_EARLIEST)
     subscription.partitions.prefer_replica(ORDERS, 2, until=10.0)
     buffer.add(completed(0, error=ErrorCode.OFFSET_OUT_OF_RANGE))
@@ -265,7 +265,7 @@ def test_a_follower_that_lags_behind_is_no_reason_to_reset() -> None:
     assert subscription.partitions.read_replica(ORDERS, 0.0) == 1
 
 
-def test_what_may_not_be_read_is_the_applications_to_know() -> None:
+def test_partition_without_permission_raises_to_the_application() -> None:
     _, buffer = reading(RESET_TO_EARLIEST)
     buffer.add(completed(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(BrokerRefused, match="orders-0 at position 0: TOPIC_AUTHORIZATION_FAILED"):

@@ -95,7 +95,7 @@ async def test_busy_partition_does_not_wait_for_a_fetch_of_quiet_ones() -> None:
 
 
 @in_virtual_time
-async def test_all_brokers_together_send_no_more_than_may_wait() -> None:
+async def test_fetches_of_all_brokers_stay_within_max_buffered_bytes() -> None:
     leaders = [Leader(node_id, batches_at_once=1_000) for node_id in (1, 2, 3)]
     for index, leader in enumerate(leaders):
         leader.batches = {index: 100, index + 3: 100}

@@ -42,7 +42,7 @@ def begun(*partitions: TopicPartition) -> FetchSession:
     return session
 
 
-def test_a_session_begins_with_everything_and_goes_on_with_what_changed() -> None:
+def test_session_begins_with_everything_and_continues_with_changes() -> None:
     session = FetchSession()
     first = session.next_request({ORDERS[0]: at(0), ORDERS[1]: at(0)})
     assert (first.session_id, first.session_epoch, first.at_most) == (0, 0, None)
@@ -60,7 +60,7 @@ def test_a_session_begins_with_everything_and_goes_on_with_what_changed() -> Non
     assert forgotten(third) == {("orders", ORDERS_ID): [1]}
 
 
-def test_a_topic_that_was_created_anew_replaces_the_old_one() -> None:
+def test_topic_created_anew_replaces_the_old_one() -> None:
     session = begun(ORDERS[0])
     request = session.next_request({ORDERS[0]: at(0, NEW_ID)})
     assert forgotten(request) == {("orders", ORDERS_ID): [0]}
@@ -83,7 +83,7 @@ def test_names_are_used_where_an_id_is_not_known() -> None:
     assert session.next_request({ORDERS[0]: at(1)}).at_most is None
 
 
-def test_without_a_session_every_request_is_full() -> None:
+def test_request_without_a_session_is_full() -> None:
     session = FetchSession()
     for _ in range(2):
         request = session.next_request({ORDERS[0]: at(0)})
@@ -100,7 +100,7 @@ def test_without_a_session_every_request_is_full() -> None:
         (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 7),
     ],
 )
-def test_an_error_begins_a_new_session_and_ends_the_old_one(error: ErrorCode, kept_id: int) -> None:
+def test_session_after_an_error_is_closed_and_replaced(error: ErrorCode, kept_id: int) -> None:
     session = begun(ORDERS[0], ORDERS[1])
     session.next_request({ORDERS[0]: at(0), ORDERS[1]: at(0)})
     assert session.take(answer(error=error, session_id=0)) is None
@@ -110,7 +110,7 @@ def test_an_error_begins_a_new_session_and_ends_the_old_one(error: ErrorCode, ke
     assert request.forgotten == []
 
 
-def test_no_answer_begins_a_new_session() -> None:
+def test_session_without_a_response_is_replaced() -> None:
     session = begun(ORDERS[0])
     session.next_request({ORDERS[0]: at(0)})
     session.fail()
@@ -118,7 +118,7 @@ def test_no_answer_begins_a_new_session() -> None:
     assert (request.session_id, request.session_epoch, named(request)) == (7, 0, {"orders": {0: 0}})
 
 
-def test_a_full_answer_has_all_partitions_and_no_answer_has_others() -> None:
+def test_full_response_must_have_all_partitions_and_no_others() -> None:
     session = FetchSession()
     session.next_request({ORDERS[0]: at(0), ORDERS[1]: at(0)})
     assert session.take(answer(ORDERS[0])) is None
@@ -128,7 +128,7 @@ def test_a_full_answer_has_all_partitions_and_no_answer_has_others() -> None:
     assert session.next_request({ORDERS[0]: at(0)}).session_epoch == 0
 
 
-def test_a_session_is_closed_by_its_last_epoch() -> None:
+def test_session_is_closed_by_its_last_epoch() -> None:
     closing = begun(ORDERS[0]).closing_request()
     assert closing is not None
     assert (closing.session_id, closing.session_epoch, closing.topics) == (7, -1, [])

@@ -42,7 +42,7 @@ async def offsets(consumer: Consumer, count: int, *, seconds: float = 20) -> lis
 
 
 @in_virtual_time
-async def test_a_session_says_only_what_changes_and_is_closed_at_the_end() -> None:
+async def test_session_requests_contain_only_changes_and_close_at_the_end() -> None:
     leader = Leader(batches=3)
     leader.batches[1] = 1
     async with reading(leader, told=Told([1, 1]), partitions=[ORDERS, OTHER]) as consumer:
@@ -59,7 +59,7 @@ async def test_a_session_says_only_what_changes_and_is_closed_at_the_end() -> No
 
 
 @in_virtual_time
-async def test_the_next_fetch_is_under_way_while_the_application_works() -> None:
+async def test_next_fetch_is_in_flight_while_the_application_works() -> None:
     leader = Leader(batches=50)
     async with reading(leader, told=Told([1]), max_buffered_bytes=500) as consumer:
         assert await offsets(consumer, 1) == [0]
@@ -73,7 +73,7 @@ async def test_the_next_fetch_is_under_way_while_the_application_works() -> None
 
 
 @in_virtual_time
-async def test_who_always_finds_records_lets_others_run_nevertheless() -> None:
+async def test_poll_that_always_finds_records_lets_other_tasks_run() -> None:
     leader = Leader(batches=50, batches_at_once=50)
     async with reading(leader, told=Told([1])) as consumer:
         await offsets(consumer, 1)
@@ -106,7 +106,7 @@ async def test_paused_partitions_are_not_asked_for() -> None:
 
 
 @in_virtual_time
-async def test_every_leader_has_a_session_of_its_own() -> None:
+async def test_fetches_from_each_leader_have_a_session_of_their_own() -> None:
     silent, leader = Leader(1), Leader(2, batches=2)
     silent.script[FetchRequest] = Reaction.SILENCE
     leader.batches = {1: 2}
@@ -118,7 +118,7 @@ async def test_every_leader_has_a_session_of_its_own() -> None:
 
 
 @in_virtual_time
-async def test_a_fetch_that_waits_holds_up_nothing_else() -> None:
+async def test_fetch_that_waits_delays_no_other_request() -> None:
     leader = Leader(batches=1)
     async with reading(leader, told=Told([1])) as consumer:
         await offsets(consumer, 2)
@@ -149,7 +149,7 @@ async def test_brokers_without_topic_ids_are_asked_by_name() -> None:
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ],
 )
-def test_a_session_that_is_lost_is_begun_anew(error: ErrorCode) -> None:
+def test_lost_session_is_replaced(error: ErrorCode) -> None:
     @in_virtual_time
     async def play() -> None:
         leader = Leader(batches=2)
@@ -168,7 +168,7 @@ def test_a_session_that_is_lost_is_begun_anew(error: ErrorCode) -> None:
 
 
 @in_virtual_time
-async def test_a_connection_that_ends_is_made_again() -> None:
+async def test_lost_connection_is_opened_again() -> None:
     leader = Leader(batches=3)
     async with reading(leader, told=Told([1])) as consumer:
         leader.refusals = [Reaction.CLOSE, Reaction.CLOSE]
@@ -204,7 +204,7 @@ def test_errors_that_pass_are_followed_by_metadata_and_another_attempt(error: Er
 
 
 @in_virtual_time
-async def test_a_leader_that_the_broker_names_is_gone_to_at_once() -> None:
+async def test_leader_named_in_an_error_is_fetched_from_at_once() -> None:
     """KIP-951: without asking for metadata. The position has no epoch yet, so it is trusted."""
     old, new = Leader(1), Leader(2, batches=1)
     told = Told([1])
@@ -226,7 +226,7 @@ async def test_a_leader_that_the_broker_names_is_gone_to_at_once() -> None:
 
 
 @in_virtual_time
-async def test_an_answer_that_says_that_it_is_too_fast_is_obeyed() -> None:
+async def test_throttle_time_delays_the_next_fetch() -> None:
     leader = Leader(batches=2)
     async with reading(leader, told=Told([1])) as consumer:
         slow = PartitionData(partition_index=0, records=batch(0))
@@ -259,7 +259,7 @@ async def test_errors_that_stay_are_raised() -> None:
 
 
 @in_virtual_time
-async def test_a_batch_that_does_not_come_whole_is_an_error() -> None:
+async def test_batch_larger_than_its_response_raises() -> None:
     leader = Leader(batches=1)
     async with reading(leader, told=Told([1])) as consumer:
         leader.refusals = [PartitionData(partition_index=0, records=batch(0)[:-1])]
@@ -271,7 +271,7 @@ async def test_a_batch_that_does_not_come_whole_is_an_error() -> None:
 
 
 @in_virtual_time
-async def test_a_nearer_replica_is_read_from_until_it_is_too_far_behind() -> None:
+async def test_preferred_replica_is_fetched_from_until_out_of_range() -> None:
     leader, follower = Leader(1, batches=9), Leader(2, batches=2)
     async with reading(leader, follower, told=Told([1]), client_rack="here") as consumer:
         leader.refusals = [PartitionData(partition_index=0, preferred_read_replica=2)]
@@ -284,7 +284,7 @@ async def test_a_nearer_replica_is_read_from_until_it_is_too_far_behind() -> Non
 
 
 @in_virtual_time
-async def test_a_replica_that_is_gone_is_replaced_by_the_leader() -> None:
+async def test_preferred_replica_that_is_gone_is_replaced_by_the_leader() -> None:
     leader, follower = Leader(1, batches=2), Leader(2)
     async with reading(leader, follower, told=Told([1]), client_rack="here") as consumer:
         follower.stop()
@@ -296,7 +296,7 @@ async def test_a_replica_that_is_gone_is_replaced_by_the_leader() -> None:
 
 
 @in_virtual_time
-async def test_a_position_is_validated_with_a_new_leader_before_it_is_read_from() -> None:
+async def test_position_under_a_new_leader_is_validated_before_a_fetch() -> None:
     old, new, told = Leader(1, batches=2), Leader(2, batches=4), Told([1])
     async with reading(old, new, told=told) as consumer:
         assert await offsets(consumer, 4) == [0, 1, 2, 3]
@@ -316,7 +316,7 @@ async def test_a_position_is_validated_with_a_new_leader_before_it_is_read_from(
 
 
 @in_virtual_time
-async def test_a_broker_that_cannot_say_where_epochs_end_is_trusted() -> None:
+async def test_position_at_a_broker_without_epoch_ends_is_trusted() -> None:
     leader, told = Leader(1, batches=2), Told([1])
     leader.versions = {ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions(0, 1)}
     async with reading(leader, told=told) as consumer:

@@ -41,7 +41,7 @@ OTHER = TopicPartition("orders", 1)
 
 
 @in_virtual_time
-async def test_how_a_leader_joins() -> None:
+async def test_leader_joins_and_assigns_all_members() -> None:
     broker, listener = GroupBroker(), Noting()
     async with subscribed(broker, listener, client_rack="r1") as consumer:
         records = await consumer.poll(5)
@@ -67,7 +67,7 @@ async def test_how_a_leader_joins() -> None:
 
 
 @in_virtual_time
-async def test_a_follower_hands_in_no_assignment() -> None:
+async def test_follower_sends_no_assignments() -> None:
     broker = GroupBroker(leads=False)
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
@@ -91,7 +91,7 @@ async def test_a_follower_hands_in_no_assignment() -> None:
         (SyncGroupRequest, Reaction.CLOSE),
     ],
 )
-def test_a_rebalance_survives_what_passes(cls: type, answer: object) -> None:
+def test_rebalance_survives_retriable_errors(cls: type, answer: object) -> None:
     @in_virtual_time
     async def play() -> None:
         broker = GroupBroker()
@@ -103,7 +103,7 @@ def test_a_rebalance_survives_what_passes(cls: type, answer: object) -> None:
 
 
 @in_virtual_time
-async def test_a_member_keeps_its_id_as_long_as_the_coordinator_may_know_it() -> None:
+async def test_member_id_is_kept_while_the_coordinator_may_know_it() -> None:
     broker = GroupBroker()
     broker.answers[SyncGroupRequest] = [
         SyncGroupResponse(error_code=ErrorCode.ILLEGAL_GENERATION),
@@ -134,7 +134,7 @@ async def test_another_coordinator_is_looked_for_where_the_first_says_so() -> No
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_what_stays_is_raised_and_may_be_tried_again(error: ErrorCode) -> None:
+def test_join_refused_for_good_raises_and_can_be_polled_again(error: ErrorCode) -> None:
     @in_virtual_time
     async def play() -> None:
         broker = GroupBroker()
@@ -148,7 +148,7 @@ def test_what_stays_is_raised_and_may_be_tried_again(error: ErrorCode) -> None:
 
 
 @in_virtual_time
-async def test_an_assignment_that_cannot_be_read_is_raised() -> None:
+async def test_assignment_that_cannot_be_decoded_raises() -> None:
     broker = GroupBroker(leads=False)
     broker.answers[SyncGroupRequest] = [SyncGroupResponse(protocol_type="consumer", assignment=b"")]
     async with subscribed(broker) as consumer:
@@ -157,7 +157,7 @@ async def test_an_assignment_that_cannot_be_read_is_raised() -> None:
 
 
 @in_virtual_time
-async def test_an_assignment_for_another_subscription_is_not_taken_over() -> None:
+async def test_assignment_for_another_subscription_is_not_applied() -> None:
     """The subscription may have changed while the group was rebalanced."""
     broker, listener = GroupBroker(), Noting()
     clicks = encode_assignment([TopicPartition("clicks", 0)])
@@ -178,7 +178,7 @@ async def test_static_members_need_a_broker_that_knows_them() -> None:
 
 
 @in_virtual_time
-async def test_a_static_member_does_not_leave() -> None:
+async def test_static_member_closed_does_not_leave() -> None:
     broker, listener = GroupBroker(), Noting()
     async with subscribed(broker, listener, group_instance_id="me") as consumer:
         await consumer.poll(10)
@@ -188,7 +188,7 @@ async def test_a_static_member_does_not_leave() -> None:
 
 
 @in_virtual_time
-async def test_a_static_leader_that_came_back_assigns_nothing() -> None:
+async def test_static_leader_that_came_back_assigns_nothing() -> None:
     broker = GroupBroker()
     async with subscribed(broker, group_instance_id="me") as consumer:
 
@@ -229,7 +229,7 @@ async def test_heartbeats_go_on_beside_the_application() -> None:
         (ErrorCode.UNKNOWN_MEMBER_ID, [("lost", [ORDERS])], ""),
     ],
 )
-def test_a_heartbeat_may_say_that_the_group_goes_on(
+def test_heartbeat_error_of_the_group_leads_to_a_rejoin(
     error: ErrorCode, told: list[tuple[str, list[TopicPartition]]], next_member_id: str
 ) -> None:
     @in_virtual_time
@@ -252,7 +252,7 @@ def test_a_heartbeat_may_say_that_the_group_goes_on(
 
 
 @in_virtual_time
-async def test_a_heartbeat_may_fence_a_static_member_for_good() -> None:
+async def test_heartbeat_with_a_fenced_instance_ends_the_member() -> None:
     broker, listener = GroupBroker(), Noting()
     async with subscribed(broker, listener, group_instance_id="me") as consumer:
         await consumer.poll(5)
@@ -285,7 +285,7 @@ async def test_heartbeats_that_fail_are_repeated_soon_and_a_silent_coordinator_i
 
 
 @in_virtual_time
-async def test_a_coordinator_that_only_errs_for_a_session_is_looked_for_again() -> None:
+async def test_coordinator_that_fails_for_a_session_is_looked_up_again() -> None:
     broker = GroupBroker()
     async with subscribed(broker, session_timeout_ms=6_000) as consumer:
         await consumer.poll(5)
@@ -299,7 +299,7 @@ async def test_a_coordinator_that_only_errs_for_a_session_is_looked_for_again() 
 
 
 @in_virtual_time
-async def test_a_generation_that_is_lost_while_joining_is_not_joined() -> None:
+async def test_generation_lost_while_joining_is_not_joined() -> None:
     """The heartbeat was on its way when the rebalance began; the group has gone on without this member."""
     broker, listener = GroupBroker(), Noting()
     async with subscribed(broker, listener) as consumer:
@@ -319,7 +319,7 @@ async def test_a_generation_that_is_lost_while_joining_is_not_joined() -> None:
 
 
 @in_virtual_time
-async def test_an_assignment_whose_generation_is_lost_before_it_is_polled_is_not_taken_over() -> None:
+async def test_assignment_whose_generation_is_lost_before_a_poll_is_not_applied() -> None:
     broker, listener = GroupBroker(), Noting()
     async with subscribed(broker, listener) as consumer:
         await consumer.poll(0)
@@ -343,7 +343,7 @@ async def test_closing_does_not_wait_for_a_coordinator_that_is_silent() -> None:
 
 
 @in_virtual_time
-async def test_what_a_heartbeat_may_not_do_is_told_once() -> None:
+async def test_heartbeat_without_permission_raises_once() -> None:
     broker = GroupBroker()
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
@@ -355,7 +355,7 @@ async def test_what_a_heartbeat_may_not_do_is_told_once() -> None:
 
 
 @in_virtual_time
-async def test_who_stays_away_from_poll_leaves_and_comes_back_with_the_next_poll() -> None:
+async def test_member_that_does_not_poll_leaves_and_rejoins_with_the_next_poll() -> None:
     broker, listener = GroupBroker(batches=3), Noting()
     settings = {"max_poll_interval_ms": 10_000, "session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
     async with subscribed(broker, listener, **settings) as consumer:
@@ -391,7 +391,7 @@ async def test_who_stays_away_from_poll_leaves_and_comes_back_with_the_next_poll
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, BrokerRefused, None),
     ],
 )
-def test_a_commit_that_is_refused(
+def test_commit_refused_by_the_coordinator_raises(
     error: ErrorCode, raised: type[Exception], told: list[tuple[str, list[TopicPartition]]] | None
 ) -> None:
     @in_virtual_time
@@ -424,7 +424,7 @@ def test_a_commit_that_is_refused(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ],
 )
-def test_a_commit_survives_what_passes(error: ErrorCode) -> None:
+def test_commit_survives_retriable_errors(error: ErrorCode) -> None:
     @in_virtual_time
     async def play() -> None:
         broker = GroupBroker()
@@ -443,7 +443,7 @@ def test_a_commit_survives_what_passes(error: ErrorCode) -> None:
 
 
 @in_virtual_time
-async def test_a_topic_that_stays_unknown_is_not_committed_for_ever() -> None:
+async def test_commit_for_a_topic_that_stays_unknown_raises() -> None:
     broker = GroupBroker()
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
@@ -454,7 +454,7 @@ async def test_a_topic_that_stays_unknown_is_not_committed_for_ever() -> None:
 
 
 @in_virtual_time
-async def test_a_commit_gives_up_in_its_time() -> None:
+async def test_commit_without_a_response_times_out() -> None:
     broker = GroupBroker()
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
@@ -464,7 +464,7 @@ async def test_a_commit_gives_up_in_its_time() -> None:
 
 
 @in_virtual_time
-async def test_a_commit_is_not_repeated_in_another_generation() -> None:
+async def test_commit_is_not_retried_in_another_generation() -> None:
     """The partition could be somebody else's by then, and its progress undone."""
     broker = GroupBroker()
     async with subscribed(broker) as consumer:
@@ -499,7 +499,7 @@ async def test_commits_go_out_in_the_order_in_which_they_were_asked_for() -> Non
 
 
 @in_virtual_time
-async def test_nothing_is_returned_between_an_automatic_commit_and_the_revocation_that_it_is_for() -> None:
+async def test_poll_between_an_automatic_commit_and_its_revocation_returns_nothing() -> None:
     """It would be returned again by the next owner, which begins where the commit says."""
     broker, listener = GroupBroker(batches=3), Noting()
     settings = {"assignors": ("range",), "enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
@@ -521,7 +521,7 @@ async def test_nothing_is_returned_between_an_automatic_commit_and_the_revocatio
 
 
 @in_virtual_time
-async def test_what_is_read_during_a_rebalance_is_committed_before_it_is_given_up() -> None:
+async def test_records_read_during_a_rebalance_are_committed_before_revocation() -> None:
     broker, listener = GroupBroker(batches=3), Noting()
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
     async with subscribed(broker, listener, **settings) as consumer:
@@ -556,7 +556,7 @@ def fetched(offset: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchRespon
 
 
 @pytest.mark.parametrize("versions", [Versions(1, 9), Versions(1, 5)])
-def test_where_a_member_begins_is_what_is_committed_and_stable(versions: Versions) -> None:
+def test_member_begins_at_the_stable_committed_offset(versions: Versions) -> None:
     @in_virtual_time
     async def play() -> None:
         broker = GroupBroker(batches=3)

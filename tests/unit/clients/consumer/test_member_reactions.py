@@ -33,12 +33,14 @@ def test_success_and_a_coordinator_elsewhere_mean_the_same_everywhere(name: str)
         (ErrorCode.UNKNOWN_SERVER_ERROR, "FAIL", "FAIL", "RETRY", "FAIL"),
     ],
 )
-def test_each_error(error: ErrorCode, join: str, sync: str, heartbeat: str, commit: str) -> None:
+def test_error_of_each_request_has_its_reaction(
+    error: ErrorCode, join: str, sync: str, heartbeat: str, commit: str
+) -> None:
     assert [reaction(table, error).name for table in TABLES.values()] == [join, sync, heartbeat, commit]
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_what_passes_is_never_the_end_and_a_heartbeat_seldom_is(name: str) -> None:
+def test_retriable_errors_and_heartbeats_never_fail(name: str) -> None:
     for error in ErrorCode:
         if error in RETRIABLE:
             assert reaction(TABLES[name], error) not in (Reaction.FAIL, Reaction.FENCED)

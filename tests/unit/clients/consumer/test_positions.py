@@ -96,7 +96,7 @@ async def resolve(text: str, *, read_committed: bool = False, script: OnePartiti
 
 
 @in_virtual_time
-async def test_what_positions_mean() -> None:
+async def test_position_text_resolves_to_its_offset() -> None:
     assert await resolve("beginning") == 5
     assert await resolve("end") == 20
     assert await resolve("7") == 7
@@ -107,14 +107,14 @@ async def test_what_positions_mean() -> None:
 
 
 @in_virtual_time
-async def test_a_reader_of_committed_records_ends_at_the_last_stable_offset() -> None:
+async def test_end_for_read_committed_is_the_last_stable_offset() -> None:
     assert await resolve("end", read_committed=True) == 15
     assert await resolve("-3", read_committed=True) == 12
     assert await resolve("@1600", read_committed=True) == 15
 
 
 @in_virtual_time
-async def test_a_partition_that_refuses_is_an_error() -> None:
+async def test_partition_with_an_error_raises() -> None:
     script = OnePartition()
     script.errors[0] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(BrokerRefused, match="orders-0: TOPIC_AUTHORIZATION_FAILED"):

@@ -49,7 +49,7 @@ new_records = st.lists(st.builds(NewRecord, timestamps, contents, contents, head
 
 @settings(max_examples=150, deadline=None)
 @given(new_records, st.sampled_from(Compression), st.booleans(), st.integers(0, 2**40))
-def test_the_same_records_as_everybody_elses_decoder(
+def test_decoded_records_equal_those_of_other_decoders(
     records: list[NewRecord], codec: Compression, append_time: bool, base_offset: int
 ) -> None:
     batch = build_batch(
@@ -74,7 +74,7 @@ def test_offsets_that_compaction_left(deltas: list[int], from_offset: int) -> No
     assert [record.offset for record in decode(batch, from_offset=from_offset)] == expected
 
 
-def test_a_batch_that_compaction_emptied_has_no_records() -> None:
+def test_batch_emptied_by_compaction_has_no_records() -> None:
     batch = assemble_batch((100, 0, 0, 2, 0, 0, 9, NOW, NOW, -1, -1, -1, 0), b"")
     assert decode(batch) == []
     with pytest.raises(CorruptRecord):
@@ -118,7 +118,7 @@ def test_offsets_that_do_not_grow_are_corrupt() -> None:
         decode(assemble_batch((0, 0, 0, 2, 0, 0, 5, NOW, NOW, -1, -1, -1, 2), payload))
 
 
-def test_no_bytes_make_it_fail_otherwise() -> None:
+def test_arbitrary_bytes_raise_only_corrupt_record() -> None:
     """Bytes changed at random: records, or CorruptRecord; and no record that the other decoder would refuse."""
     rng = random.Random(5)
     records = [
@@ -137,7 +137,7 @@ def test_no_bytes_make_it_fail_otherwise() -> None:
         assert [record[:4] for record in decoded] == [record[:4] for record in expected], bytes(broken).hex()
 
 
-def test_a_batch_that_would_fill_the_memory_is_refused() -> None:
+def test_batch_above_max_decompressed_bytes_raises() -> None:
     batch = build_batch([NewRecord(NOW, None, bytes(100_000))], compression=Compression.ZSTD)
     with pytest.raises(DecompressionBomb):
         decode(batch, most=50_000)

@@ -37,7 +37,7 @@ def reading(position: FetchPosition, default_reset: ResetPolicy = NO_RESET) -> S
 # The subscription
 
 
-def test_there_is_one_kind_of_subscription_at_a_time() -> None:
+def test_subscription_of_a_second_kind_raises() -> None:
     state = SubscriptionState(NO_RESET)
     state.subscribe(["orders"])
     for other in (lambda: state.assign([ORDERS]), lambda: state.subscribe_pattern(re.compile("o.*"))):
@@ -52,7 +52,7 @@ def test_there_is_one_kind_of_subscription_at_a_time() -> None:
         state.subscribe(["orders"])
 
 
-def test_a_pattern_matches_whole_names() -> None:
+def test_pattern_matches_only_whole_names() -> None:
     state = SubscriptionState(NO_RESET)
     state.subscribe_pattern(re.compile("order"))
     assert not state.match(["orders", "preorder"])
@@ -63,7 +63,7 @@ def test_a_pattern_matches_whole_names() -> None:
     assert not state.accepts([ORDERS])
 
 
-def test_an_assignment_keeps_the_positions_of_what_stays() -> None:
+def test_assignment_keeps_positions_of_partitions_that_stay() -> None:
     state = SubscriptionState(NO_RESET)
     state.subscribe(["orders", "clicks"])
     state.assign_from_group([ORDERS])
@@ -78,14 +78,14 @@ def test_an_assignment_keeps_the_positions_of_what_stays() -> None:
         _ = state.partitions[TopicPartition("orders", 1)]
 
 
-def test_an_assignment_that_was_made_for_another_subscription_is_not_accepted() -> None:
+def test_assignment_for_another_subscription_is_not_accepted() -> None:
     state = SubscriptionState(NO_RESET)
     state.subscribe(["orders"])
     assert state.accepts([ORDERS])
     assert not state.accepts([ORDERS, CLICKS])
 
 
-def test_the_leader_needs_metadata_of_the_whole_groups_topics() -> None:
+def test_leader_needs_metadata_of_all_topics_of_the_group() -> None:
     state = SubscriptionState(NO_RESET)
     state.subscribe(["orders"])
     state.group_topics = frozenset({"clicks"})
@@ -98,7 +98,7 @@ def test_the_leader_needs_metadata_of_the_whole_groups_topics() -> None:
 # What may be fetched
 
 
-def test_only_a_good_position_is_fetched_from() -> None:
+def test_partition_without_a_valid_position_is_not_fetchable() -> None:
     state = SubscriptionState(RESET_TO_LATEST)
     state.subscribe(["orders"])
     state.assign_from_group([ORDERS])
@@ -119,7 +119,7 @@ def test_only_a_good_position_is_fetched_from() -> None:
     assert state.partitions.consumed() == {ORDERS: OffsetAndMetadata(3, 1)}
 
 
-def test_what_is_not_known_to_be_good_is_not_committed() -> None:
+def test_position_not_known_to_be_valid_is_not_committed() -> None:
     state = reading(FetchPosition(3), RESET_TO_LATEST)
     state.partitions[ORDERS].reset(RESET_TO_LATEST)
     assert state.partitions.consumed() == {}
@@ -129,7 +129,7 @@ def test_what_is_not_known_to_be_good_is_not_committed() -> None:
 # Leaders
 
 
-def test_a_new_leader_has_a_position_validated_whose_epoch_is_known() -> None:
+def test_position_with_an_epoch_is_validated_under_a_new_leader() -> None:
     state = reading(FetchPosition(7, 5, OLD))
     state.partitions.complete_validation(ORDERS, state.partitions[ORDERS].position, 5, 7)
     state.partitions.follow_leaders(lambda _: OLD)
@@ -141,14 +141,14 @@ def test_a_new_leader_has_a_position_validated_whose_epoch_is_known() -> None:
     assert state.partitions[ORDERS].position == FetchPosition(7, 5, NEW)
 
 
-def test_a_position_without_an_epoch_is_trusted() -> None:
+def test_position_without_an_epoch_is_trusted() -> None:
     state = reading(FetchPosition(7, -1, OLD))
     state.partitions.follow_leaders(lambda _: NEW)
     assert state.partitions[ORDERS].phase is Phase.FETCHING
     assert state.partitions[ORDERS].position.leader == NEW
 
 
-def test_who_waits_for_a_reset_does_not_mind_new_leaders() -> None:
+def test_partition_awaiting_reset_ignores_new_leaders() -> None:
     state = reading(FetchPosition(7, 5, OLD), RESET_TO_LATEST)
     state.partitions[ORDERS].reset(RESET_TO_EARLIEST)
     state.partitions.follow_leaders(lambda _: NEW)
@@ -156,14 +156,14 @@ def test_who_waits_for_a_reset_does_not_mind_new_leaders() -> None:
 
 
 @pytest.mark.parametrize(("end_epoch", "end_offset"), [(5, 7), (5, 9), (4, 7)])
-def test_an_epoch_that_ends_at_or_after_the_position_confirms_it(end_epoch: int, end_offset: int) -> None:
+def test_epoch_that_ends_at_or_after_the_position_confirms_it(end_epoch: int, end_offset: int) -> None:
     state = reading(FetchPosition(7, 5, NEW))
     state.partitions.complete_validation(ORDERS, state.partitions[ORDERS].position, end_epoch, end_offset)
     assert state.partitions[ORDERS].phase is Phase.FETCHING
     assert state.partitions[ORDERS].position.offset == 7
 
 
-def test_a_truncated_log_is_an_error_that_says_from_where() -> None:
+def test_truncated_log_raises_with_the_diverging_offset() -> None:
     state = reading(FetchPosition(7, 5, NEW))
     with pytest.raises(LogTruncated, match="orders-0 at position 7: the log was truncated from offset 4 on") as raised:
         state.partitions.complete_validation(ORDERS, state.partitions[ORDERS].position, 3, 4)
@@ -174,21 +174,21 @@ def test_a_truncated_log_is_an_error_that_says_from_where() -> None:
     assert raised.value.diverging is None
 
 
-def test_with_a_policy_reading_goes_on_where_the_logs_part() -> None:
+def test_truncated_log_with_a_policy_continues_at_the_diverging_offset() -> None:
     state = reading(FetchPosition(7, 5, NEW), RESET_TO_LATEST)
     state.partitions.complete_validation(ORDERS, state.partitions[ORDERS].position, 3, 4)
     assert state.partitions[ORDERS].phase is Phase.FETCHING
     assert state.partitions[ORDERS].position == FetchPosition(4, 3, NEW)
 
 
-def test_with_a_policy_a_place_that_the_leader_does_not_know_is_looked_for() -> None:
+def test_position_unknown_to_the_leader_with_a_policy_is_reset() -> None:
     state = reading(FetchPosition(7, 5, NEW), RESET_TO_LATEST)
     state.partitions.complete_validation(ORDERS, state.partitions[ORDERS].position, -1, -1)
     assert state.partitions[ORDERS].phase is Phase.AWAITING_RESET
     assert state.partitions[ORDERS].reset_policy == RESET_TO_LATEST
 
 
-def test_an_answer_about_a_position_that_has_changed_since_is_nothing() -> None:
+def test_response_for_a_position_changed_since_is_ignored() -> None:
     state = reading(FetchPosition(7, 5, NEW))
     asked = state.partitions[ORDERS].position
     state.partitions[ORDERS].seek(FetchPosition(2, 5, NEW))
@@ -204,7 +204,7 @@ def test_an_answer_about_a_position_that_has_changed_since_is_nothing() -> None:
     assert state.partitions[ORDERS].position.offset == 1
 
 
-def test_without_a_policy_a_partition_without_a_commit_is_an_error() -> None:
+def test_partition_without_a_commit_and_a_policy_raises() -> None:
     state = SubscriptionState(NO_RESET)
     state.assign([ORDERS, CLICKS])
     state.partitions[CLICKS].seek(FetchPosition(0))
@@ -217,7 +217,7 @@ def test_without_a_policy_a_partition_without_a_commit_is_an_error() -> None:
 # Time
 
 
-def test_a_question_that_failed_waits_for_its_time() -> None:
+def test_failed_lookup_waits_for_its_retry_time() -> None:
     state = SubscriptionState(RESET_TO_LATEST)
     state.assign([ORDERS])
     state.partitions.reset_initializing([ORDERS])
@@ -230,7 +230,7 @@ def test_a_question_that_failed_waits_for_its_time() -> None:
     assert state.partitions.next_retry_at == math.inf
 
 
-def test_a_preferred_replica_is_read_from_for_its_time() -> None:
+def test_preferred_replica_is_read_from_until_its_time() -> None:
     state = reading(FetchPosition(7, -1, OLD))
     state.partitions.prefer_replica(ORDERS, 3, until=10.0)
     state.partitions.prefer_replica(ORDERS, 3, until=99.0)

@@ -13,7 +13,7 @@ CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "java_assignme
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
-def test_the_same_as_javas(name: str) -> None:
+def test_assignor_on_java_cases_returns_javas_assignment(name: str) -> None:
     assert len(CASES) == 150
     for case in CASES:
         members = {

@@ -17,7 +17,7 @@ def clicks(*indexes: int) -> list[TopicPartition]:
     return [TopicPartition("clicks", index) for index in indexes]
 
 
-def test_a_range_gives_neighbours_and_the_first_members_one_more() -> None:
+def test_range_assignor_gives_neighbours_and_the_first_members_one_more() -> None:
     members = {"a": member("orders"), "b": member("orders"), "c": member("orders")}
     assert RangeAssignor().assign({"orders": 7}, members) == {
         "a": orders(0, 1, 2),
@@ -65,6 +65,8 @@ def test_static_members_come_first_whatever_their_member_ids() -> None:
 
 
 @given(partition_counts, subscriptions)
-def test_every_partition_has_one_subscriber(counts: dict[str, int], members: dict[str, MemberSubscription]) -> None:
+def test_assignors_give_each_partition_to_one_subscriber(
+    counts: dict[str, int], members: dict[str, MemberSubscription]
+) -> None:
     for assignor in (RangeAssignor(), RoundRobinAssignor()):
         check(counts, members, assignor.assign(counts, members))

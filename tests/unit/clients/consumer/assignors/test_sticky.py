@@ -67,7 +67,7 @@ def test_balanced_from_anything_that_was_owned(counts: dict[str, int], members: 
 
 @settings(max_examples=150, deadline=None)
 @given(partition_counts, subscriptions)
-def test_nothing_moves_without_a_reason(counts: dict[str, int], members: Members) -> None:
+def test_sticky_assignment_unchanged_group_moves_nothing(counts: dict[str, int], members: Members) -> None:
     first = STICKY.assign(counts, members)
     assert STICKY.assign(counts, remembering(members, first)) == first
 
@@ -77,7 +77,7 @@ equal_groups = st.lists(st.sampled_from([f"m{number}" for number in range(7)]), 
 
 @settings(max_examples=150, deadline=None)
 @given(partition_counts, equal_groups)
-def test_a_new_member_takes_just_its_share(counts: dict[str, int], ids: list[str]) -> None:
+def test_sticky_assignment_new_member_takes_just_its_share(counts: dict[str, int], ids: list[str]) -> None:
     members = {member_id: member(*TOPICS) for member_id in ids}
     before = STICKY.assign(counts, {member_id: members[member_id] for member_id in ids[1:]})
     after = STICKY.assign(counts, remembering(members, before))
@@ -88,7 +88,7 @@ def test_a_new_member_takes_just_its_share(counts: dict[str, int], ids: list[str
 
 @settings(max_examples=150, deadline=None)
 @given(partition_counts, equal_groups)
-def test_who_stays_keeps_all_when_a_member_leaves(counts: dict[str, int], ids: list[str]) -> None:
+def test_sticky_assignment_member_leaves_others_keep_theirs(counts: dict[str, int], ids: list[str]) -> None:
     members = {member_id: member(*TOPICS) for member_id in ids}
     before = STICKY.assign(counts, members)
     rest = {member_id: members[member_id] for member_id in ids[1:]}
@@ -98,7 +98,7 @@ def test_who_stays_keeps_all_when_a_member_leaves(counts: dict[str, int], ids: l
         assert set(before[member_id]) <= set(after[member_id])
 
 
-def test_a_chain_balances_what_no_single_move_can() -> None:
+def test_sticky_assignment_chain_of_moves_balances() -> None:
     """a can only give orders to b, and b only clicks to c."""
     members = {"a": member("orders"), "b": member("orders", "clicks"), "c": member("clicks")}
     counts = {"orders": 3, "clicks": 3}
@@ -115,7 +115,7 @@ def test_a_chain_balances_what_no_single_move_can() -> None:
 # Who owns what
 
 
-def test_the_latest_generation_owns_a_partition() -> None:
+def test_claims_of_two_generations_latest_owns_the_partition() -> None:
     orders = [TopicPartition("orders", index) for index in range(2)]
     members = {
         "a": replace(member("orders"), user_data=STICKY.user_data(orders, 4)),
@@ -163,7 +163,7 @@ def rebalance(counts: dict[str, int], members: Members) -> list[Assignment]:
 
 @settings(max_examples=150, deadline=None)
 @given(partition_counts, subscriptions, st.data())
-def test_no_partition_is_given_to_one_while_another_owns_it(
+def test_cooperative_assignment_leaves_out_partitions_with_another_owner(
     counts: dict[str, int], members: Members, data: st.DataObject
 ) -> None:
     owned: Assignment = {member_id: [] for member_id in members}
@@ -181,20 +181,20 @@ def test_no_partition_is_given_to_one_while_another_owns_it(
     assert is_balanced(members, rounds[-1])
 
 
-def test_what_two_members_claim_for_one_generation_is_given_up_by_both() -> None:
+def test_claims_of_one_generation_are_given_up_by_both_members() -> None:
     orders = [TopicPartition("orders", 0)]
     members = {"a": member("orders", owned=orders), "b": member("orders", owned=orders)}
     assert COOPERATIVE.assign({"orders": 1}, members) == {"a": [], "b": []}
     assert len(rebalance({"orders": 1}, members)) == 2
 
 
-def test_a_claim_from_an_older_generation_is_given_up_first() -> None:
+def test_claim_of_an_older_generation_is_given_up_first() -> None:
     orders = [TopicPartition("orders", 0)]
     members = {"a": member("orders", owned=orders, generation=3), "b": member("orders", owned=orders, generation=4)}
     assert COOPERATIVE.assign({"orders": 1}, members) == {"a": [], "b": []}
 
 
-def test_the_generation_may_stand_in_the_user_data() -> None:
+def test_generation_in_user_data_is_read() -> None:
     """Members before Kafka 3.5 do not say it elsewhere."""
     orders = [TopicPartition("orders", index) for index in range(2)]
     old = replace(member("orders", owned=orders[:1], generation=-1), user_data=COOPERATIVE.user_data([], 4))
