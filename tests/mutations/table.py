@@ -134,8 +134,8 @@ MUTATIONS: Final = (
         f"{_TEST_SENDER}::test_what_an_answer_leaves_out_is_not_decided",
     ),
     Mutation(
-        "B02", "broker/peers/cluster_channel.py",
-        "at_least=_LOWEST_VERSIONS.get(kind, 0)",
+        "B02", "broker/peers/link.py",
+        "at_least=LOWEST_VERSIONS.get(kind, 0)",
         "at_least=0",
         f"{_TEST_ELSEWHERE}::test_a_coordinator_that_cannot_be_asked_leaves_the_batch_unverified",
     ),
