@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.broker.storage.disk import Disk, File
-from oncelog.broker.storage.disk_errors import is_out_of_space, is_passing
+from oncelog.broker.storage.disk_errors import is_out_of_space, is_transient
 from oncelog.coordinator.metadata_store.local import JournalFull
 from oncelog.protocol.records.checksum import crc32c
 
@@ -137,7 +137,7 @@ class MetadataJournal:
         except OSError as error:
             self._failed = True
             current.file.truncate(current.size)
-            if is_passing(error):
+            if is_transient(error):
                 self._failed = False
                 raise self._full(error) from error
             raise
@@ -164,7 +164,7 @@ class MetadataJournal:
             replaced = self._files[:-1]
             await self._disk.write_atomic_off_loop(self._path(_SNAPSHOT_NAME), await _snapshot_file(first, snapshot))
         except OSError as error:
-            if is_passing(error):
+            if is_transient(error):
                 raise self._full(error) from error
             raise
         self._size -= sum(file.size for file in replaced)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from oncelog.broker.storage.disk import Disk
-from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
 from oncelog.coordinator.metadata_store.zookeeper_address import SessionCredentials
 
@@ -68,7 +68,7 @@ class SessionFile:
         try:
             self.write(credentials)
         except OSError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             logger.warning(
                 "%s cannot be written: %s. If this broker is killed its next start waits until its session expires",

@@ -19,7 +19,7 @@ from oncelog.broker.replication.partition import NO_EPOCH, Partition
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.replication.stray_replicas import is_of_another_topic, why_stray
 from oncelog.broker.replication.unopened_logs import KeptOrder, UnopenedLogs
-from oncelog.broker.storage.disk_errors import is_out_of_space, is_passing
+from oncelog.broker.storage.disk_errors import is_out_of_space, is_transient
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
@@ -142,7 +142,7 @@ class ReplicaControl:
 
     def _cannot_open(self, order: KeptOrder, error: OSError) -> ErrorCode:
         """Return what the controller hears of a replica whose log cannot be opened."""
-        if not is_passing(error):
+        if not is_transient(error):
             logger.error("The log of %s cannot be opened", order.topic_partition, exc_info=error)
             self._replicas.events.on_storage_failure(order.topic_partition)
         elif is_out_of_space(error):  # The controller is asked again when there is room.
@@ -269,7 +269,7 @@ class ReplicaControl:
                 self._set_aside(log.topic_partition, reason)
             except OSError as error:
                 logger.exception("The log of %s cannot be set aside", log.topic_partition)
-                if not is_passing(error):  # Else the next full update tries again.
+                if not is_transient(error):  # Else the next full update tries again.
                     self._replicas.events.on_storage_failure(log.topic_partition)
 
 

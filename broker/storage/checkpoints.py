@@ -10,8 +10,8 @@ An *offset checkpoint* at the top of a data directory has ``topic partition offs
 named below. ``leader-epoch-checkpoint`` in a partition's directory has ``epoch start_offset``
 (``leader_epoch_cache.py``).
 
-A file that is missing, empty, torn or garbled reads as ``None``: each has something that is slower or less precise to
-fall back to, and a broker starts whatever a power loss left of a checkpoint.
+A file that is missing, torn or garbled reads as ``None``: for each there is a fallback that is slower or less precise,
+and a broker starts whatever a power loss left of a checkpoint.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""What a pass of the cleaner over a log could do, and whether it is worth doing: pure decisions, as Kafka makes them.
+"""Which segments of a log can be cleaned, and whether that is worth a pass: pure decisions, as Kafka makes them.
 
 The closed segments below ``PartitionLog.cleaned_offset`` have been cleaned, the others are *dirty*. Only what is
 decided and durable is cleaned: below the high watermark, the last stable offset and the recovery point, and never the

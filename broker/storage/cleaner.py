@@ -1,4 +1,4 @@
-"""``LogCleaner``: keeps compacted logs small by keeping the last value of each key.
+"""``LogCleaner``: compacts logs, so that they keep the last value of each key.
 
 A pass has two walks. The first goes over the *dirty* segments (those that no pass has seen) and notes the last offset
 of each key. The second goes over all closed segments before the same end and writes what ``compaction.Compaction``
@@ -13,10 +13,10 @@ empty if need be, so that a recovery finds no gap between it and the next.
 
 The CRC of every batch is checked before anything is concluded from it or written after it: what is corrupt must never
 get a CRC that says otherwise. A log in which a batch is corrupt, or whose cleaning raises an unexpected exception,
-is *uncleanable* until the broker is restarted, as in Kafka; others go on being cleaned.
+is *uncleanable* until the broker is restarted, as in Kafka; other logs are still cleaned.
 
-Reading is off the loop, the work is done in slices between which the loop runs, and whenever the log lost segments
-meanwhile (truncation, retention, deletion) or is no longer to be compacted, the pass ends without a trace.
+Reading is off the loop, and the work is done in slices between which the loop runs. A pass is aborted without effect
+when the log loses segments meanwhile (truncation, retention, deletion) or is no longer to be compacted.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from oncelog.broker.process.supervisor import Containment
 from oncelog.broker.storage.cleanable import Cleanable, find_cleanable
 from oncelog.broker.storage.compaction import Compaction, TransactionTracker, last_offsets, latest_offsets
 from oncelog.broker.storage.disk import Disk, File
-from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.log_files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
 from oncelog.broker.storage.log_segment import LogSegment
 from oncelog.broker.storage.offset_index import MAX_RELATIVE_OFFSET
@@ -86,7 +86,7 @@ async def _run(pass_: "_Pass", log: PartitionLog) -> int | None:
     except CleaningAborted:
         pass
     except OSError as error:
-        if is_passing(error):
+        if is_transient(error):
             _log.warning("%s could not be cleaned now: %s", log.directory, error)
         elif not pass_.is_obsolete:
             log.mark_failed(error)

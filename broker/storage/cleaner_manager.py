@@ -1,8 +1,8 @@
-"""``LogCleanerManager``: decides which log is cleaned next, and sets those aside that cannot be.
+"""``LogCleanerManager``: decides which log is cleaned next.
 
-The log with the highest ratio of dirty bytes comes first, of those that are worth a pass (``cleanable.py``). A log
-whose pass was aborted, by a truncation for instance, has its next turn in the next round. What goes wrong with one log
-keeps no other from being cleaned: a log that cannot be judged or cleaned is *uncleanable* until the next start.
+Of the logs that are worth a pass (``cleanable.py``), the one with the highest ratio of dirty bytes is first. A log
+whose pass was aborted, by a truncation for instance, is tried again in the next round. A log that is
+corrupt, or raises an unexpected exception, is *uncleanable* until the next start; the others are still cleaned.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,7 +11,7 @@ from functools import partial
 from oncelog.broker.process.supervisor import Containment
 from oncelog.broker.storage.cleanable import find_cleanable
 from oncelog.broker.storage.cleaner import LogCleaner, set_aside
-from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.partition_log import PartitionLog
 
 
@@ -50,7 +50,7 @@ class LogCleanerManager:
             try:
                 cleanable = find_cleanable(log, self._wall_clock())
             except OSError as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     log.mark_failed(error)
             else:
                 return cleanable.dirty_ratio if cleanable.is_worth_it(log.config.min_cleanable_ratio) else None

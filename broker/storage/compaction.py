@@ -1,16 +1,16 @@
 """What compaction keeps: pure decisions about batches and records, without files.
 
-A record stays if no later record has its key; a record without a key goes. Beyond that lies what makes compaction safe:
+A record is retained if no later record has its key; a record without a key is removed. More makes compaction safe:
 
-* A tombstone (null value), and the marker of a transaction of which no batch is left, stay for ``delete.retention.ms``
-  after the first pass that finds them so. That pass writes the time until which they stay, the *delete horizon*, into
-  their batch (KIP-534). So a consumer that reads the log from its start while it is being compacted, and takes no
-  longer than that, never gets a value without the tombstone that ends it, nor data without its marker. The clock is
-  the broker's, since clients choose the timestamps of records.
-* The marker of a transaction stays while a batch of that transaction was still there in this pass. Records of aborted
-  transactions go at once, and shadow nothing.
-* The batch with a producer's last sequence stays, emptied of its records if need be; of a producer that has only
-  markers the last marker stays. So does the last batch of each segment that a pass writes, which says where that ends.
+* A tombstone (null value), and the marker of a transaction of which no batch is left, are retained for
+  ``delete.retention.ms`` after the first pass that finds them so. That pass writes the time until then, the *delete
+  horizon*, into their batch (KIP-534). So a consumer that reads the log from its start while it is being compacted, and
+  takes no longer than that, never gets a value without the tombstone that ends it, nor data without its marker. The
+  clock is the broker's, since clients choose the timestamps of records.
+* The marker of a transaction is retained if this pass still found a batch of that transaction. Records of aborted
+  transactions are removed at once, and replace no earlier record of their key.
+* The batch with a producer's last sequence is retained, without its records if need be; of a producer that has only
+  markers, the last marker is. So is the last batch of each segment that a pass writes, which says where that ends.
 
 Batches keep their base offset, last offset, sequence and records' deltas: what is cut out leaves a gap. A batch whose
 records cannot be decoded is left as it is.

@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.broker.storage import clean_shutdown
 from oncelog.broker.storage.disk import Disk, Lock
-from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.machine_boot import note_boot, read_boot
 from oncelog.broker.storage.meta_properties import (
     InvalidMetaProperties,
@@ -107,7 +107,7 @@ class DataDirectory:
             note_boot(self._disk, self.path)
             self.is_boot_noted = True
         except OSError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
 
     def close_cleanly(self, broker_epoch: int) -> None:

@@ -1,7 +1,7 @@
-"""Errors of the operating system that pass: they say that something has run out, not that something is broken.
+"""Transient errors of the operating system: disk space or file descriptors have run out, and nothing is broken.
 
-Whatever met such an error was not done, and can be done again when there is room. Every other ``OSError`` of a log or
-of its directory means that what is on the disk cannot be relied on.
+An operation that fails with one of them has changed nothing and can be retried. Every other ``OSError`` of a log or of
+its directory means that the bytes on the disk cannot be relied on.
 """
 
 import errno
@@ -15,6 +15,6 @@ def is_out_of_space(error: OSError) -> bool:
     return error.errno in OUT_OF_SPACE
 
 
-def is_passing(error: OSError) -> bool:
+def is_transient(error: OSError) -> bool:
     """Return whether the same call may succeed later on an intact disk."""
     return error.errno in OUT_OF_SPACE or error.errno in OUT_OF_DESCRIPTORS

@@ -1,14 +1,12 @@
-"""``DiskSpace``: whether the data directory takes what is written to it, and what has run out if it does not.
+"""``DiskSpace``: whether the volume of the data directory is full.
 
-A log that could not be written because the volume is full is intact: what did not fit was undone, and can be written
-when there is room. So a full disk fails no log and stops no broker. The directory counts as *full* from the first
-write that did not fit until enough is free again; as long as that lasts, the controller has others lead
-(``oncelog.coordinator.controller.full_disks``).
+A log that could not be written because the volume is full is intact: a write that did not fit is undone, and can be
+retried when there is room. So a full disk fails no log and stops no broker. The directory is *full* from the first
+write that did not fit until enough is free again: 64 MiB, or a twentieth of a small volume. Meanwhile the controller
+moves its leaderships to other brokers (``oncelog.coordinator.controller.full_disks``). If the directory is full again
+within a minute, the next check comes later (backoff), so that leaderships do not move back and forth.
 
-Enough is what lets a broker work for a while: 64 MiB, or a twentieth of a small volume. A directory that fills up again
-soon after is looked at later each time, so that leaderships do not go back and forth.
-
-Running out of file descriptors is said here, too, but is nothing that others must know: the next attempt may succeed.
+A lack of file descriptors is logged here, too, and does not make the directory full: the next attempt may succeed.
 """
 
 import logging
@@ -20,27 +18,37 @@ from oncelog.broker.storage.disk_errors import is_out_of_space
 
 _ENOUGH_BYTES: Final = 64 << 20
 _ENOUGH_SHARE: Final = 20
-"""A volume of which one part in so many is free has enough room, too."""
-_FIRST_PAUSE_MS: Final = 1_000
-_LONGEST_PAUSE_MS: Final = 60_000
+"""A twentieth of a volume is enough, too."""
+_FIRST_BACKOFF_MS: Final = 1_000
+_LONGEST_BACKOFF_MS: Final = 60_000
 _SOON_MS: Final = 60_000
-_SAY_AGAIN_MS: Final = 10_000
+_LOG_INTERVAL_MS: Final = 10_000
+"""Least time between two errors about descriptors in the log."""
 
 _log = logging.getLogger(__name__)
 
 
 class DiskSpace:
-    """Shared by all logs of one data directory."""
+    """The space of one data directory, shared by all its logs."""
 
-    __slots__ = ("_disk", "_log_dir", "_not_before_ms", "_pause_ms", "_said_ms", "_wall_clock", "is_full", "on_change")
+    __slots__ = (
+        "_backoff_ms",
+        "_disk",
+        "_log_dir",
+        "_logged_ms",
+        "_next_check_ms",
+        "_wall_clock",
+        "is_full",
+        "on_change",
+    )
 
     def __init__(self, disk: Disk, log_dir: str, wall_clock: Callable[[], int]) -> None:
         self._disk = disk
         self._log_dir = log_dir
         self._wall_clock = wall_clock
-        self._pause_ms = _FIRST_PAUSE_MS
-        self._not_before_ms = 0
-        self._said_ms: int | None = None
+        self._backoff_ms = _FIRST_BACKOFF_MS
+        self._next_check_ms = 0
+        self._logged_ms: int | None = None
         self.is_full = False
         self.on_change: Callable[[], None] = _nothing
         """Called after ``is_full`` has changed."""
@@ -48,27 +56,27 @@ class DiskSpace:
     def note(self, error: OSError, where: str) -> None:
         """Note that a write failed because something has run out; ``where`` names what was to be written."""
         if not is_out_of_space(error):
-            self._say(f"{where} could not be opened: {error}. Raise the limit of open files (ulimit -n)")
+            self._log_rarely(f"{where} could not be opened: {error}. Raise the limit of open files (ulimit -n)")
         elif not self.is_full:
             self._fill(error, where)
 
     def check(self) -> None:
         """Check whether a full directory has enough room again."""
         now_ms = self._wall_clock()
-        if not self.is_full or now_ms < self._not_before_ms:
+        if not self.is_full or now_ms < self._next_check_ms:
             return
         total, usable = self._disk.usage(self._log_dir)
         if usable >= min(_ENOUGH_BYTES, total // _ENOUGH_SHARE):
-            _log.warning("There is room in %s again (%d MiB): it is written to", self._log_dir, usable >> 20)
+            _log.warning("The disk of %s has room again (%d MiB): writes are accepted", self._log_dir, usable >> 20)
             self.is_full = False
-            self._not_before_ms = now_ms  # From here on it is counted how soon it is full again.
+            self._next_check_ms = now_ms  # The backoff depends on how soon it is full again.
             self.on_change()
 
     def _fill(self, error: OSError, where: str) -> None:
         now_ms = self._wall_clock()
-        is_soon = self._not_before_ms and now_ms < self._not_before_ms + _SOON_MS
-        self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS) if is_soon else _FIRST_PAUSE_MS
-        self._not_before_ms = now_ms + self._pause_ms
+        is_soon = self._next_check_ms and now_ms < self._next_check_ms + _SOON_MS
+        self._backoff_ms = min(2 * self._backoff_ms, _LONGEST_BACKOFF_MS) if is_soon else _FIRST_BACKOFF_MS
+        self._next_check_ms = now_ms + self._backoff_ms
         self.is_full = True
         _log.error(
             "The disk of %s is full: %s (%s). What does not fit is refused with KAFKA_STORAGE_ERROR, which clients "
@@ -80,10 +88,10 @@ class DiskSpace:
         )
         self.on_change()
 
-    def _say(self, message: str) -> None:
+    def _log_rarely(self, message: str) -> None:
         now_ms = self._wall_clock()
-        if self._said_ms is None or now_ms - self._said_ms >= _SAY_AGAIN_MS:
-            self._said_ms = now_ms
+        if self._logged_ms is None or now_ms - self._logged_ms >= _LOG_INTERVAL_MS:
+            self._logged_ms = now_ms
             _log.error("%s", message)
 
 

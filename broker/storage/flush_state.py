@@ -16,7 +16,7 @@ from oncelog.broker.storage.disk import Disk, File
 from oncelog.broker.storage.leader_epoch_cache import LeaderEpochFileCache
 from oncelog.broker.storage.log_segments import LogSegments
 
-_REST_SECONDS: Final = 0.05
+_BACKOFF_SECONDS: Final = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,9 +88,9 @@ class FlushState:
         self.flushed_offset = min(self.flushed_offset, base_offset)
         self.recovery_point = min(self.recovery_point, base_offset)
 
-    async def rest(self) -> None:
+    async def back_off(self) -> None:
         """Wait before the retry of a flush that could not be begun."""
-        await asyncio.sleep(_REST_SECONDS)
+        await asyncio.sleep(_BACKOFF_SECONDS)
 
     def plan(self, flushed_offset: int, *, full: bool = False) -> FlushPlan:
         """Return a flush of the batches below an offset; the caller adds the files that have them."""

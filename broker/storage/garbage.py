@@ -6,17 +6,17 @@ from typing import Final, NamedTuple
 from oncelog.broker.storage.disk import Disk
 
 AT_ONCE: Final = 0
-"""Due since ever."""
+"""Remove at the next opportunity."""
 
 
 class _Due(NamedTuple):
     ms: int
-    """The wall clock's time from which on it may be removed."""
+    """When it may be removed, by the wall clock."""
     is_directory: bool
 
 
 class Garbage:
-    """What one data directory still has to remove. After a restart it is found by its names."""
+    """What is to be removed in one data directory. After a restart it is found by its names."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -31,9 +31,9 @@ class Garbage:
             self._due[path] = _Due(due_ms, is_directory=False)
 
     async def remove_due(self, now_ms: int) -> None:
-        """Remove what is due, off the loop. What could not be removed is tried again next time.
+        """Remove what is due, off the loop. A removal that fails is retried by the next call.
 
-        Raises the first ``OSError`` when all have had their turn.
+        Raise the first ``OSError`` after all have been tried.
         """
         errors: list[OSError] = []
         for path, is_directory in [(path, due.is_directory) for path, due in self._due.items() if due.ms <= now_ms]:
@@ -43,7 +43,7 @@ class Garbage:
                 else:
                     await self._disk.remove_off_loop(path)
             except FileNotFoundError:
-                pass  # Its directory went first.
+                pass  # Its directory was removed first.
             except OSError as error:
                 errors.append(error)
                 continue

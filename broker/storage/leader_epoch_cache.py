@@ -40,12 +40,12 @@ class LeaderEpochFileCache:
         self._written = b""
         """What is in the file."""
         self.is_unsaved = False
-        """The file may say something else."""
+        """Whether the epochs differ from the file."""
         self.unsynced = False
-        """The file has changed since someone last cleared this flag."""
+        """Whether the file has changed since it was last planned to be synced."""
 
     def open(self) -> bool:
-        """Read the file. False if there is none that can be used: then the batches have to tell."""
+        """Read the file. Return False if it is missing or unusable: then the epochs follow from the batches."""
         if not self._disk.exists(self.path):
             return False
         self._written = self._disk.read(self.path)
@@ -107,7 +107,7 @@ class LeaderEpochFileCache:
             self.is_unsaved = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that ended before an offset; the one it belongs to begins there now."""
+        """Forget the epochs that ended before an offset; the epoch of that offset begins there now."""
         below = bisect_right(self._offsets, start_offset)
         if below and self._offsets[0] != start_offset:
             del self._epochs[: below - 1]
@@ -138,7 +138,7 @@ class LeaderEpochFileCache:
         return True
 
     def save(self) -> None:
-        """Replace the file, unless it says all this already."""
+        """Replace the file unless it is up to date."""
         data = encode_checkpoint(self.entries)
         if data != self._written:
             self._disk.write_atomic(self.path, data, sync=False)

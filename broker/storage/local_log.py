@@ -17,7 +17,7 @@ from collections.abc import Callable
 from logging import getLogger
 from typing import NamedTuple
 
-from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.flush_state import FlushPlan, FlushState
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_files import DELETED_SUFFIX
@@ -272,7 +272,7 @@ class LocalLog:
             await self.flush_state.carry_out_off_loop(plan)
         except OSError as error:
             self.note_error(error)
-            await self.flush_state.rest()
+            await self.flush_state.back_off()
 
     @property
     def has_unflushed_segments(self) -> bool:
@@ -306,7 +306,7 @@ class LocalLog:
 
     def note_error(self, error: OSError) -> None:
         """Note that an operation failed and left the log as it was: the log has failed, unless the error passes."""
-        if is_passing(error):
+        if is_transient(error):
             self._space.note(error, self.directory)
         else:
             self.mark_failed(error)

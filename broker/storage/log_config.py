@@ -1,4 +1,4 @@
-"""What a topic's settings say about its partitions' logs, with Kafka's defaults. Parsing is the broker's."""
+"""``LogConfig``: the settings of a topic that apply to its logs, with Kafka's defaults; parsed elsewhere."""
 
 from dataclasses import dataclass, field
 from typing import Final

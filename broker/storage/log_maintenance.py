@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from oncelog.broker.process.supervisor import Containment
 from oncelog.broker.storage.cleaner import LogCleaner
 from oncelog.broker.storage.cleaner_manager import LogCleanerManager
-from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.log_config import NO_LIMIT
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
@@ -64,7 +64,7 @@ class LogMaintenance:
         try:
             await act()
         except OSError as error:
-            if is_passing(error):
+            if is_transient(error):
                 self._logs.space.note(error, self._logs.log_dir)
                 raise
             self._logs.fail(error)

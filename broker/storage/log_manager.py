@@ -27,7 +27,7 @@ from oncelog.broker.storage.checkpoints import CHECKPOINTS
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.data_directory import DataDirectory
 from oncelog.broker.storage.disk import Disk
-from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.garbage import AT_ONCE, Garbage
 from oncelog.broker.storage.local_log import LocalLog
@@ -211,7 +211,7 @@ class LogManager:
                 {self._path(partition): _first_files(topic_id) for partition, topic_id in new.items()}
             )
         except OSError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 self._prepared.update(dict.fromkeys(new, error))
 
     def create(self, topic_partition: TopicPartition, config: LogConfig, topic_id: bytes | None) -> PartitionLog:

@@ -10,7 +10,7 @@ from oncelog.protocol.schema import Buffer
 
 
 class LogSegments:
-    """Never empty, except while a log is being emptied."""
+    """The segments; never none, except while a log is being emptied."""
 
     __slots__ = ("_bases", "_segments", "active")
 

@@ -1,4 +1,4 @@
-"""``machine-boot`` in the data directory: since when its files have been written without a loss of power.
+"""``machine-boot`` in the data directory: the boot of the machine in which its files were written.
 
 A process that is killed loses nothing that it had written; a machine that stops may lose the end of a segment and keep
 the next segment. So a gap between the segments of a compacted log is what compaction left, unless the machine has
@@ -14,7 +14,7 @@ BOOT_FILE: Final = "machine-boot"
 
 
 def read_boot(disk: Disk, log_dir: str) -> str | None:
-    """Return the boot that is noted in the directory; None if there is none."""
+    """Return the boot that the directory names; None if it names none."""
     path = f"{log_dir}/{BOOT_FILE}"
     return disk.read(path).decode("ascii", "replace").strip() if disk.exists(path) else None
 

@@ -1,4 +1,4 @@
-"""``meta.properties``: whose data a data directory holds.
+"""``meta.properties``: the broker and the cluster that a data directory belongs to.
 
 Kafka's version 0 (ZooKeeper mode), in Java's properties format: ``broker.id``, ``cluster.id`` and ``version``. Of a
 directory that was KRaft's the version stays 1, where the broker's id is called ``node.id``; and keys that are not known

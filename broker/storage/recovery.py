@@ -1,12 +1,12 @@
 """Loading a log from its directory, whatever state a crash left it in.
 
-After a clean shutdown everything on disk is right and little is read: the latest producer snapshot, and the end of the
-last segment. After a crash all that lies below the recovery point is right, because it was synced before that point
+After a clean shutdown everything on disk is valid and little is read: the latest producer snapshot, and the end of the
+last segment. After a crash all that lies below the recovery point is valid, because it was synced before that point
 was recorded; the rest is derived from the batches again, one segment after the other:
 
-* A batch counts if it is whole, its CRC is right, its offsets follow those before, and its leader epoch is not older
+* A batch is valid if it is whole, its CRC matches, its offsets follow those before, and its leader epoch is not older
   than that of the batch before. (The last two find pieces of an older history that a power loss brought back.)
-* At the first that does not count the log ends: the rest of the segment is cut off, later segments are removed. So are
+* At the first invalid batch the log ends: the rest of the segment is cut off, later segments are removed. So are
   later segments that do not begin where the one before ends, unless the gap is one that compaction has left: it lies
   below the offset up to which the log has been cleaned, and so does the segment's base. Earlier releases and Apache
   Kafka note that offset only after a whole cleaning, and leave gaps beyond it when they are killed in between: in a
@@ -156,7 +156,7 @@ class LogLoader:
         for slot, segment in enumerate(self._segments):
             if slot < first_unflushed and segment.base_offset not in self._broken_indexes:
                 continue
-            if slot > first_unflushed and not self._goes_on_at(segment.base_offset):
+            if slot > first_unflushed and not self._may_begin_at(segment.base_offset):
                 _log.warning(
                     "%s: segment %d does not begin where the one before ends, at %d: removed with all that follow",
                     self.directory,
@@ -179,7 +179,7 @@ class LogLoader:
                 return slot
         return max(0, len(self._segments) - 1)
 
-    def _goes_on_at(self, base_offset: int) -> bool:
+    def _may_begin_at(self, base_offset: int) -> bool:
         """Return whether a segment may begin there: at the end of the one before, or after a gap of compaction."""
         end_offset = self.producer_state.map_end_offset
         if base_offset == end_offset:

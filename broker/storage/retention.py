@@ -1,4 +1,4 @@
-"""Which segments of a log retention allows to go, and why: a pure decision over the oldest segments."""
+"""Which segments of a log have expired, and why: a pure decision over the oldest segments."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class ExpiryReason(Enum):
-    """Why a segment may go, in Kafka's order."""
+    """Why a segment has expired, in Kafka's order."""
 
     LOG_START = auto()
     """All of it lies before the log start."""
@@ -46,9 +46,9 @@ def segment_ages(segments: LogSegments, log_end_offset: int) -> Iterator[Segment
 def expired(
     segments: Iterable[SegmentAge], config: LogConfig, *, log_start_offset: int, high_watermark: int, now_ms: int
 ) -> list[ExpiryReason]:
-    """Return why segments may go: one reason for each, from the oldest on.
+    """Return why segments have expired: one reason for each, from the oldest on.
 
-    Nothing at or beyond the high watermark goes, nor an active segment that is empty.
+    Segments with offsets at or beyond the high watermark do not expire, nor does an empty active segment.
     """
     candidates = list(segments)
     excess = sum(segment.size for segment in candidates) - config.retention_bytes
