@@ -329,7 +329,7 @@ MUTATIONS: Final = (
         "B15", _IMAGE,
         "self._full_epoch == self.fence.epoch and ",
         "",
-        f"{_TEST_IMAGE}::test_a_partition_is_deleted_only_if_a_full_update_of_the_newest_controller_left_it_out",
+        f"{_TEST_IMAGE}::test_partition_is_deleted_only_if_full_update_of_newest_controller_left_it_out",
     ),
     Mutation(
         "B15", "coordinator/controller/active_controller.py",
@@ -839,7 +839,7 @@ MUTATIONS: Final = (
         "        return usable if unbroken.isdisjoint(state.state.isr) else unbroken\n",
         "        return unbroken\n",
         "tests/unit/coordinator/controller/test_cluster_state.py"
-        "::test_who_registered_anew_since_a_state_was_written_is_passed_over",
+        "::test_broker_registered_since_state_was_written_is_not_usable",
     ),
     Mutation(
         "B59", "broker/replication/isr_changes.py",
@@ -891,13 +891,13 @@ MUTATIONS: Final = (
         "B62", "coordinator/controller/controller_context.py",
         "        check = Check(path=paths.CONTROLLER_EPOCH, version=self._epoch_version)\n",
         "        check = Check(path=paths.CONTROLLER_EPOCH, version=-1)\n",
-        f"{_TEST_CONTROLLER}::TestReign",
+        f"{_TEST_CONTROLLER}::TestControllerEpoch",
     ),
     Mutation(
         "B62", "coordinator/controller/controller_election.py",
         "data=data, version=znode.stat.version)\n",
         "data=data)\n",
-        f"{_TEST_CONTROLLER}::TestReign",
+        f"{_TEST_CONTROLLER}::TestControllerEpoch",
     ),
     Mutation(
         "B63", "broker/handlers/control_plane.py",
@@ -939,7 +939,7 @@ MUTATIONS: Final = (
         "B65", "coordinator/controller/control_channel.py",
         "        if self._timer is not None:\n            self._timer.cancel()\n",
         "",
-        "tests/unit/coordinator/controller/test_control_channel.py::test_a_closed_channel_repeats_nothing",
+        "tests/unit/coordinator/controller/test_control_channel.py::test_closed_channel_repeats_nothing",
     ),
     Mutation(
         "B66", "coordinator/controller/controller.py",

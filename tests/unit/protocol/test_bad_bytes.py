@@ -41,13 +41,13 @@ def decodes(cls: type[Message], version: int, data: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=title)
-def test_no_truncated_message_decodes(cls: type[Message], version: int) -> None:
+def test_truncated_message_does_not_decode(cls: type[Message], version: int) -> None:
     encoded = encode(full(cls, version), version)
     assert [size for size in range(len(encoded)) if decodes(cls, version, encoded[:size])] == []
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=title)
-def test_a_mutated_message_decodes_or_is_refused(cls: type[Message], version: int) -> None:
+def test_mutated_message_decodes_or_is_refused(cls: type[Message], version: int) -> None:
     encoded = encode(full(cls, version), version)
     randomness = random.Random(f"{cls.__name__} {version}")
     for _ in range(MUTATIONS):

@@ -59,7 +59,7 @@ def test_small_records_join_what_surrounds_them(version: int) -> None:
     assert len(encoder(FetchResponse, version)(fetched([b"small", b"batches"]))) == 1
 
 
-def test_an_encoding_continues_what_was_begun() -> None:
+def test_encoding_continues_what_was_begun() -> None:
     message = HeartbeatRequest(group_id="g")
     start = bytearray(b"header")
     assert encoder(HeartbeatRequest, 4)(message, start) == [b"header" + encode(message, 4)]
@@ -71,12 +71,12 @@ def test_decoding_begins_at_a_position_and_says_where_it_ended() -> None:
     assert (message.error_code, end) == (27, 2 + len(encoded))
 
 
-def test_a_function_is_compiled_once() -> None:
+def test_codec_function_is_compiled_once() -> None:
     assert decoder(HeartbeatRequest, 3) is decoder(HeartbeatRequest, 3)
     assert encoder(HeartbeatRequest, 3) is encoder(HeartbeatRequest, 3)
 
 
-def test_there_is_no_codec_for_an_undeclared_version() -> None:
+def test_undeclared_version_has_no_codec() -> None:
     for version in (-1, 5):
         with pytest.raises(ValueError, match="HeartbeatRequest has no version"):
             decoder(HeartbeatRequest, version)
@@ -98,7 +98,7 @@ def test_there_is_no_codec_for_an_undeclared_version() -> None:
         (FindCoordinatorRequest(coordinator_keys=["a"] * 2 + [None]), 4, r"\[2\] is None"),  # type: ignore[list-item]
     ],
 )
-def test_an_encoding_that_fails_names_the_field(message: Message, version: int, named: str) -> None:
+def test_encoding_that_fails_names_the_field(message: Message, version: int, named: str) -> None:
     with pytest.raises(EncodeError, match=named):
         encode(message, version)
 
@@ -111,12 +111,12 @@ def test_null_where_it_is_not_allowed_names_the_field() -> None:
         decode(FindCoordinatorRequest, 4, b"\0\0\0")
 
 
-def test_a_count_beyond_what_was_received_names_the_field() -> None:
+def test_count_beyond_what_was_received_names_the_field() -> None:
     with pytest.raises(DecodeError, match=r"coordinator_keys has length 100 where 1 bytes are left"):
         decode(FindCoordinatorRequest, 4, b"\0\x65\0")
 
 
-def test_a_compact_string_keeps_the_limit_of_the_old_form() -> None:
+def test_compact_string_keeps_the_limit_of_the_old_form() -> None:
     longest = encode(FindCoordinatorRequest(key="x" * 32_767), 3)
     assert len(decode(FindCoordinatorRequest, 3, longest).key) == 32_767
     longer = b"\x81\x80\x02" + b"x" * 32_768 + b"\0\0"
@@ -124,7 +124,7 @@ def test_a_compact_string_keeps_the_limit_of_the_old_form() -> None:
         decode(FindCoordinatorRequest, 3, longer)
 
 
-def test_a_string_that_is_not_utf_8_is_refused() -> None:
+def test_string_that_is_not_utf_8_is_refused() -> None:
     with pytest.raises(DecodeError, match="UTF-8"):
         decode(FindCoordinatorRequest, 0, b"\0\1\xff")
 
@@ -146,20 +146,20 @@ def test_unknown_tagged_fields_beside_known_ones_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("value", [b"\x00\x03\x02c!", b"\x00\x01\x02c"])
-def test_a_tagged_field_must_have_the_size_it_declares(value: bytes) -> None:
+def test_tagged_field_must_have_the_size_it_declares(value: bytes) -> None:
     encoded = encode(FetchRequest(), 12)
     with pytest.raises(DecodeError, match=r"FetchRequest\.cluster_id does not have the size"):
         decode(FetchRequest, 12, encoded[:-1] + b"\x01" + value)
 
 
-def test_a_tagged_field_with_its_default_is_left_out() -> None:
+def test_tagged_field_with_its_default_is_left_out() -> None:
     absent, default = fetched(None), fetched(None)
     default.responses[0].partitions[0].diverging_epoch = EpochEndOffset()
     assert encode(absent, 12) == encode(default, 12)
     assert decode(FetchResponse, 12, encode(default, 12)).responses[0].partitions[0].diverging_epoch is None
 
 
-def test_nullable_structures() -> None:
+def test_nullable_structure_round_trips_as_none() -> None:
     for cursor in (None, Cursor(topic_name="t", partition_index=3)):
         request = DescribeTopicPartitionsRequest(cursor=cursor)
         assert decode(DescribeTopicPartitionsRequest, 0, encode(request, 0)) == request
@@ -184,7 +184,7 @@ def update_metadata(topics: list[UpdateMetadataTopicState], *, broker_epoch: int
 
 
 @pytest.mark.parametrize("version", [0, 4, 5, 7, 8])
-def test_a_shared_list_is_encoded_once_per_version(version: int) -> None:
+def test_shared_list_is_encoded_once_per_version(version: int) -> None:
     partitions = [UpdateMetadataPartitionState(partition_index=index, replicas=[1, 2, 3]) for index in range(200)]
     topics = [UpdateMetadataTopicState(topic_name="t", partition_states=partitions)]
     shared = SharedList(topics)
@@ -197,5 +197,5 @@ def test_a_shared_list_is_encoded_once_per_version(version: int) -> None:
         assert all(parts[0] is large[0][0] for parts in large)
 
 
-def test_a_small_shared_list_joins_what_surrounds_it() -> None:
+def test_small_shared_list_joins_what_surrounds_it() -> None:
     assert len(encoder(UpdateMetadataRequest, 8)(update_metadata(SharedList(), broker_epoch=1))) == 1

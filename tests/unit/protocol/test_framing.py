@@ -27,7 +27,7 @@ def frame_of(cls: type[Message], version: int, client_id: str | None = "me") -> 
 
 
 @pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
-def test_a_parsed_request_header_ends_where_the_body_begins(cls: type[Message]) -> None:
+def test_parsed_request_header_ends_where_the_body_begins(cls: type[Message]) -> None:
     for version in cls.versions:
         for client_id in ("me", "", "日本", None):
             frame = memoryview(frame_of(cls, version, client_id))
@@ -39,7 +39,7 @@ def test_a_parsed_request_header_ends_where_the_body_begins(cls: type[Message]) 
 
 
 @pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
-def test_the_header_is_that_of_kio(cls: type[Message]) -> None:
+def test_request_header_is_that_of_kio(cls: type[Message]) -> None:
     for version in cls.versions:
         peer = kio_peer.peer_class(cls.__name__, version)
         if peer is None:
@@ -64,14 +64,14 @@ def test_first_flexible_versions_are_those_of_the_declarations() -> None:
             assert FIRST_FLEXIBLE_VERSION.get(cls.api_key or 0, 99) > cls.versions.last
 
 
-def test_an_unknown_version_still_has_a_readable_header() -> None:
+def test_unknown_version_still_has_a_readable_header() -> None:
     """KIP-511: whoever asks for a version of ApiVersions that is not served must be answered, so its id is needed."""
     frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 99, 5, 2) + b"me" + b"\0" + b"whatever follows"
     header, _ = parse_request_header(memoryview(frame))
     assert header == (18, 99, 5, "me")
 
 
-def test_an_unknown_api_still_has_a_readable_header() -> None:
+def test_unknown_api_still_has_a_readable_header() -> None:
     header, position = parse_request_header(memoryview(struct.pack(">hhih", 999, 3, 5, -1)))
     assert (header, position) == ((999, 3, 5, None), 10)
 
@@ -83,18 +83,18 @@ def test_tagged_fields_of_a_request_header_are_skipped() -> None:
     assert frame[position:] == b"body"
 
 
-def test_a_client_id_that_is_not_utf_8_is_accepted() -> None:
+def test_client_id_that_is_not_utf_8_is_accepted() -> None:
     header, _ = parse_request_header(memoryview(struct.pack(">hhih", 3, 1, 5, 2) + b"\xff\xfe"))
     assert header.client_id == "\N{REPLACEMENT CHARACTER}" * 2
 
 
 @pytest.mark.parametrize("cut", range(len(frame_of(MetadataRequest, 12)) - 4 - len(encode(MetadataRequest(), 12))))
-def test_a_request_that_ends_in_its_header_is_refused(cut: int) -> None:
+def test_request_that_ends_in_its_header_is_refused(cut: int) -> None:
     with pytest.raises(DecodeError):
         parse_request_header(memoryview(frame_of(MetadataRequest, 12))[4 : 4 + cut])
 
 
-def test_the_response_header_of_api_versions_is_never_flexible() -> None:
+def test_response_header_of_api_versions_is_never_flexible() -> None:
     for version in ApiVersionsResponse.versions:
         response = ApiVersionsResponse(error_code=35)
         frame = b"".join(encode_response(9, response, version))
@@ -119,12 +119,12 @@ def test_large_records_travel_to_the_socket_uncopied() -> None:
     assert int.from_bytes(bytes(parts[0])[:4]) == sum(map(len, parts)) - 4
 
 
-def test_a_response_that_ends_in_its_header_is_refused() -> None:
+def test_response_that_ends_in_its_header_is_refused() -> None:
     for cut in range(5):
         with pytest.raises(DecodeError):
             parse_response(ProduceResponse, 9, memoryview(bytes(cut)))
 
 
-def test_a_client_id_too_long_for_a_header_is_refused() -> None:
+def test_client_id_too_long_for_a_header_is_refused() -> None:
     with pytest.raises(EncodeError):
         encode_request(1, "x" * 32_768, ApiVersionsRequest(), 0)

@@ -68,7 +68,7 @@ def test_bytes_equal_those_of_peers_at_the_extremes(cls: type[Message], version:
         assert_same(message, version)
 
 
-def test_what_no_peer_covers_is_known() -> None:
+def test_messages_that_no_peer_covers_are_listed() -> None:
     uncovered = {(cls.__name__, version) for cls, version in every_version() if not peers_of(cls, version)}
     known = {(name, version) for name, versions in UNCOVERED.items() for version in parse_versions(versions)}
     print(f"{len(uncovered)} of {len(list(every_version()))} (message, version) pairs have no peer:")

@@ -16,7 +16,7 @@ def test_version_ranges_are_written_as_in_kafka(text: str, versions: Versions) -
     assert parse_versions(text) == versions
 
 
-def test_a_structure_may_have_a_field_called_api_key() -> None:
+def test_structure_may_have_a_field_called_api_key() -> None:
     assert ApiVersion(api_key=3).api_key == 3
     assert (ApiVersion.api_key, ApiVersionsRequest.api_key) == (None, 18)
 
@@ -38,7 +38,7 @@ def test_messages_are_mutable_and_therefore_not_hashable() -> None:
         hash(FetchRequest())
 
 
-def test_a_misspelt_field_is_refused() -> None:
+def test_misspelt_field_is_refused() -> None:
     request = FetchRequest()
     with pytest.raises(AttributeError):
         request.max_byte = 1  # type: ignore[attr-defined]

@@ -38,7 +38,7 @@ def test_leaders_go_round_and_followers_shift() -> None:
     ]  # fmt: skip
 
 
-def test_racks_alternate() -> None:
+def test_rack_alternated_yields_one_broker_of_each_rack_in_turn() -> None:
     """The example of KIP-36, whose seventh partition is the first with shifted followers."""
     assert rack_alternated({broker.broker_id: str(broker.rack) for broker in SIX_RACKED}) == [0, 3, 1, 5, 4, 2]
     assert assign_replicas(SIX_RACKED, 7, 3, Start(0, 0)) == [
@@ -68,7 +68,7 @@ clusters = st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, max_size=
 @given(
     clusters=clusters, with_racks=st.booleans(), partitions=st.integers(1, 40), seed=st.integers(0, 99), data=st.data()
 )
-def test_every_placement_is_valid_even_and_rack_aware(
+def test_assignment_is_valid_even_and_rack_aware(
     clusters: list[BrokerAndRack], with_racks: bool, partitions: int, seed: int, data: st.DataObject
 ) -> None:
     brokers = clusters if with_racks else [BrokerAndRack(broker.broker_id) for broker in clusters]
@@ -108,14 +108,16 @@ def test_whole_rounds_give_every_broker_the_same_load(
         (0, 1, 1, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-def test_what_cannot_be_placed_is_refused(brokers: int, partitions: int, factor: int, code: ErrorCode) -> None:
+def test_assignment_of_too_many_replicas_is_refused(
+    brokers: int, partitions: int, factor: int, code: ErrorCode
+) -> None:
     error = why_not_placeable(brokers, partitions, factor)
     assert error is not None
     assert error.code is code
 
 
 @pytest.mark.parametrize("replicas", [(), (0, 9), (1, 1), (0, 1, 2)])
-def test_a_manual_assignment_names_known_brokers_once_and_equally_many(replicas: tuple[int, ...]) -> None:
+def test_manual_assignment_names_known_brokers_once_and_equally_many(replicas: tuple[int, ...]) -> None:
     error = why_invalid_assignment(replicas, FIVE, 2)
     assert error is not None
     assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -69,7 +69,7 @@ def cache_of(*requests: UpdateMetadataRequest) -> MetadataCache:
     return cache
 
 
-def test_what_a_cache_answers() -> None:
+def test_metadata_cache_returns_counts_leaders_and_endpoints() -> None:
     cache = cache_of(update(topic("t", OLD_ID, p0=1, p1=-1)))
     assert cache.topic_exists("t")
     assert not cache.topic_exists("u")
@@ -90,7 +90,7 @@ def test_what_a_cache_answers() -> None:
     assert image.endpoint(3, "EXTERNAL") is None
 
 
-def test_the_partition_count_of_an_internal_topic_stays_until_it_is_another_topic() -> None:
+def test_partition_count_of_an_internal_topic_stays_until_it_is_another_topic() -> None:
     name = "__consumer_offsets"
     cache = cache_of(update(topic(name, OLD_ID, p0=1, p1=1), topic("t", NEW_ID, p0=1)))
     cache.apply_update_metadata(update(topic(name, OLD_ID, p2=1), topic("t", NEW_ID, p1=1)))
@@ -103,7 +103,7 @@ def test_the_partition_count_of_an_internal_topic_stays_until_it_is_another_topi
     assert cache.partition_count(name) == 4
 
 
-def test_an_update_changes_only_the_partitions_that_it_names() -> None:
+def test_update_changes_only_the_partitions_that_it_names() -> None:
     cache = cache_of(update(topic("t", OLD_ID, p0=1, p1=1), topic("u", NEW_ID, p0=1)))
     before = cache.image
     cache.apply_update_metadata(update(topic("t", OLD_ID, p1=2)))
@@ -115,7 +115,7 @@ def test_an_update_changes_only_the_partitions_that_it_names() -> None:
     assert old.leader == 1
 
 
-def test_an_update_names_all_live_brokers() -> None:
+def test_update_names_all_live_brokers() -> None:
     cache = cache_of(update(brokers=(1, 2, 3)), update(brokers=(2,)))
     assert list(cache.image.brokers) == [2]
 
@@ -128,7 +128,7 @@ def test_deleted_partitions_and_topics_are_gone() -> None:
     assert cache.image.topic_by_id(OLD_ID) is None
 
 
-def test_a_topic_of_another_id_takes_nothing_over() -> None:
+def test_topic_of_another_id_keeps_nothing_of_the_former_one() -> None:
     cache = cache_of(update(topic("t", OLD_ID, p0=1, p1=1, p2=1)), update(topic("t", NEW_ID, p0=2)))
     assert cache.partition_count("t") == 1
     assert cache.image.topic_by_id(OLD_ID) is None
@@ -144,7 +144,7 @@ def test_partitions_are_in_order_however_they_come() -> None:
     assert list(found.partitions) == [0, 1, 2]
 
 
-def test_an_older_controller_is_refused() -> None:
+def test_request_of_older_controller_is_refused() -> None:
     """B65"""
     cache = cache_of(update(topic("t", OLD_ID, p0=1), epoch=5))
     image = cache.image
@@ -154,7 +154,7 @@ def test_an_older_controller_is_refused() -> None:
     assert cache.controller_epoch == 5
 
 
-def test_an_update_that_a_newer_one_has_overtaken_is_refused() -> None:
+def test_update_overtaken_by_newer_one_is_refused() -> None:
     """B65"""
     cache = cache_of(update(topic("t", OLD_ID, p0=1), sequence=5), update(topic("t", OLD_ID, p0=2), sequence=6))
     image = cache.image
@@ -163,7 +163,7 @@ def test_an_update_that_a_newer_one_has_overtaken_is_refused() -> None:
     assert cache.image is image
 
 
-def test_a_full_update_replaces_everything_and_tells_what_is_gone() -> None:
+def test_full_update_replaces_everything_and_names_deleted_topics() -> None:
     changes: list[MetadataChange] = []
     cache = cache_of(update(topic("t", OLD_ID, p0=1, p1=1), topic("u", NEW_ID, p0=1)))
     cache.add_listener(changes.append)
@@ -177,7 +177,7 @@ def test_a_full_update_replaces_everything_and_tells_what_is_gone() -> None:
     assert (change.topics, change.is_full, change.being_deleted) == ({"t", "u", "x"}, True, {"x"})
 
 
-def test_a_partition_is_deleted_only_if_a_full_update_of_the_newest_controller_left_it_out() -> None:
+def test_partition_is_deleted_only_if_full_update_of_newest_controller_left_it_out() -> None:
     """B15"""
     unknown, known = TopicPartition("u", 0), TopicPartition("t", 0)
     cache = cache_of(update(topic("t", OLD_ID, p0=-1)))

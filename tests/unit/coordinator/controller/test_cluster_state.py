@@ -29,9 +29,7 @@ def cluster_of(epochs: Mapping[int, int]) -> ClusterState:
         ({1: 60, 4: 30}, {1, 4}),  # Broker 4 was not in sync, and cannot take anybody's place.
     ],
 )
-def test_who_registered_anew_since_a_state_was_written_is_passed_over(
-    epochs: Mapping[int, int], usable: set[int]
-) -> None:
+def test_broker_registered_since_state_was_written_is_not_usable(epochs: Mapping[int, int], usable: set[int]) -> None:
     """B57: while somebody else is in sync, who did not."""
     state = PartitionState(leader=1, leader_epoch=5, isr=(1, 2, 3), controller_epoch=1)
     versioned = VersionedState(state=state, version=7, mzxid=WRITTEN)

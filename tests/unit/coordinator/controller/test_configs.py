@@ -70,7 +70,7 @@ def test_append_and_subtract_work_on_lists_beginning_with_the_default() -> None:
         (("cleanup.policy", SET, "x" * 32_768), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_is_refused(operation: tuple[str, OperationType, str | None], code: ErrorCode) -> None:
+def test_invalid_alterations_are_refused(operation: tuple[str, OperationType, str | None], code: ErrorCode) -> None:
     assert apply({"retention.ms": "1"}, operation) is code
 
 
@@ -90,14 +90,14 @@ def test_entity_paths_are_kafkas() -> None:
     assert resource_at("users/alice") is None
 
 
-def test_a_change_is_described_without_what_may_be_secret() -> None:
+def test_change_is_described_without_secret_values() -> None:
     before, after = {"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"}
     assert described_change(before, after, shows_values=True) == "b=4, c is not set any more, d=5"
     assert described_change(before, after, shows_values=False) == "b is set, c is not set any more, d is set"
 
 
 class TestRepository:
-    async def test_a_change_is_stored_announced_and_known(self) -> None:
+    async def test_change_is_stored_announced_and_known(self) -> None:
         async with running_cluster(1) as cluster:
             member = cluster.members[1]
             heard: list[tuple[ConfigResource, Mapping[str, str]]] = []
@@ -123,7 +123,7 @@ class TestRepository:
             await cluster.members[1].configs.alter([alteration(("retention.ms", SET, "2"))])
         assert "Settings of topics/t changed: retention.ms=2" in caplog.text
 
-    async def test_every_broker_comes_to_know_it(self) -> None:
+    async def test_change_reaches_every_broker(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             for number in range(5):
                 errors = await cluster.members[2].configs.alter([alteration(("retention.ms", SET, str(number)))])
@@ -164,7 +164,7 @@ class TestRepository:
                     "cleanup.policy": "delete,compact",
                 }
 
-    async def test_only_checking_changes_nothing(self) -> None:
+    async def test_validate_only_changes_nothing(self) -> None:
         async with running_cluster(1) as cluster:
             configs = cluster.members[1].configs
             assert await configs.alter([alteration(("retention.ms", SET, "7"))], validate_only=True) == [NO_ERROR]
@@ -172,7 +172,7 @@ class TestRepository:
             assert [error.code for error in bad] == [ErrorCode.INVALID_CONFIG]
             assert await cluster.members[1].session.get(paths.topic_config("t")) is None
 
-    async def test_a_resource_or_key_that_is_named_twice_is_refused(self) -> None:
+    async def test_resource_or_key_named_twice_is_refused(self) -> None:
         async with running_cluster(1) as cluster:
             once = alteration(("retention.ms", SET, "7"))
             twice = await cluster.members[1].configs.alter([once, once])
@@ -182,7 +182,7 @@ class TestRepository:
                 ErrorCode.INVALID_REQUEST
             ]
 
-    async def test_without_a_store_nothing_is_promised(self) -> None:
+    async def test_alteration_without_a_store_is_refused(self) -> None:
         async with running_cluster(1) as cluster:
             cluster.disk.fail("sync", ".journal")
             errors = await cluster.members[1].configs.alter([alteration(("retention.ms", SET, "7"))])
@@ -201,7 +201,7 @@ class TestRepository:
             assert len(left) < 1_000
             assert cluster.members[2].configs.topic_overrides("t") == {"retention.ms": "1049"}
 
-    async def test_a_broker_that_missed_removed_notifications_reads_everything(self) -> None:
+    async def test_broker_that_missed_removed_notifications_reads_everything(self) -> None:
         async with running_cluster(1) as cluster:
             session, configs = cluster.members[1].session, cluster.members[1].configs
             late = ConfigRepository(cluster.members[1].store, Rules())
@@ -219,7 +219,7 @@ class TestRepository:
             assert late.topic_overrides("other") == {"retention.ms": "9"}
             assert late.topic_overrides("t") == {"retention.ms": "1049"}
 
-    async def test_what_was_read_late_does_not_undo_what_is_known(self) -> None:
+    async def test_late_read_does_not_undo_newer_overrides(self) -> None:
         cluster = ClusterUnderTest()
         configs = ConfigRepository(cluster.ensemble.connect(), Rules())
         configs.learn(TOPIC, {"retention.ms": "2"}, 20)
@@ -251,7 +251,7 @@ class TestRepository:
         assert configs.topic_overrides("strange") == {"retention.ms": "2"}
         assert not configs.is_unreadable("strange")
 
-    async def test_a_malformed_entity_that_is_mended_without_a_notification_is_read_again(self) -> None:
+    async def test_malformed_entity_that_is_mended_without_a_notification_is_read_again(self) -> None:
         cluster = ClusterUnderTest()
         store = cluster.ensemble.connect()
         session: Session | None = store.session

@@ -59,7 +59,7 @@ class Scene:
             self.channel.send(1, request(number))
 
 
-async def test_one_request_is_under_way_and_the_others_follow_in_order() -> None:
+async def test_requests_are_sent_one_at_a_time_in_order() -> None:
     scene = Scene(Wire())
     scene.send(1, 2, 3)
     assert scene.wire.asked == [1]
@@ -70,7 +70,7 @@ async def test_one_request_is_under_way_and_the_others_follow_in_order() -> None
     assert (scene.wire.asked, scene.answered, scene.caught_up) == ([1, 2, 3], [1, 2, 3], [])
 
 
-async def test_a_local_broker_has_answered_when_send_returns() -> None:
+async def test_local_broker_has_responded_when_send_returns() -> None:
     scene = Scene(Wire(at_once=True))
     scene.send(1, 2)
     assert scene.answered == [1, 2]
@@ -84,7 +84,7 @@ async def test_brokers_do_not_wait_for_each_other() -> None:
 
 
 @in_virtual_time
-async def test_a_lost_request_is_repeated_ever_more_slowly_and_then_everything_is_told_afresh() -> None:
+async def test_lost_request_is_retried_with_backoff_and_then_everything_is_sent() -> None:
     loop = asyncio.get_running_loop()
     scene = Scene(Wire(broken=True))
     scene.send(1, 2, 3)
@@ -104,7 +104,7 @@ async def test_a_lost_request_is_repeated_ever_more_slowly_and_then_everything_i
 
 
 @in_virtual_time
-async def test_a_request_that_was_not_carried_out_is_repeated_until_it_is() -> None:
+async def test_request_not_carried_out_is_retried_until_it_is() -> None:
     scene = Scene(Wire())
     scene.send(1, 2)
     scene.wire.answer(LeaderAndIsrResponse(error_code=ErrorCode.REQUEST_TIMED_OUT))
@@ -115,7 +115,7 @@ async def test_a_request_that_was_not_carried_out_is_repeated_until_it_is() -> N
 
 
 @in_virtual_time
-async def test_a_connection_that_breaks_once_more_begins_with_short_intervals_again() -> None:
+async def test_connection_that_breaks_again_starts_with_short_backoff() -> None:
     scene = Scene(Wire(broken=True))
     scene.send(1)
     await asyncio.sleep(10)
@@ -129,7 +129,7 @@ async def test_a_connection_that_breaks_once_more_begins_with_short_intervals_ag
     assert len(scene.wire.asked) - asked == 3  # At once, after 50 ms, and 100 ms later.
 
 
-async def test_what_waits_for_a_hanging_broker_is_bounded() -> None:
+async def test_queue_of_hanging_broker_is_bounded() -> None:
     scene = Scene(Wire())
     scene.send(*range(3_000))
     assert scene.channel.is_behind(1)
@@ -139,7 +139,7 @@ async def test_what_waits_for_a_hanging_broker_is_bounded() -> None:
 
 @pytest.mark.parametrize("response", [ANSWER, None])
 @in_virtual_time
-async def test_a_forgotten_broker_is_told_nothing_and_its_answers_do_not_count(response: Message | None) -> None:
+async def test_forgotten_broker_is_sent_nothing_and_its_responses_do_not_count(response: Message | None) -> None:
     scene = Scene(Wire())
     scene.send(1, 2)
     scene.channel.forget(1)
@@ -151,7 +151,7 @@ async def test_a_forgotten_broker_is_told_nothing_and_its_answers_do_not_count(r
 
 
 @in_virtual_time
-async def test_a_closed_channel_repeats_nothing() -> None:
+async def test_closed_channel_repeats_nothing() -> None:
     scene = Scene(Wire(broken=True))
     scene.send(1)
     scene.channel.close()
@@ -160,7 +160,7 @@ async def test_a_closed_channel_repeats_nothing() -> None:
 
 
 @in_virtual_time
-async def test_a_request_that_is_lost_is_not_waited_for() -> None:
+async def test_lost_request_does_not_delay_all_responded() -> None:
     scene = Scene(Wire())
     scene.channel.send(1, request(1))
     scene.channel.send(2, request(2))
@@ -173,7 +173,7 @@ async def test_a_request_that_is_lost_is_not_waited_for() -> None:
 
 
 @in_virtual_time
-async def test_the_last_request_that_is_lost_ends_the_wait() -> None:
+async def test_last_lost_request_completes_all_responded() -> None:
     scene = Scene(Wire())
     scene.send(1)
     told = scene.channel.all_responded()
@@ -181,7 +181,7 @@ async def test_the_last_request_that_is_lost_ends_the_wait() -> None:
     assert told.done()
 
 
-async def test_a_suspect_is_not_waited_for() -> None:
+async def test_unreachable_broker_does_not_delay_all_responded() -> None:
     scene = Scene(Wire())
     scene.channel.send(1, request(1))
     scene.channel.send(2, request(2))
@@ -195,7 +195,7 @@ async def test_a_suspect_is_not_waited_for() -> None:
     assert scene.channel.all_responded().done()
 
 
-async def test_what_is_sent_later_is_not_waited_for() -> None:
+async def test_later_request_does_not_delay_all_responded() -> None:
     """Else a cluster where something changes all the time would never be told."""
     scene = Scene(Wire())
     scene.send(1, 2)
@@ -210,7 +210,7 @@ async def test_what_is_sent_later_is_not_waited_for() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_that_caught_up_is_waited_for_again() -> None:
+async def test_caught_up_broker_delays_all_responded_again() -> None:
     scene = Scene(Wire())
     scene.send(1, 2)
     scene.wire.answer(None)
@@ -224,7 +224,7 @@ async def test_a_broker_that_caught_up_is_waited_for_again() -> None:
     assert told.done()
 
 
-async def test_a_forgotten_broker_is_not_waited_for() -> None:
+async def test_forgotten_broker_does_not_delay_all_responded() -> None:
     scene = Scene(Wire())
     scene.send(1, 2)
     told = scene.channel.all_responded()

@@ -36,7 +36,7 @@ def test_metadata_is_built_and_encoded_once_for_all_brokers() -> None:
     assert max(own) < 100  # Bytes of each frame that are encoded for one broker.
 
 
-def test_each_broker_gets_the_epoch_of_its_own_registration() -> None:
+def test_update_metadata_carries_epoch_of_each_receivers_registration() -> None:
     requests = batch(brokers=5)
     assert [request.broker_epoch for request in requests] == [0, 1, 2, 3, 4]
 

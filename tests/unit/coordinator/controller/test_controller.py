@@ -74,8 +74,8 @@ class InterruptedBeforeMulti:
         return await self._session.multi(operations)
 
 
-class TestReign:
-    async def test_the_first_broker_is_registered_and_elected(self) -> None:
+class TestControllerEpoch:
+    async def test_first_broker_is_registered_and_elected(self) -> None:
         async with running_cluster(1) as cluster:
             session = cluster.members[1].session
             registered = await session.get(paths.broker(1))
@@ -96,7 +96,7 @@ class TestReign:
             assert endpoint is not None
             assert (endpoint.host, endpoint.port) == ("host1", 9092)
 
-    async def test_only_one_reigns_and_everybody_knows_everybody(self) -> None:
+    async def test_cluster_has_one_controller_and_brokers_know_each_other(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             assert [m.controller.is_active for m in cluster.members.values()] == [True, False, False]
             assert [m.controller.controller_id for m in cluster.members.values()] == [1, 1, 1]
@@ -104,7 +104,7 @@ class TestReign:
                 assert sorted(broker.metadata.image.brokers) == [1, 2, 3]
                 assert broker.metadata.image.controller_id == 1
 
-    async def test_another_broker_reigns_when_the_controller_dies(self) -> None:
+    async def test_another_broker_is_elected_when_the_controller_dies(self) -> None:
         """B67"""
         async with running_cluster(1, 2) as cluster:
             await cluster.kill(1)
@@ -128,7 +128,7 @@ class TestReign:
             for task in creations:
                 task.cancel()
 
-    async def test_an_expired_controller_registers_and_reigns_again(self) -> None:
+    async def test_expired_controller_registers_and_is_elected_again(self) -> None:
         """B66: one expiry, one re-registration with a larger epoch, and requests are served as before."""
         async with running_cluster(1) as cluster:
             assert await create(cluster, NewTopic(name="t")) == [ErrorCode.NONE]
@@ -143,7 +143,7 @@ class TestReign:
                 ErrorCode.NONE,
             ]
 
-    async def test_a_flapping_session_ends_in_one_reign(self) -> None:
+    async def test_flapping_session_ends_with_one_controller_epoch(self) -> None:
         """B67"""
         async with running_cluster(1, 2) as cluster:
             for _ in range(5):
@@ -154,7 +154,7 @@ class TestReign:
             for broker in cluster.brokers.values():
                 assert sorted(broker.metadata.image.brokers) == [1, 2]
 
-    async def test_a_zombie_controller_changes_nothing(self) -> None:
+    async def test_zombie_controller_changes_nothing(self) -> None:
         """B62: it still believes in its epoch and its session; the store does not, whatever it tries."""
         async with running_cluster(1) as cluster:
             await create(cluster, manual("t", (1,)))
@@ -174,7 +174,7 @@ class TestReign:
             assert await tree(cluster) == before
             assert len(cluster.brokers[1].requests) == told
 
-    async def test_a_reign_that_ended_does_nothing_more(self) -> None:
+    async def test_former_controller_does_nothing_more(self) -> None:
         """B65: work that waits for the store when its session ends writes nothing and tells nobody."""
         async with running_cluster(1) as cluster:
             zombie = cluster.apis
@@ -188,14 +188,14 @@ class TestReign:
             assert {request.controller_epoch for request in later} == {2}  # type: ignore[attr-defined]
             assert "t" not in cluster.brokers[1].metadata.image.topics
 
-    async def test_a_broker_that_does_not_reign_refuses(self) -> None:
+    async def test_broker_that_is_not_controller_refuses_requests(self) -> None:
         async with running_cluster(1, 2) as cluster:
             other = cluster.members[2].apis
             assert await other.create_topics([NewTopic(name="t")]) == [NOT_CONTROLLER]
             assert await other.delete_topics(["t"], timeout_seconds=1) == [NOT_CONTROLLER]
             assert await other.create_partitions([NewPartitions(topic="t", total_count=2)]) == [NOT_CONTROLLER]
 
-    async def test_a_victory_that_was_not_answered_is_not_used(self) -> None:
+    async def test_election_won_without_a_response_is_held_again(self) -> None:
         cluster = ClusterUnderTest()
         store = cluster.ensemble.connect()
         session = store.session
@@ -205,7 +205,7 @@ class TestReign:
         assert first != again
         assert await data(session, paths.CONTROLLER_EPOCH) == b"2"
 
-    async def test_an_epoch_belongs_to_one_victory(self) -> None:
+    async def test_controller_epoch_belongs_to_one_election(self) -> None:
         """B62: somebody else wins and loses between the candidate's reading of the epoch and its raising it."""
         cluster = ClusterUnderTest()
         candidate, other = cluster.ensemble.connect(), cluster.ensemble.connect()
@@ -225,7 +225,7 @@ class TestReign:
         assert isinstance(elected, Elected)
         assert elected.epoch == earlier.epoch + 2
 
-    async def test_a_registration_is_told_apart_by_its_session(self) -> None:
+    async def test_registration_is_recognised_by_its_session(self) -> None:
         """B64"""
         cluster = ClusterUnderTest()
         mine, other = cluster.ensemble.connect().session, cluster.ensemble.connect().session
@@ -238,7 +238,7 @@ class TestReign:
         with pytest.raises(BrokerIdTaken):
             await register(other, registration, 0)
 
-    async def test_the_cluster_id_is_given_once(self) -> None:
+    async def test_cluster_id_is_generated_once(self) -> None:
         cluster = ClusterUnderTest()
         first, second = cluster.ensemble.connect().session, cluster.ensemble.connect().session
         assert first is not None
@@ -249,7 +249,7 @@ class TestReign:
 
 
 class TestTopicCreation:
-    async def test_a_created_topic_is_stored_led_and_known(self) -> None:
+    async def test_created_topic_is_stored_led_and_known(self) -> None:
         async with running_cluster(1) as cluster:
             results = await cluster.apis.create_topics(
                 [NewTopic(name="t", partition_count=3, configs={"cleanup.policy": "compact"})]
@@ -301,7 +301,7 @@ class TestTopicCreation:
             await create(cluster, NewTopic(name="t", configs={"retention.ms": "5"}))
             assert order == ["configuration", "metadata"]
 
-    async def test_only_checking_changes_nothing(self) -> None:
+    async def test_validate_only_changes_nothing(self) -> None:
         async with running_cluster(1) as cluster:
             before = await tree(cluster)
             assert await create(cluster, NewTopic(name="t"), validate_only=True) == [ErrorCode.NONE]
@@ -335,14 +335,14 @@ class TestTopicCreation:
             (NewTopic(name="t", replication_factor=1, assignments=[(0, (1,))]), ErrorCode.INVALID_REQUEST),
         ],
     )
-    async def test_what_cannot_be_created_is_refused_and_leaves_nothing(self, topic: NewTopic, code: ErrorCode) -> None:
+    async def test_topic_that_cannot_be_created_leaves_nothing(self, topic: NewTopic, code: ErrorCode) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, NewTopic(name="exists.already"))
             before = await tree(cluster)
             assert await create(cluster, topic) == [code]
             assert await tree(cluster) == before
 
-    async def test_one_bad_topic_does_not_spoil_the_others(self) -> None:
+    async def test_invalid_topic_does_not_prevent_the_others(self) -> None:
         async with running_cluster(1) as cluster:
             assert await create(
                 cluster, NewTopic(name="a.b"), NewTopic(name=""), NewTopic(name="a_b"), NewTopic(name="c")
@@ -354,12 +354,12 @@ class TestTopicCreation:
             ]
             assert sorted(cluster.brokers[1].metadata.image.topics) == ["a.b", "c"]
 
-    async def test_two_clients_that_create_the_same_topic(self) -> None:
+    async def test_same_topic_created_by_two_clients_exists_once(self) -> None:
         async with running_cluster(1) as cluster:
             results = await asyncio.gather(create(cluster, NewTopic(name="t")), create(cluster, NewTopic(name="t")))
             assert sorted(results) == [[ErrorCode.NONE], [ErrorCode.TOPIC_ALREADY_EXISTS]]
 
-    async def test_a_large_topic_is_written_in_several_multis(self) -> None:
+    async def test_large_topic_is_written_in_several_multis(self) -> None:
         async with running_cluster(1) as cluster:
             assert await create(cluster, NewTopic(name="large", partition_count=950)) == [ErrorCode.NONE]
             assert cluster.brokers[1].metadata.partition_count("large") == 950
@@ -387,7 +387,7 @@ class TestPartitionsAreAdded:
             assert cluster.brokers[2].metadata.partition_count("t") == 3
             assert (await state_of(cluster, "t", 2)).leader == stored["2"][0]
 
-    async def test_chosen_replicas(self) -> None:
+    async def test_replicas_chosen_by_the_client_are_assigned(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (2,)))
             added = NewPartitions(topic="t", total_count=3, assignments=[(1,), (2,)])
@@ -406,7 +406,7 @@ class TestPartitionsAreAdded:
             (NewPartitions(topic="t", total_count=3, assignments=[(1, 9)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ],
     )
-    async def test_what_cannot_be_added_is_refused(self, request_: NewPartitions, code: ErrorCode) -> None:
+    async def test_partitions_that_cannot_be_added_are_refused(self, request_: NewPartitions, code: ErrorCode) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2), (2, 1)))
             before = await tree(cluster)
@@ -414,7 +414,7 @@ class TestPartitionsAreAdded:
             assert [error.code for error in errors] == [code]
             assert await tree(cluster) == before
 
-    async def test_only_checking_changes_nothing(self) -> None:
+    async def test_validate_only_changes_nothing(self) -> None:
         async with running_cluster(1) as cluster:
             await create(cluster, manual("t", (1,)))
             before = await tree(cluster)
@@ -424,7 +424,7 @@ class TestPartitionsAreAdded:
 
 
 class TestTopicDeletion:
-    async def test_nothing_is_left(self) -> None:
+    async def test_deleted_topic_leaves_nothing_behind(self) -> None:
         async with running_cluster(1, 2) as cluster:
             empty = await tree(cluster)
             await create(cluster, NewTopic(name="t", partition_count=4, replication_factor=2))
@@ -446,7 +446,7 @@ class TestTopicDeletion:
             state = stop.topic_states[0].partition_states[0]
             assert (state.partition_index, state.leader_epoch, state.delete_partition) == (0, -2, True)
 
-    async def test_a_deleted_topic_can_be_created_again(self) -> None:
+    async def test_deleted_topic_can_be_created_again(self) -> None:
         async with running_cluster(1) as cluster:
             ids = set()
             for _ in range(3):
@@ -468,7 +468,7 @@ class TestTopicDeletion:
                 ErrorCode.NONE,
             ]
 
-    async def test_it_waits_for_a_replica_whose_broker_is_away(self) -> None:
+    async def test_deletion_waits_for_replica_of_stopped_broker(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             await cluster.kill(2)
@@ -485,7 +485,7 @@ class TestTopicDeletion:
             assert not cluster.brokers[2].led
             assert await create(cluster, NewTopic(name="t")) == [ErrorCode.NONE]
 
-    async def test_it_waits_for_an_answer_that_comes_late(self) -> None:
+    async def test_deletion_waits_for_a_late_response(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             cluster.brokers[2].answers = False
@@ -495,7 +495,7 @@ class TestTopicDeletion:
             cluster.brokers[2].answer_everything()
             assert await deletion == [NO_ERROR]
 
-    async def test_an_accepted_deletion_survives_a_crash_of_everything(self) -> None:
+    async def test_accepted_deletion_survives_a_crash_of_everything(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)), manual("u", (1, 2)))
             cluster.brokers[2].delete_error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -508,7 +508,7 @@ class TestTopicDeletion:
             assert await cluster.members[1].session.children(paths.DELETE_TOPICS) == []
             assert await cluster.members[1].session.children(paths.TOPICS) == ["u"]
 
-    async def test_whoever_waits_when_the_reign_ends_must_ask_again(self) -> None:
+    async def test_deletion_pending_at_end_of_epoch_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             cluster.brokers[2].answers = False
@@ -535,7 +535,7 @@ class TestBrokersComeAndGo:
             assert (partition.leader, partition.leader_epoch, partition.offline_replicas) == (3, 1, (2,))
             assert sorted(cluster.brokers[1].metadata.image.brokers) == [1, 3]
 
-    async def test_the_last_in_sync_replica_gets_its_leadership_back(self) -> None:
+    async def test_last_in_sync_replica_gets_its_leadership_back(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (2,)))
             await cluster.kill(2)
@@ -548,7 +548,7 @@ class TestBrokersComeAndGo:
             assert cluster.brokers[2].led[TopicPartition("t", 0)].leader_epoch == 2
             assert cluster.brokers[2].metadata.partition_count("t") == 1
 
-    async def test_a_replica_out_of_sync_leads_only_where_that_is_allowed(self) -> None:
+    async def test_replica_out_of_sync_leads_only_where_unclean_election_is_allowed(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             unclean = NewTopic(
                 name="unclean", assignments=[(0, (2, 3))], configs={"unclean.leader.election.enable": "true"}
@@ -561,7 +561,7 @@ class TestBrokersComeAndGo:
             state = await state_of(cluster, "unclean", 0)
             assert (state.leader, state.isr) == (3, (3,))
 
-    async def test_a_broker_that_was_away_too_briefly_to_be_missed_leaves_the_isr(self) -> None:
+    async def test_broker_that_restarted_unnoticed_leaves_the_isr(self) -> None:
         """The controller only ever sees the second registration; its epoch shows that the broker restarted."""
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)), manual("alone", (2,)))
@@ -579,7 +579,7 @@ class TestBrokersComeAndGo:
                 leader=2, leader_epoch=2, isr=(2,), controller_epoch=1
             )
 
-    async def test_every_request_carries_the_epoch_of_the_broker_that_gets_it(self) -> None:
+    async def test_control_request_carries_the_epoch_of_its_receiver(self) -> None:
         """B63"""
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
@@ -609,7 +609,7 @@ class TestBrokersComeAndGo:
 
 
 class TestRestart:
-    async def test_everything_is_read_back(self) -> None:
+    async def test_restarted_cluster_reads_everything_back(self) -> None:
         async with running_cluster(1) as cluster:
             first = await cluster.apis.create_topics(
                 [NewTopic(name="t", partition_count=3, configs={"retention.ms": "7"})]
@@ -625,7 +625,7 @@ class TestRestart:
             assert set(cluster.brokers[1].led) == {TopicPartition("t", index) for index in range(3)}
             assert cluster.brokers[1].metadata.controller_epoch == 2
 
-    async def test_a_restarted_leader_leads_at_a_new_epoch(self) -> None:
+    async def test_restarted_leader_leads_at_a_new_epoch(self) -> None:
         """What a crash took from its log must not be told apart from what it writes next by offset alone."""
         async with running_cluster(1) as cluster:
             await create(cluster, manual("t", (1,)))
@@ -637,7 +637,7 @@ class TestRestart:
                 assert cluster.brokers[1].led[TopicPartition("t", 0)].leader_epoch == epochs[-1]
             assert epochs == [1, 2, 3]
 
-    async def test_a_new_controller_alone_changes_no_leadership(self) -> None:
+    async def test_new_controller_alone_changes_no_leadership(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (2,)))
             before = await state_of(cluster, "t", 0)
@@ -645,7 +645,7 @@ class TestRestart:
             assert cluster.controller.broker_id == 2
             assert await state_of(cluster, "t", 0) == before
 
-    async def test_a_creation_cut_short_is_completed(self) -> None:
+    async def test_creation_cut_short_is_completed(self) -> None:
         """The topic's znode is there, but only some of its partitions have a state."""
         async with running_cluster(1) as cluster:
             await create(cluster, NewTopic(name="t", partition_count=4))
@@ -658,7 +658,7 @@ class TestRestart:
             assert [(await state_of(cluster, "t", index)).leader for index in range(4)] == [1, 1, 1, 1]
             assert cluster.brokers[1].metadata.partition_count("t") == 4
 
-    async def test_a_topic_that_cannot_be_read_is_left_alone(self) -> None:
+    async def test_topic_that_cannot_be_read_is_left_alone(self) -> None:
         async with running_cluster(1) as cluster:
             await create(cluster, manual("good", (1,)))
             await cluster.members[1].session.create(paths.topic("strange"), b"not json")
@@ -667,7 +667,7 @@ class TestRestart:
             assert sorted(cluster.brokers[1].metadata.image.topics) == ["good"]
             assert await data(cluster.members[1].session, paths.topic("strange")) == b"not json"
 
-    async def test_a_conflicting_state_is_decided_again(self) -> None:
+    async def test_conflicting_state_is_decided_again(self) -> None:
         """Somebody else wrote the partition's state between reading and writing."""
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))

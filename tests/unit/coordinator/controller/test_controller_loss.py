@@ -50,7 +50,7 @@ def test_takeover_in_a_cluster_of_two_needs_a_refusal() -> None:
     assert may_take_over([], controller_refuses=True)
 
 
-def test_two_disjoint_parts_never_both_take_over_in_silence() -> None:
+def test_disjoint_parts_of_a_cluster_never_both_take_over() -> None:
     """The brokers that have lost the controller are one part; the controller and those that reach it the other one."""
     for size in range(2, MOST_OTHERS + 3):
         for reaches in product((False, True), repeat=size - 1):

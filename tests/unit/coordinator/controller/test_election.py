@@ -19,32 +19,32 @@ def decide(
     return next_state(state, (1, 2, 3), up, 2, leader_restarted=restarted, unclean_allowed=unclean)
 
 
-def test_a_new_partition_is_led_by_its_first_live_replica() -> None:
+def test_new_partition_is_led_by_its_first_live_replica() -> None:
     assert initial_state((3, 1, 2), {1, 2}, 7) == PartitionState(
         leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=7
     )
     assert initial_state((3,), {1, 2}, 7) is None
 
 
-def test_nothing_changes_while_the_isr_is_up() -> None:
+def test_partition_state_stays_while_the_isr_is_up() -> None:
     assert decide({1, 2, 3, 4}) is None
 
 
-def test_a_dead_follower_leaves_the_isr_and_the_leader_stays() -> None:
+def test_dead_follower_leaves_the_isr_and_the_leader_stays() -> None:
     assert decide({1, 3}) == replace(STATE, leader_epoch=6, isr=(1, 3), controller_epoch=2)
 
 
-def test_the_first_live_replica_in_sync_is_elected() -> None:
+def test_first_live_replica_in_sync_is_elected() -> None:
     assert decide({2, 3}) == replace(STATE, leader=2, leader_epoch=6, isr=(2, 3), controller_epoch=2)
     behind = replace(STATE, isr=(1, 3))
     assert decide({2, 3}, behind) == replace(STATE, leader=3, leader_epoch=6, isr=(3,), controller_epoch=2)
 
 
-def test_a_restarted_leader_is_elected_anew() -> None:
+def test_restarted_leader_is_elected_anew() -> None:
     assert decide({1, 2, 3}, restarted=True) == replace(STATE, leader_epoch=6, controller_epoch=2)
 
 
-def test_without_a_live_replica_in_sync_there_is_no_leader_and_the_isr_waits() -> None:
+def test_partition_without_live_in_sync_replica_has_no_leader_and_keeps_its_isr() -> None:
     behind = replace(STATE, isr=(1, 2))
     gone = decide({3}, behind)
     assert gone == replace(behind, leader=NO_LEADER, leader_epoch=6, controller_epoch=2)
@@ -53,7 +53,7 @@ def test_without_a_live_replica_in_sync_there_is_no_leader_and_the_isr_waits() -
     assert back == replace(behind, leader=2, leader_epoch=7, isr=(2,), controller_epoch=2)
 
 
-def test_an_unclean_election_makes_the_leader_the_isr_and_marks_it() -> None:
+def test_unclean_election_makes_the_leader_the_isr_and_marks_it() -> None:
     behind = replace(STATE, isr=(1,))
     assert decide({3}, behind, unclean=True) == PartitionState(
         leader=3,
@@ -75,7 +75,7 @@ replica_sets = st.sets(st.integers(1, 4))
     restarted=st.booleans(),
     unclean=st.booleans(),
 )
-def test_whatever_is_decided_is_safe_and_final(
+def test_next_state_is_safe_and_final(
     isr: tuple[int, ...], has_leader: bool, up: set[int], restarted: bool, unclean: bool
 ) -> None:
     """A leader is up and in sync, epochs only grow, and deciding again changes nothing."""
@@ -97,7 +97,7 @@ def test_whatever_is_decided_is_safe_and_final(
 
 
 @pytest.mark.parametrize("up", [set(), {3}])
-def test_a_clean_election_never_leaves_the_isr(up: set[int]) -> None:
+def test_clean_election_never_leaves_the_isr(up: set[int]) -> None:
     decided = decide(up, replace(STATE, isr=(1, 2)))
     assert decided is not None
     assert decided.leader == NO_LEADER

@@ -30,7 +30,7 @@ async def test_requests_run_in_order_and_never_overlap() -> None:
     task.cancel()
 
 
-async def test_requests_that_wait_for_nothing_leave_the_loop_a_turn_between_them() -> None:
+async def test_requests_that_await_nothing_leave_the_loop_a_turn_between_them() -> None:
     queue, loop = EventQueue(), asyncio.get_running_loop()
     turns = [0]
 
@@ -51,7 +51,7 @@ async def test_requests_that_wait_for_nothing_leave_the_loop_a_turn_between_them
     task.cancel()
 
 
-async def test_a_hint_is_kept_once() -> None:
+async def test_event_put_twice_runs_once() -> None:
     queue, ran = EventQueue(), []
 
     async def work() -> None:
@@ -68,7 +68,7 @@ async def test_a_hint_is_kept_once() -> None:
     task.cancel()
 
 
-async def test_hints_can_be_forgotten_and_requests_cannot() -> None:
+async def test_clear_events_drops_events_and_keeps_requests() -> None:
     queue, ran = EventQueue(), []
 
     async def work() -> None:
@@ -84,7 +84,7 @@ async def test_hints_can_be_forgotten_and_requests_cannot() -> None:
     task.cancel()
 
 
-async def test_failures_go_to_the_asker_and_to_the_owner() -> None:
+async def test_error_of_work_goes_to_the_caller_and_to_on_failure() -> None:
     queue = EventQueue()
     failures: list[BaseException] = []
     task = asyncio.get_running_loop().create_task(queue.run(failures.append))
@@ -100,7 +100,7 @@ async def test_failures_go_to_the_asker_and_to_the_owner() -> None:
     task.cancel()
 
 
-async def test_work_goes_on_when_its_asker_gives_up() -> None:
+async def test_work_goes_on_when_its_caller_is_cancelled() -> None:
     queue, done = EventQueue(), asyncio.Event()
 
     async def work() -> None:
@@ -116,7 +116,7 @@ async def test_work_goes_on_when_its_asker_gives_up() -> None:
     task.cancel()
 
 
-async def test_whoever_waits_when_the_queue_stops_is_released() -> None:
+async def test_stopped_queue_cancels_its_requests() -> None:
     queue, loop = EventQueue(), asyncio.get_running_loop()
     running = loop.create_task(queue.clients.request(lambda: asyncio.Event().wait()))
     waiting = loop.create_task(queue.clients.request(lambda: asyncio.sleep(0)))
@@ -129,7 +129,7 @@ async def test_whoever_waits_when_the_queue_stops_is_released() -> None:
 
 
 @in_virtual_time
-async def test_at_its_deadline_work_that_has_begun_goes_on_and_other_work_is_dropped() -> None:
+async def test_deadline_drops_queued_work_and_lets_running_work_finish() -> None:
     queue, ran, may_end = EventQueue(), list[int](), asyncio.Event()
     loop = asyncio.get_running_loop()
     task = loop.create_task(queue.run(fail))

@@ -48,11 +48,11 @@ def nobody() -> None:
 
 
 class TestCache:
-    def test_nothing_is_known_at_first(self) -> None:
+    def test_feature_cache_is_empty_before_the_first_read(self) -> None:
         cache = FinalizedFeatureCache()
         assert (dict(cache.levels), cache.epoch, cache.transaction_version) == ({}, -1, 0)
 
-    def test_an_older_epoch_is_not_news(self) -> None:
+    def test_older_epoch_changes_no_level(self) -> None:
         cache = FinalizedFeatureCache()
         cache.learn(finalized(transaction_version=2), written(5))
         cache.learn(finalized(transaction_version=1), written(4))
@@ -61,14 +61,14 @@ class TestCache:
         assert (dict(cache.levels), cache.epoch, cache.transaction_version) == ({}, 6, 0)
 
     @pytest.mark.parametrize("levels", [{"transaction_version": 3}, {"group_version": 1}])
-    def test_a_level_that_is_not_supported_is_not_taken(self, levels: dict[str, int]) -> None:
+    def test_level_that_is_not_supported_is_not_taken(self, levels: dict[str, int]) -> None:
         cache = FinalizedFeatureCache()
         cache.learn(finalized(transaction_version=1), written(1))
         with pytest.raises(IncompatibleFeatures, match="oncelog feature downgrade"):
             cache.learn(finalized(**levels), written(2))
         assert (dict(cache.levels), cache.epoch) == ({TV: 1}, 1)
 
-    def test_a_znode_that_was_made_anew_is_news_with_any_version(self) -> None:
+    def test_recreated_znode_is_newer_with_any_version(self) -> None:
         cache = FinalizedFeatureCache()
         cache.learn(finalized(transaction_version=2), written(5, at=100))
         cache.learn(finalized(transaction_version=1), written(0, at=120))
@@ -87,7 +87,7 @@ class TestCache:
             for member in cluster.members.values():
                 assert (member.features.transaction_version, member.features.epoch) == (2, 0)
 
-    async def test_a_new_controller_writes_again_what_somebody_has_deleted(self) -> None:
+    async def test_new_controller_writes_deleted_levels_again(self) -> None:
         async with running_cluster(1, 2) as cluster:
             session = cluster.members[2].session
             await update(cluster, FeatureUpdate(TV, 1, SAFE))
@@ -101,14 +101,14 @@ class TestCache:
             for member in cluster.members.values():
                 assert (member.features.transaction_version, member.features.epoch) == (1, 0)
 
-    async def test_what_is_known_outlives_its_znode(self) -> None:
+    async def test_known_levels_outlive_their_znode(self) -> None:
         async with running_cluster(1) as cluster:
             await cluster.members[1].session.delete(paths.FEATURE)
             await cluster.settle()
             assert cluster.members[1].features.transaction_version == 2
             assert cluster.refusals[1] == []
 
-    async def test_what_cannot_be_understood_stops_the_broker_and_changes_nothing(self) -> None:
+    async def test_incomprehensible_features_stop_the_broker_and_change_nothing(self) -> None:
         async with running_cluster(1) as cluster:
             member = cluster.members[1]
             await member.session.set(paths.FEATURE, b"nonsense")
@@ -122,7 +122,7 @@ class TestCache:
 
 class TestNewCluster:
     @pytest.mark.parametrize("level", [0, 1, 2])
-    async def test_it_begins_with_what_is_wanted(self, level: int) -> None:
+    async def test_new_cluster_begins_with_the_wanted_levels(self, level: int) -> None:
         cluster = ClusterUnderTest()
         member = await cluster.start(1, begins_with={TV: level})
         assert (member.features.transaction_version, member.features.epoch) == (level, 0)
@@ -131,7 +131,7 @@ class TestNewCluster:
         assert znodes.decode_features(znode.data).levels == ({TV: level} if level else {})
         await cluster.stop()
 
-    async def test_every_broker_knows_and_registers_what_it_supports(self) -> None:
+    async def test_broker_registers_the_levels_that_it_supports(self) -> None:
         async with running_cluster(1, 2) as cluster:
             for member in cluster.members.values():
                 assert member.features.transaction_version == 2
@@ -142,14 +142,16 @@ class TestNewCluster:
     @pytest.mark.parametrize(
         ("ranges", "level"), [([], 2), ([(0, 2)], 2), ([(0, 2), (0, 1)], 1), ([(0, 3)], 2), ([None, (0, 2)], 0)]
     )
-    def test_no_level_that_a_broker_lacks(self, ranges: list[tuple[int, int] | None], level: int) -> None:
+    def test_level_that_one_broker_lacks_is_not_finalised(
+        self, ranges: list[tuple[int, int] | None], level: int
+    ) -> None:
         brokers = [
             BrokerRegistration(broker_id=index, endpoints=(), features={} if range_ is None else {TV: range_})
             for index, range_ in enumerate(ranges)
         ]
         assert initial_levels({TV: 2}, brokers) == {TV: level}
 
-    async def test_an_older_cluster_keeps_its_levels_and_says_how_to_raise_them(
+    async def test_older_cluster_keeps_its_levels_and_says_how_to_raise_them(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A data directory from before features holds a znode without any."""
@@ -166,7 +168,7 @@ class TestNewCluster:
 
 
 class TestIncompatibleBroker:
-    async def test_it_says_that_it_cannot_serve(self) -> None:
+    async def test_broker_of_unsupported_level_reports_that_it_cannot_serve(self) -> None:
         async with running_cluster(1) as cluster:
             late = await cluster.start(2, supported={TV: (0, 1)})
             assert late.features.transaction_version == 0
@@ -174,7 +176,7 @@ class TestIncompatibleBroker:
             assert "transaction.version at level 2" in cluster.refusals[2][0]
             assert cluster.refusals[1] == []
 
-    async def test_it_keeps_levels_from_being_raised(self) -> None:
+    async def test_broker_without_support_prevents_raising_a_level(self) -> None:
         cluster = ClusterUnderTest()
         await cluster.start(1, begins_with={TV: 1})
         await cluster.start(2, supported={TV: (0, 1)})
@@ -191,7 +193,7 @@ class TestIncompatibleBroker:
 
 
 class TestUpdate:
-    async def test_every_broker_follows(self) -> None:
+    async def test_update_reaches_every_broker(self) -> None:
         async with running_cluster(1, 2) as cluster:
             assert await update(cluster, FeatureUpdate(TV, 0, SAFE)) == [ErrorCode.NONE]
             leader, follower = cluster.members[1].features, cluster.members[2].features
@@ -202,7 +204,7 @@ class TestUpdate:
             await cluster.settle()
             assert (follower.transaction_version, follower.epoch) == (1, 2)
 
-    async def test_the_epoch_survives_a_power_loss(self) -> None:
+    async def test_epoch_survives_a_power_loss(self) -> None:
         cluster = ClusterUnderTest()
         await cluster.start(1)
         await update(cluster, FeatureUpdate(TV, 1, UNSAFE))
@@ -215,7 +217,7 @@ class TestUpdate:
     @pytest.mark.parametrize(
         ("level", "kind", "validate_only"), [(2, UPGRADE, False), (2, SAFE, False), (1, SAFE, True), (0, SAFE, True)]
     )
-    async def test_what_changes_nothing_writes_nothing(
+    async def test_update_without_change_writes_nothing(
         self, level: int, kind: UpgradeType, validate_only: bool
     ) -> None:
         async with running_cluster(1) as cluster:
@@ -230,12 +232,12 @@ class TestUpdate:
             assert errors == [ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION]
             assert cluster.members[1].features.transaction_version == 2
 
-    async def test_only_the_controller_updates(self) -> None:
+    async def test_update_on_another_broker_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             refused = await cluster.members[2].apis.update_features([FeatureUpdate(TV, 1, SAFE)])
             assert refused == NOT_CONTROLLER
 
-    async def test_a_zombie_controller_changes_nothing(self) -> None:
+    async def test_zombie_controller_changes_nothing(self) -> None:
         """B62: its epoch is over, and it does not know yet."""
         async with running_cluster(1) as cluster:
             zombie = cluster.apis
@@ -249,7 +251,7 @@ class TestUpdate:
             assert znode is not None
             assert znode.stat.version == 0
 
-    async def test_an_update_is_decided_on_what_it_replaces(self) -> None:
+    async def test_update_is_decided_on_the_levels_that_it_replaces(self) -> None:
         """Somebody else lowers the level further between the reading and the writing: it is no downgrade any more."""
         async with running_cluster(1) as cluster:
             member = cluster.members[1]
@@ -319,7 +321,9 @@ async def context_of(cluster: ClusterUnderTest, session: Session) -> ControllerC
         (1, 2, UpgradeType.UNKNOWN, "The controller does not support the given upgrade type."),
     ],
 )  # fmt: skip
-def test_which_way_a_level_may_go(before: int, level: int, kind: UpgradeType, reason: str | None) -> None:
+def test_level_changes_only_in_the_direction_of_the_upgrade_type(
+    before: int, level: int, kind: UpgradeType, reason: str | None
+) -> None:
     supported = {"Local controller 1": LEVEL_0_TO_2, "Broker 1": LEVEL_0_TO_2}
     error = why_refused(FeatureUpdate(TV, level, kind), {TV: before} if before else {}, supported)
     if reason is None:
@@ -330,7 +334,7 @@ def test_which_way_a_level_may_go(before: int, level: int, kind: UpgradeType, re
 
 
 @pytest.mark.parametrize("name", ["", "nonsense", "metadata.version"])
-def test_an_unknown_feature_is_refused(name: str) -> None:
+def test_unknown_feature_is_refused(name: str) -> None:
     error = why_refused(FeatureUpdate(name, 1), {}, {"Local controller 1": LEVEL_0_TO_2})
     reason = "Local controller 1 does not support this feature."
     assert error == (ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version 1 for feature {name}. {reason}")

@@ -60,10 +60,10 @@ ALL = {1: 101, 2: 102, 3: 103}
 
 
 class TestDecision:
-    def test_a_follower_that_caught_up_joins(self) -> None:
+    def test_follower_that_caught_up_joins(self) -> None:
         assert decided(proposal(ALL), cluster_of(1, 2, 3)) == replace(STATE, isr=(1, 2, 3), controller_epoch=9)
 
-    def test_a_follower_that_fell_behind_leaves_also_if_it_is_gone(self) -> None:
+    def test_follower_that_fell_behind_leaves_also_if_it_is_gone(self) -> None:
         assert decided(proposal({1: 101}), cluster_of(1)) == replace(STATE, isr=(1,), controller_epoch=9)
 
     def test_unknown_epochs_of_replicas_are_taken(self) -> None:
@@ -84,33 +84,33 @@ class TestDecision:
             (proposal({1: 101}, leader_recovery_state=2), ErrorCode.INVALID_REQUEST),
         ],
     )
-    def test_refusals(self, asked: IsrProposal, error: ErrorCode) -> None:
+    def test_proposal_is_refused_for_these_reasons(self, asked: IsrProposal, error: ErrorCode) -> None:
         assert decided(asked, cluster_of(1, 2, 3)) is error
 
-    def test_a_replica_that_is_not_alive_cannot_be_in_sync(self) -> None:
+    def test_replica_that_is_not_alive_cannot_be_in_sync(self) -> None:
         assert decided(proposal(ALL), cluster_of(1, 2)) is ErrorCode.INELIGIBLE_REPLICA
 
-    def test_a_replica_that_restarted_is_not_the_one_that_caught_up(self) -> None:
+    def test_replica_that_restarted_is_not_the_one_that_caught_up(self) -> None:
         """B56"""
         assert decided(proposal(ALL | {3: 99}), cluster_of(1, 2, 3)) is ErrorCode.INELIGIBLE_REPLICA
 
     @pytest.mark.parametrize("reason", ["unreachable", "shutting_down"])
-    def test_nothing_brings_back_a_broker_that_was_passed_over(self, reason: str) -> None:
+    def test_unreachable_or_stopping_broker_does_not_rejoin_the_isr(self, reason: str) -> None:
         cluster = cluster_of(1, 2, 3)
         getattr(cluster, reason).add(3)
         assert decided(proposal(ALL), cluster) is ErrorCode.INELIGIBLE_REPLICA
 
-    def test_a_suspect_that_is_still_in_sync_does_not_keep_others_out(self) -> None:
+    def test_unreachable_in_sync_broker_does_not_keep_others_out(self) -> None:
         cluster = cluster_of(1, 2, 3)
         cluster.unreachable.add(2)
         assert isinstance(decided(proposal(ALL), cluster), PartitionState)
 
-    def test_what_is_so_already_is_a_success_whatever_it_was_proposed_on(self) -> None:
+    def test_proposal_of_the_present_isr_succeeds_on_any_state(self) -> None:
         cluster = cluster_of(1, 2, 3)
         asked = proposal({2: 102, 1: 101}, partition_epoch=VERSION - 3)
         assert decided(asked, cluster) == cluster.state(PARTITION)
 
-    def test_a_leader_that_has_recovered_says_so(self) -> None:
+    def test_leader_that_has_recovered_says_so(self) -> None:
         recovering = replace(STATE, isr=(1,), leader_recovery_state=LeaderRecoveryState.RECOVERING)
         recovered = replace(recovering, controller_epoch=9, leader_recovery_state=LeaderRecoveryState.RECOVERED)
         assert decided(proposal({1: 101}), cluster_of(1, state=recovering)) == recovered
@@ -149,7 +149,7 @@ def only(response: AlterPartitionResponse) -> list[AlteredPartition]:
 
 
 class TestRequest:
-    async def test_an_accepted_change_is_written_answered_and_told_to_all(self) -> None:
+    async def test_accepted_change_is_written_returned_and_sent_to_all(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2, 3), (1, 2, 3)))
             for broker in cluster.brokers.values():
@@ -164,7 +164,7 @@ class TestRequest:
                 assert broker.metadata.image.topics["t"].partitions[0].isr == (1, 3)
                 assert len(broker.of_type(UpdateMetadataRequest)) == 1
 
-    async def test_a_repeated_request_is_answered_as_the_first_was(self) -> None:
+    async def test_repeated_request_gets_the_first_response(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2, 3)))
             asked = request(cluster, "t", wanting(0, [1, 3]))
@@ -172,7 +172,7 @@ class TestRequest:
             assert await cluster.apis.alter_partition(asked) == first
             assert cluster.ensemble.tree.get(paths.partition_state(PARTITION)).stat.version == 1  # type: ignore[union-attr]
 
-    async def test_somebody_elses_write_is_not_overwritten_and_spoils_no_other_partition(self) -> None:
+    async def test_concurrent_write_is_not_overwritten_and_affects_no_other_partition(self) -> None:
         """B59"""
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2, 3), (1, 2, 3)))
@@ -197,7 +197,7 @@ class TestRequest:
             response = await cluster.apis.alter_partition(asked)
             assert [t.partitions[0].error_code for t in response.topics] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
 
-    async def test_a_former_life_of_a_leader_is_not_listened_to(self) -> None:
+    async def test_request_of_former_incarnation_of_a_leader_is_refused(self) -> None:
         """B63"""
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
@@ -207,7 +207,7 @@ class TestRequest:
             assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
             assert (await state_of(cluster, "t", 0)).isr == (1, 2)
 
-    async def test_only_the_controller_decides(self) -> None:
+    async def test_alter_partition_on_another_broker_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             asked = request(cluster, "t", wanting(0, [1]))

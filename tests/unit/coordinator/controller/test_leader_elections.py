@@ -29,7 +29,7 @@ STATE = PartitionState(leader=2, leader_epoch=5, isr=(2, 1), controller_epoch=1)
 
 
 class TestPreferredState:
-    def test_the_first_replica_leads_again(self) -> None:
+    def test_first_replica_leads_again(self) -> None:
         wanted = replace(STATE, leader=1, leader_epoch=6, controller_epoch=9)
         assert preferred_state(STATE, (1, 2), {1, 2}, 9) == wanted
 
@@ -86,13 +86,13 @@ class TestPreferredElection:
             for broker in cluster.brokers.values():
                 assert broker.metadata.image.topics["t"].partitions[0].leader == 1
 
-    async def test_of_all_partitions_only_those_that_needed_it_are_answered(self) -> None:
+    async def test_election_for_all_partitions_returns_only_those_that_needed_one(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await after_an_absence(cluster, "t", "u")
             results = await elect(cluster, ElectionType.PREFERRED)
             assert results == {("t", 0): ErrorCode.NONE, ("u", 0): ErrorCode.NONE}
 
-    async def test_a_preferred_leader_that_is_not_in_sync_is_not_elected(self) -> None:
+    async def test_preferred_leader_that_is_not_in_sync_is_not_elected(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2), (2, 1)))
             await cluster.kill(1)
@@ -101,7 +101,7 @@ class TestPreferredElection:
             assert results == {("t", 0): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
             assert await leaders(cluster, "t") == [2, 2]
 
-    async def test_what_is_not_there_cannot_be_elected(self) -> None:
+    async def test_election_of_unknown_partition_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)), manual("going", (1, 2)))
             cluster.brokers[2].answers = False
@@ -116,14 +116,14 @@ class TestPreferredElection:
             cluster.brokers[2].answer_everything()
             await deletion
 
-    async def test_only_the_controller_elects(self) -> None:
+    async def test_election_on_another_broker_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             follower = cluster.members[2].apis
             assert await follower.elect_leaders(None, ElectionType.PREFERRED) == NOT_CONTROLLER
 
 
 class TestUncleanElection:
-    async def test_a_replica_out_of_sync_leads_if_it_is_asked_for(self) -> None:
+    async def test_unclean_election_elects_a_replica_out_of_sync(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2), (2, 1)))
             await cluster.kill(2)
@@ -135,7 +135,7 @@ class TestUncleanElection:
             assert await leaders(cluster, "t") == [2, -1]
             assert (await state_of(cluster, "t", 0)).isr == (2,)
 
-    async def test_a_replica_out_of_sync_leads_as_soon_as_its_topic_allows_it(self) -> None:
+    async def test_replica_out_of_sync_leads_as_soon_as_its_topic_allows_it(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2), (2, 1)))
             await cluster.kill(2)
@@ -149,13 +149,13 @@ class TestUncleanElection:
             assert await leaders(cluster, "t") == [2, 2]
             assert cluster.brokers[2].led[TopicPartition("t", 0)].leader == 2
 
-    async def test_a_leader_that_is_up_stays(self) -> None:
+    async def test_leader_that_is_up_stays(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             results = await elect(cluster, ElectionType.UNCLEAN, ("t", 0))
             assert results == {("t", 0): ErrorCode.ELECTION_NOT_NEEDED}
 
-    async def test_nobody_can_be_elected_where_nobody_is_alive(self) -> None:
+    async def test_unclean_election_without_live_replica_fails(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (2,)))
             await cluster.kill(2)
@@ -179,7 +179,7 @@ class TestControlledShutdown:
             assert [(await state_of(cluster, "t", i)).isr for i in range(3)] == [(3,), (3,), (1,)]
             assert cluster.brokers[2].led[TopicPartition("t", 0)].leader == 3
 
-    async def test_nothing_brings_it_back_before_it_registers_anew(self) -> None:
+    async def test_stopping_broker_leads_nothing_before_it_registers_anew(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             await stop(cluster, 2)
@@ -193,7 +193,7 @@ class TestControlledShutdown:
             asked = request(cluster, "t", wanting(0, [1, 2], **epochs))
             assert only(await cluster.apis.alter_partition(asked))[0].error_code == ErrorCode.NONE
 
-    async def test_what_nobody_else_can_lead_remains_and_is_named_if_it_has_other_replicas(self) -> None:
+    async def test_partition_that_no_other_broker_can_lead_remains(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("alone", (2,)), manual("t", (2, 1)))
             asked = request(cluster, "t", wanting(0, [2]), leader=2)
@@ -203,7 +203,7 @@ class TestControlledShutdown:
             assert (await state_of(cluster, "t", 0)).leader == 2
             assert (await state_of(cluster, "alone", 0)).leader == 2
 
-    async def test_only_a_broker_that_is_alive_can_stop(self) -> None:
+    async def test_controlled_shutdown_of_unknown_broker_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             epoch = cluster.members[2].controller.broker_epoch
             assert (await stop(cluster, 2, epoch=epoch - 1)).error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -213,7 +213,7 @@ class TestControlledShutdown:
             response = await cluster.members[2].apis.controlled_shutdown(gone)
             assert response.error_code == ErrorCode.NOT_CONTROLLER
 
-    async def test_the_answer_comes_when_the_new_leaders_know_it(self) -> None:
+    async def test_controlled_shutdown_returns_when_the_new_leaders_know(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
             cluster.brokers[3].answers = False

@@ -35,7 +35,7 @@ T0 = TopicPartition("t", 0)
 
 
 class TestPlan:
-    def test_the_targets_replicas_come_first_and_both_sides_are_named(self) -> None:
+    def test_reassigned_lists_target_replicas_first_and_both_changes(self) -> None:
         moving = reassigned(SETTLED, (4, 1))
         assert moving == ReplicaAssignment(replicas=(4, 1, 2, 3), adding=(4,), removing=(2, 3))
         assert (origin_of(moving), target_of(moving)) == ((1, 2, 3), (4, 1))
@@ -44,7 +44,7 @@ class TestPlan:
         moving = reassigned(reassigned(SETTLED, (4, 5, 6)), (6, 1, 2))
         assert moving == ReplicaAssignment(replicas=(6, 1, 2, 3), adding=(6,), removing=(3,))
 
-    def test_without_a_target_it_goes_back(self) -> None:
+    def test_reassignment_without_target_is_cancelled(self) -> None:
         assert plan(reassigned(SETTLED, (4, 5, 6)), None, {1}) == SETTLED
         refused = plan(SETTLED, None, {1})
         assert isinstance(refused, ApiError)
@@ -60,12 +60,12 @@ class TestPlan:
             ([1, 2], ErrorCode.INVALID_REPLICATION_FACTOR),
         ],
     )
-    def test_refusals(self, target: list[int], code: ErrorCode) -> None:
+    def test_alteration_is_refused_for_these_reasons(self, target: list[int], code: ErrorCode) -> None:
         refused = plan(SETTLED, target, {1, 2, 3, 4}, may_resize=False)
         assert isinstance(refused, ApiError)
         assert refused.code is code
 
-    def test_a_replica_that_stays_need_not_be_alive(self) -> None:
+    def test_replica_that_stays_need_not_be_alive(self) -> None:
         assert plan(SETTLED, (1, 2, 4), {4}) == reassigned(SETTLED, (1, 2, 4))
 
     @given(st.lists(st.permutations(range(1, 7)).map(lambda p: p[:3]), min_size=1, max_size=6))
@@ -80,24 +80,24 @@ class TestPlan:
 
 
 class TestStates:
-    def test_a_move_begins_with_a_new_epoch(self) -> None:
+    def test_reassignment_begins_with_a_new_leader_epoch(self) -> None:
         state = begun_state(STATE, reassigned(SETTLED, (4, 5)), {1, 2, 3}, 9)
         assert state == replace(STATE, leader_epoch=6, controller_epoch=9)
 
-    def test_a_leader_that_a_redirected_move_drops_hands_over_to_one_in_sync(self) -> None:
+    def test_redirected_reassignment_that_drops_the_leader_elects_one_in_sync(self) -> None:
         led_by_4 = replace(STATE, leader=4, isr=(4, 2, 3))
         state = begun_state(led_by_4, reassigned(reassigned(SETTLED, (4, 1)), (5, 1)), {1, 2, 3, 4, 5}, 9)
         assert state == replace(led_by_4, leader=2, isr=(2, 3), leader_epoch=6, controller_epoch=9)
 
-    def test_a_move_that_would_leave_nobody_in_sync_does_not_begin(self) -> None:
+    def test_reassignment_that_leaves_no_replica_in_sync_is_refused(self) -> None:
         assert begun_state(replace(STATE, leader=4, isr=(4,)), SETTLED, {1, 2, 3, 4}, 9) is None
 
-    def test_it_is_complete_when_the_whole_target_is_in_sync(self) -> None:
+    def test_reassignment_is_complete_when_the_whole_target_is_in_sync(self) -> None:
         moving = reassigned(SETTLED, (4, 1))
         assert not is_complete(moving, STATE)
         assert is_complete(moving, replace(STATE, isr=(1, 4)))
 
-    def test_a_leader_of_the_target_stays_and_others_leave_the_isr(self) -> None:
+    def test_leader_in_the_target_stays_and_others_leave_the_isr(self) -> None:
         arrived = replace(STATE, isr=(1, 2, 3, 4))
         state = completed_state(arrived, (4, 1), {1, 4}, 9)
         assert state == replace(STATE, isr=(1, 4), leader_epoch=6, controller_epoch=9)
@@ -158,7 +158,7 @@ def is_told_to_delete(broker: NotingBroker) -> bool:
 
 
 class TestMoves:
-    async def test_a_partition_moves_when_its_new_replicas_are_in_sync(self) -> None:
+    async def test_partition_moves_when_its_new_replicas_are_in_sync(self) -> None:
         async with running_cluster(1, 2, 3, 4) as cluster:
             await create(cluster, manual("t", (1, 2)))
             assert await move(cluster, [3, 4]) is ErrorCode.NONE
@@ -187,7 +187,7 @@ class TestMoves:
             assert (partition.delete_partition, partition.leader_epoch) == (True, 2)
             assert (await state_of(cluster, "t", 0)).leader_epoch == 2
 
-    async def test_a_move_that_is_taken_back_leaves_no_trace(self) -> None:
+    async def test_cancelled_reassignment_leaves_no_trace(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2)))
             await move(cluster, [3])
@@ -196,7 +196,7 @@ class TestMoves:
             assert [is_told_to_delete(cluster.brokers[i]) for i in (1, 2, 3)] == [False, False, True]
             assert await move(cluster, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
-    async def test_a_move_can_be_redirected(self) -> None:
+    async def test_reassignment_under_way_can_be_redirected(self) -> None:
         async with running_cluster(1, 2, 3, 4) as cluster:
             await create(cluster, manual("t", (1, 2)))
             await move(cluster, [3, 2])
@@ -204,7 +204,7 @@ class TestMoves:
             assert stored(cluster) == ReplicaAssignment(replicas=(4, 2, 1), adding=(4,), removing=(1,))
             assert is_told_to_delete(cluster.brokers[3])
 
-    async def test_the_next_controller_goes_on_with_it(self) -> None:
+    async def test_next_controller_continues_the_reassignment(self) -> None:
         async with running_cluster(1, 2, 3, 4) as cluster:
             await create(cluster, manual("t", (2, 3)))
             await move(cluster, [3, 4])
@@ -215,7 +215,7 @@ class TestMoves:
             assert await catch_up(cluster, [2, 3, 4], leader=2) is ErrorCode.NONE
             assert stored(cluster) == ReplicaAssignment(replicas=(3, 4))
 
-    async def test_a_controller_that_finds_a_move_complete_ends_it(self) -> None:
+    async def test_controller_that_finds_a_reassignment_complete_ends_it(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
             session, path = cluster.members[2].session, paths.topic("t")
@@ -230,7 +230,7 @@ class TestMoves:
             assert stored(cluster) == ReplicaAssignment(replicas=(3,))
             assert (await state_of(cluster, "t", 0)).leader == 3
 
-    async def test_a_broker_that_was_away_is_told_to_delete_what_it_has_lost_meanwhile(self) -> None:
+    async def test_returning_broker_gets_stop_replica_for_removed_replicas(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 3)))
             await cluster.kill(3)
@@ -242,7 +242,7 @@ class TestMoves:
             assert is_told_to_delete(cluster.brokers[3])
 
     @in_virtual_time
-    async def test_a_topic_that_was_created_again_meanwhile_is_not_deleted(self) -> None:
+    async def test_topic_that_was_created_again_meanwhile_is_not_deleted(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 3)))
             cluster.brokers[3].connected = False
@@ -277,7 +277,7 @@ class TestMoves:
             assert cluster.brokers[2].led[T0].replicas == [2, 1]
             assert cluster.brokers[3].metadata.image.topics["t"].partitions[0].replicas == (2, 1)
 
-    async def test_one_bad_partition_does_not_spoil_the_others(self) -> None:
+    async def test_invalid_partition_does_not_prevent_the_others(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2), (1, 2)))
             unknown, bad = TopicPartition("u", 0), TopicPartition("t", 1)
@@ -289,7 +289,7 @@ class TestMoves:
                 T0: ErrorCode.NONE,
             }
 
-    async def test_only_the_controller_moves_and_knows(self) -> None:
+    async def test_reassignment_on_another_broker_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             other = cluster.members[2].apis
             assert await other.alter_reassignments({T0: [1]}) == NOT_CONTROLLER

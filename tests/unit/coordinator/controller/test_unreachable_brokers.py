@@ -41,7 +41,7 @@ class TestLimit:
             pauses.append(now - began)
         assert pauses == [1, 2, 4, 8, 16, *[LONGEST_PAUSE_SECONDS] * 4]
 
-    def test_it_is_forgotten_after_a_quiet_time_and_when_it_was_right(self) -> None:
+    def test_backoff_starts_anew_after_quiet_time_and_expired_session(self) -> None:
         limit = UnreachableBackoff()
         limit.note(1, 0.0)
         limit.note(1, 1.0)
@@ -58,7 +58,7 @@ class TestLimit:
         assert limit.allows(2, 0.0)
 
 
-class TestSuspects:
+class TestUnreachableBrokers:
     async def test_others_lead_at_once_and_the_suspect_is_in_no_isr(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3), (3, 2), (1, 3)))
@@ -72,7 +72,7 @@ class TestSuspects:
             assert sorted(image.brokers) == [1, 3]  # Nobody should wait for it, although the store holds it alive.
             assert [p.offline_replicas for p in image.topics["t"].partitions.values()] == [(2,), (2,), ()]
 
-    async def test_what_only_the_suspect_can_lead_stays_with_it(self) -> None:
+    async def test_partition_that_only_the_unreachable_broker_can_lead_stays(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("alone", (2,)), manual("t", (2, 1)))
             asked = request(cluster, "t", wanting(0, [2]), leader=2)
@@ -82,7 +82,7 @@ class TestSuspects:
             assert [(await state_of(cluster, topic, 0)).leader for topic in ("alone", "t")] == [2, 2]
 
     @in_virtual_time
-    async def test_it_is_trusted_when_it_accepts_leader_and_isr_again(self) -> None:
+    async def test_unreachable_broker_is_trusted_after_it_accepts_leader_and_isr(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
             cluster.brokers[2].connected = False
@@ -134,7 +134,7 @@ class TestSuspects:
                 assert sorted(cluster.brokers[1].metadata.image.brokers) == [1, 2, 3]
                 assert (await state_of(cluster, "alone", 0)).leader_epoch == 0
 
-    async def test_a_suspect_that_the_store_gives_up_is_gone_and_its_next_life_is_not_suspected(self) -> None:
+    async def test_unreachable_broker_that_expires_and_returns_is_reachable(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
             cluster.brokers[2].connected = False
@@ -152,7 +152,7 @@ class TestSuspects:
             await cluster.settle()
             assert (await state_of(cluster, "t", 0)).isr == (3,)
 
-    async def test_who_does_not_reign_suspects_nobody_but_the_controller(self) -> None:
+    async def test_broker_that_is_not_controller_replaces_only_the_controller(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
             cluster.members[3].controller.report_unreachable(2)
@@ -163,7 +163,7 @@ class TestSuspects:
 
 
 class TestControllerThatCannotBeReached:
-    async def test_it_is_replaced_and_passed_over(self) -> None:
+    async def test_unreachable_controller_is_replaced_as_controller_and_leader(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2)))
             deposed = cluster.members[1].apis
@@ -184,14 +184,14 @@ class TestControllerThatCannotBeReached:
             assert await data(cluster.members[1].session, paths.CONTROLLER_EPOCH) == b"2"
             assert {m.controller.controller_id for m in cluster.members.values()} == {cluster.controller.controller_id}
 
-    async def test_only_the_one_that_is_suspected_is_replaced(self) -> None:
+    async def test_replace_controller_replaces_only_the_named_controller(self) -> None:
         """The suspicion may be older than the election of somebody else."""
         async with running_cluster(1, 2, 3) as cluster:
             session = cluster.members[3].session
             assert await replace_controller(session, 3, 2, 0, lambda: None) == OtherElected(controller_id=1)
             assert await replace_controller(session, 3, 1, 0, lambda: None) == Elected(epoch=2, epoch_version=1)
 
-    async def test_an_election_that_comes_between_is_not_undone(self) -> None:
+    async def test_concurrent_election_is_not_undone(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             first, second = cluster.members[2].session, cluster.members[3].session
 

@@ -79,7 +79,7 @@ class MetadataStoreContract:
     async def session(self, store: MetadataStore) -> Session:
         return session_of(store)
 
-    async def test_a_created_znode_is_read_back_with_version_zero(self, session: Session) -> None:
+    async def test_created_znode_is_read_back_with_version_zero(self, session: Session) -> None:
         done = await session.create("/a", b"one")
         assert isinstance(done, Done)
         znode = await session.get("/a")
@@ -88,7 +88,7 @@ class MetadataStoreContract:
         assert (done.path, znode.data, znode.stat.version, znode.stat.ephemeral_owner) == ("/a", b"one", 0, NO_SESSION)
         assert znode.stat.czxid == znode.stat.mzxid > 0
 
-    async def test_what_does_not_exist_is_none(self, session: Session) -> None:
+    async def test_missing_znode_is_read_as_none(self, session: Session) -> None:
         assert await session.get("/nothing") is None
         assert await session.children("/nothing") is None
 
@@ -119,7 +119,7 @@ class MetadataStoreContract:
         assert znode.data == b"3"
         assert znode.stat.czxid == created.stat.czxid < znode.stat.mzxid
 
-    async def test_only_one_of_two_conditional_writes_wins(self, ensemble: Ensemble) -> None:
+    async def test_conditional_write_wins_once(self, ensemble: Ensemble) -> None:
         first, second = session_of(await ensemble.connect()), session_of(await ensemble.connect())
         await first.create("/a", b"")
         results = await asyncio.gather(first.set("/a", b"1", version=0), second.set("/a", b"2", version=0))
@@ -154,14 +154,14 @@ class MetadataStoreContract:
         assert [znode and znode.data for znode in znodes] == [b"2", None, b"1", b"2"]
         assert await session.get_many([]) == []
 
-    async def test_after_a_sync_reads_see_what_another_session_has_done(self, ensemble: Ensemble) -> None:
+    async def test_sync_makes_reads_see_writes_of_another_session(self, ensemble: Ensemble) -> None:
         one, other = session_of(await ensemble.connect()), session_of(await ensemble.connect())
         for number in range(20):
             await one.create(f"/n{number}")
             await other.sync()
             assert await other.get_many([f"/n{number}"]) != [None]
 
-    async def test_a_multi_does_everything(self, session: Session) -> None:
+    async def test_multi_does_everything(self, session: Session) -> None:
         await session.create("/epoch", b"1")
         await session.create("/old")
         result = await session.multi(
@@ -180,7 +180,7 @@ class MetadataStoreContract:
         assert await session.children("/t") == ["child", result[3].path.removeprefix("/t/")]
         assert await session.get("/old") is None
 
-    async def test_a_multi_that_fails_did_nothing(self, session: Session) -> None:
+    async def test_multi_that_fails_did_nothing(self, session: Session) -> None:
         await session.create("/epoch", b"1")
         await session.set("/epoch", b"2")
         await session.create("/keep", b"kept")
@@ -199,7 +199,7 @@ class MetadataStoreContract:
         assert await data_of(session, "/keep") == b"kept"
         assert await version_of(session, "/keep") == 0
 
-    async def test_a_failed_multi_does_not_keep_the_next_from_happening(self, session: Session) -> None:
+    async def test_failed_multi_does_not_prevent_the_next(self, session: Session) -> None:
         results = await session.multi_many(
             [
                 [Create(path="/a"), Create(path="/a/b")],
@@ -214,7 +214,7 @@ class MetadataStoreContract:
         assert await session.get("/c") is None
         assert await session.get("/d") is not None
 
-    async def test_one_transaction_has_one_id(self, session: Session) -> None:
+    async def test_multi_gives_all_znodes_one_transaction_id(self, session: Session) -> None:
         result = await session.multi([Create(path="/a"), Create(path="/b")])
         assert isinstance(result, list)
         first, second = (done.stat for done in result)
@@ -241,7 +241,7 @@ class MetadataStoreContract:
         assert await staying.get("/e") is None
         assert await staying.get("/stays") is not None
 
-    async def test_an_expired_session_is_refused_for_ever(self, ensemble: Ensemble) -> None:
+    async def test_expired_session_is_refused_for_ever(self, ensemble: Ensemble) -> None:
         """B65: what keeps an old session can do nothing with it, although the client has a new one."""
         store = await ensemble.connect()
         old = session_of(store)
@@ -283,7 +283,7 @@ class MetadataStoreContract:
         ends_and_starts = [entry for entry in heard if entry[0] in (SessionEvent.ENDED, SessionEvent.STARTED)]
         assert ends_and_starts == [(SessionEvent.ENDED, generation), (SessionEvent.STARTED, generation + 1)]
 
-    async def test_a_data_watch_fires_on_creation_change_and_deletion(self, ensemble: Ensemble) -> None:
+    async def test_data_watch_fires_on_creation_change_and_deletion(self, ensemble: Ensemble) -> None:
         watching, writing = session_of(await ensemble.connect()), session_of(await ensemble.connect())
         for write in (writing.create("/w"), writing.set("/w", b"2"), writing.delete("/w")):
             hint = Hint()
@@ -291,7 +291,7 @@ class MetadataStoreContract:
             await write
             await hint.wait()
 
-    async def test_a_child_watch_fires_when_children_come_and_go(self, ensemble: Ensemble) -> None:
+    async def test_child_watch_fires_when_children_come_and_go(self, ensemble: Ensemble) -> None:
         watching, writing = session_of(await ensemble.connect()), session_of(await ensemble.connect())
         await writing.create("/w")
         for write in (writing.create("/w/a"), writing.delete("/w/a"), writing.delete("/w")):
@@ -300,7 +300,7 @@ class MetadataStoreContract:
             await write
             await hint.wait()
 
-    async def test_a_watch_on_an_ephemeral_fires_when_its_session_ends(self, ensemble: Ensemble) -> None:
+    async def test_watch_on_an_ephemeral_fires_when_its_session_ends(self, ensemble: Ensemble) -> None:
         watching, leaving = session_of(await ensemble.connect()), await ensemble.connect()
         await session_of(leaving).create("/e", ephemeral=True)
         hint = Hint()
@@ -309,7 +309,7 @@ class MetadataStoreContract:
         await hint.wait()
         assert await watching.get("/e") is None
 
-    async def test_a_watch_fires_once_however_often_it_was_left(self, ensemble: Ensemble) -> None:
+    async def test_watch_fires_once_however_often_it_was_left(self, ensemble: Ensemble) -> None:
         watching, writing = session_of(await ensemble.connect()), session_of(await ensemble.connect())
         await writing.create("/w")
         once, marker = Hint(), Hint()
@@ -322,7 +322,7 @@ class MetadataStoreContract:
         await marker.wait()
         assert once.count == 1
 
-    async def test_a_hint_is_enough_to_follow_every_change(self, ensemble: Ensemble) -> None:
+    async def test_watch_is_enough_to_follow_every_change(self, ensemble: Ensemble) -> None:
         """Reading again at each hint ends at the last value, however hints and writes interleave."""
         watching, writing = session_of(await ensemble.connect()), session_of(await ensemble.connect())
         await writing.create("/n", b"0")

@@ -107,7 +107,7 @@ def lasting(tree: ZnodeTree, path: str = "/") -> dict[str, bytes]:
     return contents
 
 
-async def test_a_restart_finds_everything_but_the_ephemerals() -> None:
+async def test_restart_finds_everything_but_the_ephemerals() -> None:
     disk = sim_disk()
     session = session_of(open_on(disk).connect())
     await session.create("/a", b"1")
@@ -124,7 +124,7 @@ async def test_a_restart_finds_everything_but_the_ephemerals() -> None:
     assert await session.children("/a") == ["n_0000000000", "n_0000000001"]
 
 
-async def test_a_later_registration_has_a_later_zxid() -> None:
+async def test_later_registration_has_a_later_zxid() -> None:
     """B63: the epoch of a restarted broker is larger than the one it had, also if its old session never ended."""
     disk = sim_disk()
     epochs = []
@@ -157,7 +157,7 @@ LIVES = st.lists(st.lists(st.lists(OPERATIONS, min_size=1, max_size=4), max_size
     compact_at_bytes=st.sampled_from([1, 200, 1 << 20]),
     seed=st.integers(0, 1_000),
 )
-async def test_whatever_was_answered_survives_any_crash(
+async def test_acknowledged_write_survives_any_crash(
     lives: list[list[list[Operation]]], kind: CrashKind, units: list[int], compact_at_bytes: int, seed: int
 ) -> None:
     """After a crash at any byte the tree is what was answered last, or that and the one multi under way."""
@@ -197,7 +197,7 @@ async def test_many_writes_share_a_sync() -> None:
     assert len(open_on(disk).tree) == 50
 
 
-async def test_a_read_waits_until_what_it_saw_is_durable() -> None:
+async def test_read_waits_until_what_it_saw_is_durable() -> None:
     disk = sim_disk()
     session = session_of(open_on(disk).connect())
     disk.delay = gate = Gate()
@@ -211,7 +211,7 @@ async def test_a_read_waits_until_what_it_saw_is_durable() -> None:
     assert await data_of(session, "/a") == b"1"
 
 
-async def test_a_cancelled_writer_takes_nobody_along() -> None:
+async def test_cancelled_writer_does_not_cancel_others() -> None:
     disk = sim_disk()
     session = session_of(open_on(disk).connect())
     disk.delay = gate = Gate()
@@ -229,7 +229,7 @@ async def test_a_cancelled_writer_takes_nobody_along() -> None:
 
 
 @pytest.mark.parametrize("operation", ["append", "sync"])
-async def test_a_failed_journal_ends_all_sessions_and_starts_none(operation: str) -> None:
+async def test_failed_journal_ends_all_sessions_and_starts_none(operation: str) -> None:
     """What was answered is still there for the next start; what was not may be."""
     disk = sim_disk()
     store = open_on(disk).connect()
@@ -346,7 +346,7 @@ class DiskThatHoldsSnapshots(SimDisk):
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_an_unfinished_compaction_loses_nothing_that_was_answered(seed: int) -> None:
+async def test_unfinished_compaction_loses_no_acknowledged_write(seed: int) -> None:
     """Neither what the file before it still had to sync, nor what went to the file after it."""
     disk = DiskThatHoldsSnapshots()
     prepare(disk)
@@ -363,7 +363,7 @@ async def test_an_unfinished_compaction_loses_nothing_that_was_answered(seed: in
     assert set(lasting(open_on(disk).tree)) == {"/", "/compacts-after-its-sync", "/beside-that-sync", "/after"}
 
 
-async def test_the_file_that_a_compaction_begins_gets_its_name_off_the_loop() -> None:
+async def test_file_that_a_compaction_begins_gets_its_name_off_the_loop() -> None:
     """With thousands of partitions in the directory, on a busy disk, its sync may take a second."""
     disk = DiskThatHoldsSnapshots()
     prepare(disk)
@@ -376,7 +376,7 @@ async def test_the_file_that_a_compaction_begins_gets_its_name_off_the_loop() ->
     compacting.cancel()
 
 
-async def test_a_file_whose_name_was_not_durable_before_a_restart_is_so_with_the_next_answer() -> None:
+async def test_file_name_not_durable_before_restart_is_durable_with_next_write() -> None:
     disk = sim_disk()
     open_on(disk)
     disk.crash("process", random.Random(1))
@@ -385,7 +385,7 @@ async def test_a_file_whose_name_was_not_durable_before_a_restart_is_so_with_the
     assert set(lasting(open_on(disk).tree)) == {"/", "/answered"}
 
 
-async def test_a_compaction_of_many_znodes_is_made_in_slices() -> None:
+async def test_compaction_of_many_znodes_is_made_in_slices() -> None:
     disk = sim_disk()
     ensemble = open_on(disk)
     session = session_of(ensemble.connect())
@@ -401,7 +401,7 @@ async def test_a_compaction_of_many_znodes_is_made_in_slices() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_what_is_answered_while_a_compaction_goes_on_survives_a_crash_at_any_point(seed: int) -> None:
+async def test_write_during_compaction_survives_a_crash_at_any_point(seed: int) -> None:
     disk, rng = sim_disk(), random.Random(seed)
     session = session_of(open_on(disk).connect())
     await session.multi([Create(path=f"/n{number}") for number in range(3_000)])
@@ -447,7 +447,7 @@ async def test_compacting_twice_keeps_what_comes_after() -> None:
     assert MetadataJournal(disk, "/data").load() == (b"snapshot of 1", [b"2"])
 
 
-async def test_a_damaged_snapshot_is_refused() -> None:
+async def test_damaged_snapshot_is_refused() -> None:
     disk = sim_disk()
     journal = MetadataJournal(disk, "/data")
     journal.load()

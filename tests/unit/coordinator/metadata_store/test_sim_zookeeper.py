@@ -52,7 +52,7 @@ def connect(ensemble: SimZooKeeper) -> SimStore:
     return ensemble.connect(session_timeout=SESSION_TIMEOUT)
 
 
-def test_a_lost_answer_leaves_it_open_whether_the_write_happened() -> None:
+def test_lost_response_leaves_it_open_whether_the_write_happened() -> None:
     async def scenario() -> None:
         ensemble = SimZooKeeper(random.Random(1))
         store, other = connect(ensemble), session_of(connect(ensemble))
@@ -69,7 +69,7 @@ def test_a_lost_answer_leaves_it_open_whether_the_write_happened() -> None:
     in_virtual_time(scenario())
 
 
-def test_a_client_that_is_cut_off_stops_believing_before_the_ensemble_gives_it_up() -> None:
+def test_session_of_cut_off_client_is_not_live_before_it_expires() -> None:
     async def scenario() -> None:
         ensemble = SimZooKeeper(random.Random(1))
         store, other = connect(ensemble), session_of(connect(ensemble))
@@ -96,7 +96,7 @@ def test_a_client_that_is_cut_off_stops_believing_before_the_ensemble_gives_it_u
     in_virtual_time(scenario())
 
 
-def test_a_broken_connection_fires_every_watch_and_keeps_the_session() -> None:
+def test_broken_connection_fires_every_watch_and_keeps_the_session() -> None:
     async def scenario() -> None:
         ensemble = SimZooKeeper(random.Random(1))
         store = connect(ensemble)
@@ -116,7 +116,7 @@ def test_a_broken_connection_fires_every_watch_and_keeps_the_session() -> None:
     in_virtual_time(scenario())
 
 
-def test_a_client_whose_member_is_behind_reads_what_was_and_hears_of_changes_when_it_catches_up() -> None:
+def test_client_of_a_lagging_member_sees_changes_when_it_catches_up() -> None:
     async def scenario() -> None:
         ensemble = SimZooKeeper(random.Random(1))
         store, other = connect(ensemble), session_of(connect(ensemble))

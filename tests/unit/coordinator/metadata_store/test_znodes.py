@@ -31,7 +31,7 @@ BROKER = BrokerRegistration(
 )
 
 
-def test_a_broker_registration() -> None:
+def test_broker_registration_has_kafkas_form() -> None:
     data = znodes.encode_broker(BROKER, 1_500)
     assert json.loads(data) == {
         "version": 5,
@@ -54,7 +54,7 @@ def test_registrations_of_older_brokers() -> None:
     )
 
 
-def test_a_topic() -> None:
+def test_topic_znode_has_kafkas_form() -> None:
     moving = ReplicaAssignment(replicas=(3, 1, 2), adding=(3,), removing=(2,))
     others = {index: ReplicaAssignment(replicas=(2, 1)) for index in range(10)}
     assignment = TopicAssignment(topic_id=bytes(range(16)), partitions={10: moving, **others})
@@ -73,7 +73,7 @@ def test_a_topic() -> None:
     assert first == TopicAssignment(topic_id=ZERO_UUID, partitions={0: ReplicaAssignment(replicas=(5,))})
 
 
-def test_a_partition_state() -> None:
+def test_partition_state_has_kafkas_form() -> None:
     state = PartitionState(leader=1, leader_epoch=7, isr=(1, 2), controller_epoch=3)
     data = znodes.encode_partition_state(state)
     assert json.loads(data) == {
@@ -95,7 +95,7 @@ def test_a_partition_state() -> None:
     assert znodes.decode_partition_state(znodes.encode_partition_state(unclean)) == unclean
 
 
-def test_the_small_ones() -> None:
+def test_small_znodes_have_kafkas_form() -> None:
     assert json.loads(znodes.encode_controller(4, 99)) == {
         "version": 2,
         "brokerid": 4,
@@ -116,7 +116,7 @@ def test_the_small_ones() -> None:
     assert znodes.decode_producer_id_block(znodes.encode_producer_id_block(block)) == block
 
 
-def test_configurations() -> None:
+def test_config_znode_has_kafkas_form() -> None:
     assert json.loads(znodes.encode_config({"a": "1"})) == {"version": 1, "config": {"a": "1"}}
     assert znodes.decode_config(b'{"version":1,"config":{"a":"1","b":""}}') == {"a": "1", "b": ""}
     assert znodes.decode_config(b"") == {}
@@ -126,7 +126,7 @@ def test_configurations() -> None:
     assert znodes.decode_config_change(old) == "topics/t"
 
 
-def test_features() -> None:
+def test_feature_znode_has_kafkas_form() -> None:
     features = FinalizedFeatures(levels={"transaction.version": 2})
     data = znodes.encode_features(features)
     assert json.loads(data) == {
@@ -140,7 +140,7 @@ def test_features() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"7", b"{}", b'{"partitions":3}', b'{"endpoints":["nonsense"]}'])
-def test_what_cannot_be_understood_is_not_guessed(data: bytes) -> None:
+def test_malformed_znode_is_not_decoded(data: bytes) -> None:
     for decode in (
         lambda: znodes.decode_topic(data),
         lambda: znodes.decode_partition_state(data),
@@ -162,7 +162,7 @@ def test_uuids_are_kafkas_text() -> None:
         znodes.decode_uuid("too-short")
 
 
-def test_paths() -> None:
+def test_paths_of_znodes_are_kafkas() -> None:
     partition = TopicPartition("t", 3)
     assert paths.partition_state(partition) == "/brokers/topics/t/partitions/3/state"
     assert paths.broker(1) == "/brokers/ids/1"

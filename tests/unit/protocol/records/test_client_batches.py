@@ -51,7 +51,7 @@ def build_with(
 
 @pytest.mark.parametrize(("client", "codec"), CLIENTS)
 @given(contents=batches, producer=producers)
-def test_what_a_client_builds_we_validate_and_read(
+def test_batch_of_a_client_is_valid_and_readable(
     client: Any, codec: Compression, contents: list[NewRecord], producer: tuple[int, int, int]
 ) -> None:
     transactional = producer[0] >= 0
@@ -67,7 +67,7 @@ def test_what_a_client_builds_we_validate_and_read(
 
 @pytest.mark.parametrize(("client", "codec"), CLIENTS)
 @given(contents=batches, producer=producers, base_offset=st.integers(0, 2**62))
-def test_what_we_build_a_client_reads(
+def test_batch_of_ours_is_readable_by_a_client(
     client: Any, codec: Compression, contents: list[NewRecord], producer: tuple[int, int, int], base_offset: int
 ) -> None:
     ours = build_batch(

@@ -32,13 +32,13 @@ def test_any_buffer_is_read(codec: Compression, buffer: type) -> None:
 
 
 @given(data_of_any_shape.filter(bool), st.sampled_from(Compression))
-def test_one_byte_above_the_bound_is_a_bomb(data: bytes, codec: Compression) -> None:
+def test_output_one_byte_above_the_bound_is_a_bomb(data: bytes, codec: Compression) -> None:
     with pytest.raises(DecompressionBomb):
         decompress(codec, compress(codec, data), max_bytes=len(data) - 1)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_allocates_no_more_than_the_bound_and_a_block(codec: Compression) -> None:
+def test_bomb_allocates_no_more_than_the_bound_and_a_block(codec: Compression) -> None:
     bomb = bytes(compress(codec, bytes(64 * MEBIBYTE)))
     tracemalloc.start()
     try:
@@ -50,7 +50,7 @@ def test_a_bomb_allocates_no_more_than_the_bound_and_a_block(codec: Compression)
     assert peak < (4 + 2) * MEBIBYTE + len(bomb)
 
 
-def test_a_raw_snappy_bomb_is_refused_by_its_preamble() -> None:
+def test_raw_snappy_bomb_is_refused_by_its_preamble() -> None:
     declares_two_gigabytes = b"\xff\xff\xff\xff\x07" + b"\xfe\x01\x00" * 100
     with pytest.raises(DecompressionBomb):
         decompress(Compression.SNAPPY, declares_two_gigabytes, max_bytes=MEBIBYTE)
@@ -112,7 +112,7 @@ def test_raw_snappy_is_read_as_librdkafka_writes_it() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 1 << 30])
-def test_a_snappy_block_with_an_impossible_length(length: int) -> None:
+def test_snappy_block_of_impossible_length_is_corrupt(length: int) -> None:
     framed = compress(Compression.SNAPPY, b"")[:16] + struct.pack(">i", length) + b"\x01\x00a"
     with pytest.raises(CorruptRecord):
         decompress(Compression.SNAPPY, framed, max_bytes=MEBIBYTE)
@@ -139,6 +139,6 @@ def test_gzip_of_the_standard_library_is_read_and_written() -> None:
     assert decompress(Compression.GZIP, gzip.compress(data), max_bytes=len(data)) == data
 
 
-def test_a_zlib_stream_is_not_gzip() -> None:
+def test_zlib_stream_is_not_gzip() -> None:
     with pytest.raises(CorruptRecord):
         decompress(Compression.GZIP, zlib.compress(b"data"), max_bytes=MEBIBYTE)

@@ -55,7 +55,7 @@ def test_markers_round_trip(
     assert parse_end_txn_marker(marker, 6, header) == expected
 
 
-def test_layout() -> None:
+def test_marker_layout_is_that_of_kafka() -> None:
     marker = build_end_txn_marker(
         producer_id=4000,
         producer_epoch=2,
@@ -97,7 +97,7 @@ EPOCH_SIX = b"\0\0\0\0\0\6"
         (COMMIT_KEY, b"\xff\xff" + EPOCH_SIX[2:]),
     ],
 )
-def test_what_is_no_marker_is_corrupt(key: bytes | None, value: bytes | None) -> None:
+def test_control_record_that_is_no_marker_is_corrupt(key: bytes | None, value: bytes | None) -> None:
     batch = control_batch(key, value)
     with pytest.raises(CorruptRecord):
         parse_end_txn_marker(batch, 0, read_header(batch))
@@ -109,7 +109,7 @@ def test_later_versions_and_any_codec_are_read(codec: Compression) -> None:
     assert parse_end_txn_marker(batch, 0, read_header(batch)) == EndTxnMarker(commit=True, coordinator_epoch=6)
 
 
-def test_a_marker_that_compaction_removed() -> None:
+def test_marker_that_compaction_removed_is_none() -> None:
     emptied = empty_batch(read_header(control_batch(COMMIT_KEY, EPOCH_SIX)))
     header = read_header(emptied)
     assert header.is_control

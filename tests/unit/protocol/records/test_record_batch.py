@@ -98,12 +98,12 @@ def test_header_fields_round_trip(
         ([NewRecord(1503229959532, None, b""), NewRecord(1503229959700, None, b"")], 0xC85CBD23),
     ],
 )
-def test_the_same_bytes_as_a_java_broker(records: Sequence[NewRecord], crc: int) -> None:
+def test_marker_has_the_bytes_of_a_java_broker(records: Sequence[NewRecord], crc: int) -> None:
     """The CRCs are those of batches that a Kafka 0.11 broker has sent, as published in kafka-python's tests."""
     assert read_header(build_batch(records)).crc == crc
 
 
-def test_layout() -> None:
+def test_batch_layout_is_that_of_kafka() -> None:
     batch = build_batch(
         [
             NewRecord(1_500_000_000_000, b"key", b"value", [("h", b"1"), ("n", None)]),
@@ -147,7 +147,7 @@ def test_any_flipped_bit_under_the_crc_is_noticed(where: int, bit: int) -> None:
     assert not crc_is_valid(batch, 0, read_header(batch))
 
 
-def test_a_cut_off_batch_has_no_valid_crc() -> None:
+def test_cut_off_batch_has_no_valid_crc() -> None:
     batch = build_batch([NewRecord(NOW, b"key", b"value")])
     assert not crc_is_valid(batch[:-1], 0, read_header(batch))
 
@@ -165,7 +165,7 @@ def test_offset_and_epoch_are_outside_the_crc() -> None:
     ("sequence", "by", "following"),
     [(0, 1, 1), (2**31 - 1, 1, 0), (2**31 - 2, 3, 1), (2**31 - 1, 2**31 - 1, 2**31 - 2), (5, 0, 5)],
 )
-def test_sequences_wrap(sequence: int, by: int, following: int) -> None:
+def test_sequence_wraps_to_zero_after_31_bits(sequence: int, by: int, following: int) -> None:
     assert increment_sequence(sequence, by) == following
 
 
@@ -186,7 +186,7 @@ def test_header_names_that_are_not_utf8_survive() -> None:
     assert read_all(batch)[0].headers == [("n\udcff", b"")]
 
 
-def test_a_batch_that_compaction_emptied_has_no_records() -> None:
+def test_batch_that_compaction_emptied_has_no_records() -> None:
     header = BatchHeader(7, 49, 0, 2, 0, Compression.GZIP, 4, -1, NOW, 1, 0, 10, 0)
     batch = assemble_batch(header, b"")
     assert read_all(batch) == []
@@ -194,13 +194,13 @@ def test_a_batch_that_compaction_emptied_has_no_records() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 16, 60])
-def test_a_cut_off_header(size: int) -> None:
+def test_header_that_is_cut_off_is_refused(size: int) -> None:
     with pytest.raises(CorruptRecord):
         read_header(build_batch([NewRecord(NOW, None, None)])[:size])
 
 
 @pytest.mark.parametrize(("position", "byte"), [(16, 0), (16, 1), (16, 3), (16, 0xFF), (8, 0xFF), (11, 48)])
-def test_an_impossible_header(position: int, byte: int) -> None:
+def test_impossible_header_is_refused(position: int, byte: int) -> None:
     batch = build_batch([NewRecord(NOW, None, None)])
     batch[position] = byte
     with pytest.raises(CorruptRecord):
@@ -235,12 +235,12 @@ RECORD = bytes.fromhex("0e00000001 02 76 00")
         pytest.param(RECORD + RECORD, 2, id="the same offset twice"),
     ],
 )
-def test_broken_records(payload: bytes, count: int) -> None:
+def test_broken_records_are_corrupt(payload: bytes, count: int) -> None:
     with pytest.raises(CorruptRecord):
         read_all(with_payload(payload, count=count))
 
 
-def test_a_header_value_beyond_the_batch_is_not_handed_out_cut_off() -> None:
+def test_header_value_beyond_the_batch_is_not_handed_out_cut_off() -> None:
     batch = with_payload(bytes.fromhex("1800000001 02 76 02 02 6e 04 61"), count=1)
     with pytest.raises(CorruptRecord):
         next(iter_records(batch, 0, read_header(batch), max_decompressed_bytes=MEBIBYTE))
@@ -251,7 +251,7 @@ def test_gaps_that_compaction_left_are_fine() -> None:
     assert [record.offset for record in read_all(batch)] == [0, 4]
 
 
-def test_an_unknown_codec_is_corrupt_where_records_are_read() -> None:
+def test_unknown_codec_is_corrupt_where_records_are_read() -> None:
     batch = build_batch([NewRecord(NOW, None, None)])
     batch[22] |= 5
     with pytest.raises(CorruptRecord):

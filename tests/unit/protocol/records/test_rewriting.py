@@ -48,7 +48,7 @@ def test_log_append_time_is_stamped_in_place(codec: Compression) -> None:
     assert read_all(batch) == [record._replace(timestamp=NOW + 1000) for record in before]
 
 
-def test_the_same_timestamp_changes_nothing() -> None:
+def test_same_timestamp_changes_nothing() -> None:
     batch = build_batch(RECORDS)
     header = read_header(batch)
     assert stamp_max_timestamp(bytes(batch), header, NOW + 9, is_log_append_time=False) is header  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def test_compaction_keeps_what_it_retains_and_what_it_knows_of_the_producer(
     assert header.max_timestamp == expected_max
 
 
-def test_a_delete_horizon_once_set_stays() -> None:
+def test_delete_horizon_once_set_stays() -> None:
     first = retain(build_batch(RECORDS), set(range(2, 10)), NOW + 500)
     second = retain(first, set(range(1, 8)))
     header = read_header(second)
@@ -114,7 +114,7 @@ def test_a_delete_horizon_once_set_stays() -> None:
     st.integers(0, 2**44),
     st.sampled_from([Compression.NONE, Compression.GZIP]),
 )
-def test_a_delete_horizon_far_from_the_timestamps_is_read_by_every_client(
+def test_delete_horizon_far_from_the_timestamps_is_read_by_every_client(
     timestamps: list[int], horizon_ms: int, codec: Compression
 ) -> None:
     base = timestamps[0]
@@ -139,7 +139,7 @@ def test_a_delete_horizon_far_from_the_timestamps_is_read_by_every_client(
     assert [record.timestamp for record in theirs] == [record.timestamp_ms for record in ours]
 
 
-def test_a_timestamp_too_far_from_a_delete_horizon_keeps_its_batch_from_having_one() -> None:
+def test_timestamp_too_far_from_a_delete_horizon_keeps_its_batch_from_having_one() -> None:
     batch = build_batch([NewRecord(-(2**63) + 10, b"key", None)])
     spans = list(iter_record_spans(bytes(batch[61:]), read_header(batch)))
     assert can_have_delete_horizon(spans, 10)

@@ -73,7 +73,7 @@ def with_magic(magic: int) -> bytearray:
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("codec", Compression)
 @pytest.mark.parametrize("producer", [{}, {"producer_id": 0, "producer_epoch": 0, "base_sequence": 0}])
-def test_good_batches(full: bool, compacted: bool, codec: Compression, producer: dict[str, int]) -> None:
+def test_valid_batches_are_accepted(full: bool, compacted: bool, codec: Compression, producer: dict[str, int]) -> None:
     batch = build_batch(RECORDS, compression=codec, **producer)
     assert validate(batch, full=full, compacted=compacted) == read_header(batch)
     transactional = build_batch(
@@ -132,7 +132,7 @@ def test_badness_that_the_header_shows(records: bytes | None, error: ErrorCode, 
     assert (found.error if isinstance(found, RejectedRecords) else found) is error
 
 
-def test_without_a_producer_id_epoch_and_sequence_mean_nothing() -> None:
+def test_epoch_and_sequence_without_producer_id_are_ignored() -> None:
     """kafkajs and sarama leave zeros there."""
     batch = build_batch(RECORDS, producer_id=-1, producer_epoch=0, base_sequence=0)
     assert validate(batch, full=True) == read_header(batch)
@@ -158,7 +158,7 @@ def test_timestamps_at_the_bounds_and_none_are_fine(timestamp: int, full: bool) 
 
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("timestamp", [0, 2**62, -5])
-def test_with_log_append_time_the_producers_timestamps_do_not_matter(timestamp: int, full: bool) -> None:
+def test_producer_timestamps_do_not_matter_with_log_append_time(timestamp: int, full: bool) -> None:
     batch = build_batch([NewRecord(timestamp, b"key", b"")])
     assert isinstance(validate(batch, full=full, log_append_time=True), BatchHeader)
 
@@ -169,7 +169,7 @@ def test_bounds_of_kafkas_default_size() -> None:
     assert isinstance(validate(batch, full=True, **unbounded), BatchHeader)
 
 
-def test_each_records_timestamp_is_judged_when_walked() -> None:
+def test_record_timestamps_are_checked_by_a_walk() -> None:
     batch = build_batch([NewRecord(NOW, b"", b""), NewRecord(NOW - DAY - 1, b"", b""), NewRecord(-1, b"", b"")])
     assert isinstance(validate(batch), BatchHeader)
     message = f"The timestamp {NOW - DAY - 1} is not within [{NOW - DAY}, {NOW + HOUR}]"
@@ -216,14 +216,14 @@ def test_broken_records_pass_the_header_but_not_the_walk(payload: bytes, count: 
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
-def test_what_does_not_decompress(codec: Compression) -> None:
+def test_records_that_do_not_decompress_are_corrupt(codec: Compression) -> None:
     batch = assemble_batch(read_header(build_batch(RECORDS, compression=codec)), b"\xff" * 40)
     assert isinstance(validate(batch), BatchHeader)
     assert validate(batch, full=True) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
-def test_a_bomb_is_too_large(codec: Compression) -> None:
+def test_decompression_bomb_is_too_large(codec: Compression) -> None:
     batch = build_batch([NewRecord(NOW, b"", bytes(1_100_000))], compression=codec)
     assert validate(batch, full=True) is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -234,7 +234,7 @@ def test_headers_are_walked() -> None:
     assert validate(batch, full=True) == read_header(batch)
 
 
-def test_the_walk_corrects_a_wrong_max_timestamp() -> None:
+def test_walk_corrects_a_wrong_max_timestamp() -> None:
     batch = changed(max_timestamp=NOW + 5)
     header = walks.validate(batch)
     assert batch == GOOD
@@ -247,13 +247,13 @@ def conform(batch: bytearray, **changes: Any) -> Conformed | ErrorCode | Rejecte
 
 
 @pytest.mark.parametrize("changes", [{}, {"compression": Compression.GZIP}])
-def test_a_batch_as_the_topic_wants_it_stays(changes: dict[str, Any]) -> None:
+def test_batch_in_the_topics_form_is_unchanged(changes: dict[str, Any]) -> None:
     batch = build_batch(RECORDS, compression=Compression.GZIP)
     before = bytes(batch)
     assert conform(batch, **changes) == (memoryview(before), read_header(before))
 
 
-def test_a_topic_with_a_codec_and_log_append_time() -> None:
+def test_topic_with_codec_and_log_append_time_rewrites_batches() -> None:
     batch = build_batch(RECORDS, compression=Compression.GZIP)
     result = conform(batch, compression=Compression.ZSTD, log_append_time_ms=NOW + 3)
     assert not isinstance(result, ErrorCode | RejectedRecords)
@@ -320,7 +320,7 @@ def test_noise_is_an_error(noise: bytes, full: bool) -> None:
 
 
 @given(contents, st.sampled_from(Compression), st.integers(0), st.integers(0, 7))
-def test_no_bit_under_the_crc_can_flip_unnoticed(
+def test_flipped_bit_under_the_crc_is_noticed(
     records: list[NewRecord], codec: Compression, where: int, bit: int
 ) -> None:
     batch = build_batch(records, compression=codec)

@@ -9,7 +9,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(INT64)
-def test_round_trip(value: int) -> None:
+def test_varint_round_trip_returns_the_value(value: int) -> None:
     encoded = encode_varint(value)
     assert decode_varint(b"\xff" + encoded + b"\xff", 1) == (value, 1 + len(encoded))
 
@@ -26,13 +26,13 @@ def test_same_bytes_as_kafka_python(value: int) -> None:
     [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (-64, "7f"), (64, "8001"), (-65, "8101"), (8191, "fe7f")]
     + [(8192, "808001"), (2**63 - 1, "feffffffffffffffff01"), (-(2**63), "ffffffffffffffffff01")],
 )
-def test_known_encodings(value: int, encoded: str) -> None:
+def test_varint_has_known_encodings(value: int, encoded: str) -> None:
     assert encode_varint(value).hex() == encoded
     assert decode_varint(bytes.fromhex(encoded), 0) == (value, len(encoded) // 2)
 
 
 @given(INT64)
-def test_a_cut_off_varint_is_an_index_error(value: int) -> None:
+def test_cut_off_varint_is_an_index_error(value: int) -> None:
     with pytest.raises(IndexError):
         decode_varint(encode_varint(value)[:-1], 0)
 
