@@ -20,7 +20,7 @@ from tests.scenarios.malformed_frames import Fate, Frame, Kind, response_class
 
 LONGEST_PIPELINE: Final = 40
 _WORKERS: Final = 8
-_PATIENCE_SECONDS: Final = 20.0
+_PATIENCE_SECONDS: Final = 300.0
 _MOST_PROBLEMS: Final = 20
 _PING_VERSION: Final = 3
 
