@@ -26,7 +26,7 @@ _REPEAT_SECONDS: Final = 30.0
 def advice(addresses: Collection[Address]) -> str:
     """Return the remedy for addresses that cannot be reached."""
     bootstrap = ",".join(str(address) for address in addresses)
-    return f"`oncelog doctor --bootstrap {bootstrap}` says what keeps this machine from using the brokers"
+    return f"`oncelog doctor --bootstrap {bootstrap}` reports why this machine cannot use the brokers"
 
 
 async def reach(cluster: Cluster, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """The records of many batches as columns of numbers: where each field is. Pure.
 
-Only the ends of records are found one after the other, since each says where the next one begins; all else is done for
+Only the ends of records are found one after the other, since each is the start of the next one; all else is done for
 all records together. ``RecordColumns`` refers to one buffer, the joined decompressed records of the batches; keys and
 values are not copied here.
 

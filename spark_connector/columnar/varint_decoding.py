@@ -1,7 +1,7 @@
 """Many variable-length integers at once: one at each of some positions in a buffer. Pure.
 
 Nearly every integer of a record has one byte or two, so two bytes are decoded for all positions together, and only
-longer integers are looked at again. Positions beyond the buffer read its last byte: the caller compares the end of a
+longer integers are decoded further. Positions beyond the buffer read its last byte: the caller compares the end of a
 record's fields with the end of the record, and rejects what was read beyond it.
 """
 

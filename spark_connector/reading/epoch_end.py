@@ -48,7 +48,7 @@ async def find_epoch_end(
             if error in RETRIABLE or error is ErrorCode.UNKNOWN_SERVER_ERROR:
                 raise Unreachable(f"{topic_partition}: the end of epoch {epoch} is not known: {error.name}")
             raise BrokerRefused(str(topic_partition), Refusal(error=error))
-    raise Unreachable(f"{topic_partition}: {connection.address} did not say where epoch {epoch} ends")
+    raise Unreachable(f"{topic_partition}: {connection.address} did not return the end of epoch {epoch}")
 
 
 def is_cut(end: EpochEndOffset, position: int) -> bool:

@@ -100,7 +100,7 @@ def require_found(bound: Bound, missing: Collection[TopicPartition]) -> None:
 
 
 def reversed_times(start: Bound, end: Bound) -> list[TopicPartition]:
-    """Return the partitions whose start time is after their end time, as the two options say it for each partition.
+    """Return the partitions whose start time is after their end time, if both options have times by partition.
 
     Offsets are compared when they are known; those of two times are equal in a partition without records.
     """

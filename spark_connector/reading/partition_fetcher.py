@@ -173,7 +173,7 @@ class PartitionFetcher:
             end = await find_epoch_end(connection, tp, epoch, leader_epoch=leader_epoch, seconds=seconds)
             if end is not None and is_cut(end, self._position):
                 where = f"at {end.end_offset}" if end.end_offset >= 0 else "at an offset that its leader does not know"
-                lost = f"{self._range}: the log was cut off {where} and goes on with other records"
+                lost = f"{self._range}: the log was truncated {where} and has other records after that"
                 self._report_loss(f"{lost}, after it had been read up to {self._position}", self._position)
         self._leader_epoch = leader_epoch
 

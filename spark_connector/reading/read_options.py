@@ -103,7 +103,7 @@ class ReadOptions:
 def read_options(options: Mapping[str, str], *, streaming: bool, spark_keeps_plans_apart: bool = False) -> ReadOptions:
     """Return the options of a read. Raises ``OptionsInvalid`` with everything that is wrong.
 
-    ``spark_keeps_plans_apart`` tells whether each scan of a DataFrame has a read plan of its own (``reader``).
+    ``spark_keeps_plans_apart``: whether each scan of a DataFrame has a read plan of its own (``reader``).
     """
     reader = OptionReader(options)
     client = reader.client_settings("oncelog-spark", patience="kafka.default.api.timeout.ms")
@@ -216,7 +216,7 @@ def _columns(reader: OptionReader) -> Columns:
     default = Columns(NAMES if with_headers else WITHOUT_HEADERS)
     columns = reader.parsed("columns", parse_columns, f"some of {','.join(NAMES)}", default)
     if reader.has("includeHeaders") and reader.has("columns") and with_headers != ("headers" in columns):
-        reader.complain("includeHeaders: says otherwise than columns; leave it out, columns decides")
+        reader.complain("includeHeaders: contradicts columns; leave it out, columns decides")
     return columns
 
 

@@ -1,7 +1,7 @@
 """The columns of a read as Spark's types.
 
-Types, not the text of ``Columns.ddl``: what ``timestamp`` means in text is for ``spark.sql.timestampType`` to say, and
-the time of a record is an instant, whatever the session's default is.
+Types, not the text of ``Columns.ddl``: in text, ``spark.sql.timestampType`` decides what ``timestamp`` means, but the
+time of a record is an instant in every session.
 """
 
 from pyspark.sql.types import (

@@ -2,7 +2,7 @@
 
 Spark writes ``metadata``, with the id, when the query is started first. It writes ``offsets/<batch>`` before a batch
 runs: a line with the format's version, one of metadata (times, settings), and then one line for each source, where the
-batch ends in it. A batch that is run again has the same file; one that was planned anew under the same number has
+batch ends in it. A batch that is run again has the same file; one that was planned again under the same number has
 another. Only a checkpoint on a local file system can be read here: Python has no part in Spark's access to others.
 """
 

@@ -61,7 +61,7 @@ def _require_other_source(options: WriteOptions, plan: BatchPlan) -> None:
             "record there, which would be the next batch, for ever. Leave that topic out of subscribe, or name it in "
             "the option stateTopic of the source, too, which leaves it out of subscribePattern. Spark would still run "
             f"batch {entry.name} as it is planned: remove {entry} and "
-            f"{entry.with_name(f'.{entry.name}.crc')} while the query is stopped, so that it is planned anew"
+            f"{entry.with_name(f'.{entry.name}.crc')} while the query is stopped, so that it is planned again"
         )
     if entry is not None and options.state_topic in plan.former_topics:
         _log.warning(

@@ -45,7 +45,7 @@ _REFUSED: Final = {
     "kafka.interceptor.classes": "there are no interceptors",
 }
 _CATALOG_HINT: Final = (
-    ". For INSERT INTO a table of the catalog: Spark hands over no options of the table; write INSERT INTO … WITH "
+    ". For INSERT INTO a table of the catalog: Spark passes no options of the table; write INSERT INTO … WITH "
     "(`kafka.bootstrap.servers` = '…', topic = '…')"
 )
 _WITHOUT_EFFECT: Final = ("includeHeaders", "kafka.linger.ms", "kafka.metadata.max.age.ms")

@@ -59,11 +59,11 @@ async def commit_batch(
     if state.generation < permit.generation:
         await abort_all(broker, outcome.transactions)
         raise BatchNotDecided(
-            f"batch {batch} was aborted as a whole: the record of sink {permit.sink} is gone from the state topic "
+            f"batch {batch} was aborted as a whole: the record of sink {permit.sink} has vanished from the state topic "
             f"{permit.home.topic} since the batch began. Was the topic deleted, created again or emptied?"
         )
     if state.query not in ("", query):
-        _log.warning("sink %s has written for query %s before: %s begins anew", permit.sink, state.query, query)
+        _log.warning("sink %s now writes for query %s; it has written for %s before", permit.sink, query, state.query)
     if state.is_beyond(query, batch):
         raise SinkFenced(f"another run of the query has gone on to batch {state.batch} of sink {permit.sink}")
     if state.decides(query, batch):
@@ -183,7 +183,7 @@ async def _require_same_topics(broker: SinkBroker, outcome: BatchOutcome, what: 
 
 
 async def _validate(broker: SinkBroker, transactions: Sequence[TaskTransaction], what: str) -> None:
-    """Raise ``BatchNotDecided``, and abort the others, if a transaction has ended since its task, by a time-out say."""
+    """Abort the batch and raise ``BatchNotDecided`` if a transaction has ended since its task (it timed out, say)."""
     described = await describe_all(broker, [each.transactional_id for each in transactions])
     ended = [each for each in transactions if not is_open(each, described[each.transactional_id])]
     if not ended:

@@ -82,7 +82,7 @@ class ResponseLost(SinkError):
 
 
 NO_STATE: Final = (
-    "sink %s has been at work before, and no partition of its state topic %s has a record of it. That is right if it "
+    "sink %s has written before, and no partition of its state topic %s has a record of it. That is expected if it "
     "was killed in its very first batch. If the state topic was deleted, created again or emptied, what was written "
     "last may be written a second time: look at the target topic"
 )

@@ -34,7 +34,7 @@ class Driver(NamedTuple):
     producer_id: int
     epoch: int
     sequence: int = 0
-    """Of its next record in the state topic; it goes on with version 1, where a decision does not bump the epoch."""
+    """The sequence number of its next record; with version 1 it grows, since a decision does not bump the epoch."""
 
 
 NO_DRIVER: Final = Driver(-1, -1)

@@ -2,7 +2,7 @@
 
 A new sink's home is where its name hashes to among the partitions that there are then. Partitions may be added later,
 and the name hashes to another one then; so a record that is there stays the sink's home for ever. A driver that has
-taken over looks where the record is most likely to be, and goes on with it only if it is provably the newest, because
+taken over reads the partition that most likely has the record, and uses it only if it is provably the newest, because
 the driver that wrote it was the last one before this (``StateRecord.is_followed_by``). Otherwise, as at the first start
 and after a crash, it looks in every partition. A former release always hashes among the partitions that it knows of, so
 there may be several records; ``newest`` chooses the one that counts.

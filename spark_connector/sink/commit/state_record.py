@@ -17,10 +17,10 @@ another in between (``is_followed_by``). ``topic`` and ``offsets`` say what the 
 distinguish it from another batch of the same number.
 
 ``batch`` counts within ``query``: a checkpoint that was deleted makes a new query, for which nothing is decided yet.
-``generation`` grows with every driver that cannot know that it is the only one left of its generation, so whatever has
-an older generation in its name can only be a leftover. (Epochs cannot serve: they begin anew with each producer id.)
-It stays where nothing of the last driver can be at work: brokers forget the transactional ids of a generation only
-after a week, so a query that is started for each batch must not have another one each time.
+``generation`` grows with every driver that cannot know that it is the only one left of its generation, so a transaction
+with an older generation in its id can only be a leftover. (Producer epochs cannot replace it: they restart with each
+producer id.) It does not grow if no task of the last driver can be running: brokers expire the transactional ids of a
+generation only after a week, so a query that is started for each batch must not have another one each time.
 """
 
 import json

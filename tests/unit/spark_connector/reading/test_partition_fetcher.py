@@ -230,7 +230,7 @@ def test_log_truncated_while_it_was_read_is_data_loss(end: int, fail: bool, capl
             for _ in range(2):
                 assert await fetching.next() is not None
             partition.elect(end)
-            message = f"the log was cut off at {end} and goes on with other records, after it had been read up to"
+            message = f"the log was truncated at {end} and has other records after that, after it had been read up to"
             if not fail:
                 assert await bases(fetching) == [4, 6]
                 assert message in caplog.text
