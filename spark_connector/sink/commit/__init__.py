@@ -3,7 +3,7 @@
 Every attempt of a task writes in a transaction of its own and leaves it open (``task``). The driver, which has fenced
 all older drivers before (``prelude``), checks that all of them are still open, writes *one* record that lists them, in
 a transaction of its own, and then commits them (``batch_commit``). That record is the decision: after a crash before it
-the batch is aborted, after a crash behind it the next driver commits the same list. ``abort_batch`` reads it first.
+the batch is aborted; after a crash later the next driver commits the same list. ``abort_batch`` reads it first.
 
 ======================================  ==============================================================================
 a crash of                              is recovered by
