@@ -28,7 +28,7 @@ class SeenBroker:
     rack: str | None
     failure: str | None
     """Why it is not reached at the address that it advertises; None if it is."""
-    store_answers: bool | None
+    reaches_store: bool | None
     """Whether it reaches its metadata store; None if that is not known."""
     failed_directories: tuple[str, ...] = ()
     """Directories that accept no writes."""
@@ -85,7 +85,7 @@ def assess(
             "address": str(broker.address),
             "rack": broker.rack,
             "reached": broker.failure is None,
-            "store": broker.store_answers,
+            "store": broker.reaches_store,
             "failed_directories": list(broker.failed_directories),
             "unserved_coordinators": list(broker.unserved_coordinators),
         }
@@ -145,7 +145,7 @@ def _about_brokers(brokers: Sequence[SeenBroker]) -> list[str]:
         for broker in brokers
         if broker.unserved_coordinators
     ]
-    cut_off = [str(broker.broker_id) for broker in brokers if broker.store_answers is False]
+    cut_off = [str(broker.broker_id) for broker in brokers if broker.reaches_store is False]
     if cut_off:
         problems.append(f"broker {', '.join(cut_off)}: {WITHOUT_STORE}; {STORE_ADVICE}")
     return problems

@@ -181,8 +181,8 @@ class _Request:
         except NoBrokerReachable:
             raise
         except (BrokerRefused, Unreachable, ConnectionLost, RequestTimedOut) as error:
-            is_answered = isinstance(error, BrokerRefused) and error.refusal.error not in NO_ANSWER
-            why = None if is_answered else watch.why(str(error))
+            is_refused = isinstance(error, BrokerRefused) and error.refusal.error not in NO_ANSWER
+            why = None if is_refused else watch.why(str(error))
             if why is None:
                 raise
             raise why from error

@@ -1,11 +1,11 @@
 """The problems of a cluster as this machine sees it, from the results of visits to its brokers. Pure.
 
-A client connects to the addresses that it was given, is told there where each broker is, and then connects to those. So
-a cluster that responds at its bootstrap address may still be unreachable: the brokers advertise names that this machine
-does not know, or addresses where another process listens. What a broker advertises is ``advertised.listeners``, one
-address for each of its listeners, and a client gets the one of the listener that it used.
+A client connects to the addresses that it was given, gets the address of each broker there, and then connects to
+those. So a cluster that responds at its bootstrap address may still be unreachable: the brokers advertise names that
+this machine does not know, or addresses where another process listens. What a broker advertises is
+``advertised.listeners``, one address for each of its listeners, and a client gets the one of the listener that it used.
 
-``diagnose`` finds that, and works out what each broker should say instead, as far as visits show where it answers.
+``diagnose`` finds that, and works out what each broker should advertise instead, if visits show where it responds.
 """
 
 import ipaddress
@@ -60,7 +60,7 @@ class Visit:
     """Of that broker: those of ``LISTENER_KEYS`` that have a value."""
     versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The versions that it serves, by the API's name."""
-    store_answers: bool | None = None
+    reaches_store: bool | None = None
     """Whether the broker reaches its metadata store; None if that is not known."""
     failed_directories: tuple[str, ...] = ()
     """Directories that accept no writes."""
@@ -72,7 +72,7 @@ _UNREACHED: Final = (
 )
 _NOT_RUNNING: Final = (
     "see that broker {0} runs, and that its port is open: other brokers of the cluster are reached at this host. "
-    "One that has just ended is told of until its session with ZooKeeper ends"
+    "One that has just ended is listed until its ZooKeeper session expires"
 )
 
 
@@ -97,8 +97,9 @@ def diagnose(
 ) -> list[Finding]:
     """Return all findings, problems first.
 
-    ``view`` is what the first broker told. ``bootstrap`` are the visits to the addresses that the user gave, at least
-    one of them with success, ``brokers`` those to what each broker advertises, ``elsewhere`` those to ``candidates``.
+    ``view`` is the cluster as the first broker describes it. ``bootstrap`` are the visits to the addresses that the
+    user gave, at least one of them with success, ``brokers`` those to what each broker advertises, ``elsewhere`` those
+    to ``candidates``.
     """
     places = [place for place in (*bootstrap, *elsewhere, *brokers.values()) if place.failure is None]
     findings = [finding for broker_id in sorted(brokers) for finding in _about(broker_id, view, brokers, places)]
@@ -124,7 +125,7 @@ def _about(broker_id: int, view: View, brokers: Mapping[int, Visit], places: Seq
     message = f"it advertises {visit.address}, {wrong}"
     if home is not None:
         change = _change(visit.address, home, alone=len(view.brokers) == 1)
-        yield Finding(broker_id=broker_id, message=f"{message}; it does answer at {home.address}", change=change)
+        yield Finding(broker_id=broker_id, message=f"{message}; it responds at {home.address}", change=change)
         return
     likely = Address(places[0].address.host, visit.address.port)
     advice = _NOT_RUNNING.format(broker_id) if likely == visit.address else _UNREACHED.format(broker_id, likely)
@@ -133,15 +134,15 @@ def _about(broker_id: int, view: View, brokers: Mapping[int, Visit], places: Seq
 
 def _what_is_wrong(broker_id: int, view: View, visit: Visit) -> str | None:
     if is_nowhere(visit.address.host):
-        return "which is no address to connect to"
+        return "which is not an address to connect to"
     if not visit.resolved:
-        return "a name that this machine does not know"
+        return "a name that this machine cannot resolve"
     if visit.failure is not None:
         return f"where this machine does not reach it ({visit.failure})"
     if visit.view is not None and visit.view.cluster_id != view.cluster_id:
-        return f"but there a broker of another cluster answers ({visit.view.cluster_id})"
+        return f"but a broker of another cluster responds there ({visit.view.cluster_id})"
     if visit.broker_id not in (None, broker_id):
-        return f"but there broker {visit.broker_id} answers"
+        return f"but broker {visit.broker_id} responds there"
     return None
 
 
@@ -234,7 +235,7 @@ def _about_controller(view: View) -> Iterator[Finding]:
 
 def _about_stores(brokers: Mapping[int, Visit]) -> Iterator[Finding]:
     for broker_id, visit in brokers.items():
-        if visit.store_answers is False and visit.broker_id == broker_id:
+        if visit.reaches_store is False and visit.broker_id == broker_id:
             yield Finding(broker_id=broker_id, message=WITHOUT_STORE, advice=STORE_ADVICE)
 
 
@@ -251,10 +252,12 @@ def _about_disagreement(view: View, brokers: Mapping[int, Visit]) -> Iterator[Fi
             continue
         missing = sorted(view.brokers.keys() ^ visit.view.brokers.keys())
         if missing:
-            message = f"it does not agree with the others about which brokers there are: see {_list(missing)}"
-            yield Finding(broker_id=broker_id, message=message, advice="it may have lost its way to the controller")
+            message = f"it has other members of the cluster than the others: see {_list(missing)}"
+            yield Finding(
+                broker_id=broker_id, message=message, advice="it may have lost the connection to the controller"
+            )
         elif visit.view.controller_id != view.controller_id and not view.is_kraft:
-            message = f"to it the controller is {visit.view.controller_id}, to others {view.controller_id}"
+            message = f"its controller is {visit.view.controller_id}, that of others {view.controller_id}"
             yield Finding(broker_id=broker_id, message=message, advice="if that lasts, it cannot reach the controller")
 
 
@@ -265,11 +268,11 @@ def _about_versions(brokers: Mapping[int, Visit]) -> Iterator[Finding]:
         for broker_id, versions in served.items():
             ranges.setdefault(versions.get(api), []).append(broker_id)
         if len(ranges) > 1:
-            told = "; ".join(
+            served_by = "; ".join(
                 f"brokers {_list(ids)}: {'none' if found is None else '{}-{}'.format(*found)}"
                 for found, ids in ranges.items()
             )
-            message = f"the brokers serve different versions, of {api} first ({told}): is an upgrade under way?"
+            message = f"the brokers serve different versions, of {api} first ({served_by}): is an upgrade in progress?"
             yield Finding(broker_id=None, message=message, is_problem=False)
             return
 

@@ -15,7 +15,7 @@ import click
 from oncelog.clients.cli.diagnosis import LISTENER_KEYS, Finding, View, Visit, candidates, diagnose
 from oncelog.clients.cli.directories import failed_directories
 from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum, in_sync_minimums
-from oncelog.clients.cli.metadata_store import store_answers
+from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
 from oncelog.clients.cli.waiting import nobody_there
@@ -115,9 +115,9 @@ async def _visit(address: Address, seconds: float) -> Visit:
         async with asyncio.timeout(seconds):
             found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except TimeoutError:
-        return Visit(address=address, failure="no answer from the name service")
+        return Visit(address=address, failure="no response from the name service")
     except (OSError, UnicodeError):
-        return Visit(address=address, failure=f"this machine does not know the name {address.host}")
+        return Visit(address=address, failure=f"this machine cannot resolve the name {address.host}")
     resolved = tuple(dict.fromkeys(str(each[4][0]) for each in found))
     connection: Connection | None = None
     try:
@@ -149,7 +149,7 @@ async def _talk(address: Address, resolved: tuple[str, ...], connection: Connect
         broker_id=broker_id,
         config=config,
         versions=_versions(connection),
-        store_answers=None if broker_id is None else await store_answers(connection, broker_id),
+        reaches_store=None if broker_id is None else await reaches_store(connection, broker_id),
         failed_directories=await failed_directories(connection),
     )
 

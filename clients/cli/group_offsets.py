@@ -111,7 +111,7 @@ class GroupOffsets(RebalanceListener):
     async def commit_finally(self) -> bool:
         """Commit what is printed and still assigned; False, which is said, if that does not get through in time.
 
-        The time is 10 s while the cluster answers, since a rebalance may be under way, and about 2 s while it does not.
+        The time is 10 s while the cluster responds, since a rebalance may be in progress, and about 2 s otherwise.
         """
         try:
             await self._commit_at_last()
@@ -181,7 +181,7 @@ class GroupOffsets(RebalanceListener):
         try:
             committed = await self.consumer.committed(ends, _LOOK_SECONDS)
         except ClientError:
-            return False  # It is asked again.
+            return False  # The next call asks again.
         return all(end == 0 or (tp in committed and committed[tp].offset >= end) for tp, end in ends.items())
 
     # What changes inside a poll

@@ -8,7 +8,7 @@ import click
 from oncelog.clients.cli.cluster_health import PARTITION_COLUMNS, SHOWN_PARTITIONS, ClusterHealth, SeenBroker, assess
 from oncelog.clients.cli.directories import about_directory, failed_directories
 from oncelog.clients.cli.in_sync_minimum import in_sync_minimums
-from oncelog.clients.cli.metadata_store import store_answers
+from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json, format_table
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
 from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
@@ -60,7 +60,7 @@ def _print(session: Session, found: ClusterHealth) -> None:
 async def _require_ready(cluster: Cluster) -> None:
     await cluster.refresh(())
     if cluster.metadata.controller_id is None:
-        raise Unreachable("a broker answers, but knows no controller yet")
+        raise Unreachable("a broker responds, but knows no controller yet")
     for path in await failed_directories(await cluster.connection_to_any()):
         raise BrokerRefused(path, Refusal(error=ErrorCode.KAFKA_STORAGE_ERROR, message=about_directory(path)))
 
@@ -76,12 +76,12 @@ async def _look(cluster: Cluster) -> ClusterHealth:
 
 async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rack: str | None) -> SeenBroker:
     """Check whether the broker responds at its advertised address, reaches its store, writes and coordinates."""
-    address, failure, answers = cluster.brokers[node_id], None, None
+    address, failure, has_store = cluster.brokers[node_id], None, None
     failed: tuple[str, ...] = ()
     unserved: tuple[str, ...] = ()
     try:
         connection = await cluster.connection_to(node_id)
-        answers = await store_answers(connection, node_id)
+        has_store = await reaches_store(connection, node_id)
         failed = await failed_directories(connection)
         unserved = await unserved_coordinators(connection, node_id, metadata)
     except Unreachable as error:
@@ -91,7 +91,7 @@ async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rac
         address=address,
         rack=rack,
         failure=failure,
-        store_answers=answers,
+        reaches_store=has_store,
         failed_directories=failed,
         unserved_coordinators=unserved,
     )

@@ -19,7 +19,7 @@ _KEY: Final = "min.insync.replicas"
 _TOPIC_RESOURCE: Final = 2
 _SECONDS: Final = 3.0
 _MOST_TOPICS: Final = 1000
-"""About which a broker is asked: enough to see what is wrong, and an answer of moderate size."""
+"""Topics of one request: enough to see the problem, with a response of moderate size."""
 _SHOWN: Final = 3
 
 

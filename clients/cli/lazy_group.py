@@ -20,7 +20,7 @@ class LazyGroup(click.Group):
         self._lazy = dict(lazy or {})
 
     def add_lazy(self, name: str, place: str) -> None:
-        """Add a command of somebody else's."""
+        """Add a command of another package."""
         self._lazy[name] = place
 
     def list_commands(self, ctx: click.Context) -> list[str]:

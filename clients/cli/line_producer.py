@@ -1,8 +1,8 @@
 """Sends lines, and counts which of them are written and which are not.
 
-A line that brokers refuse for what it is (too large, say) holds up no other line. Any other failure would meet the next
-lines, too: nothing more is sent then, and what is under way is waited for. The same happens when the user stops the
-command, but that waits for seconds only.
+A line that brokers refuse for its content (too large, say) delays no other line. Any other failure would affect the
+next lines, too: nothing more is sent then, and the producer waits for what is in flight. The same happens when the user
+stops the command, but that waits for seconds only.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class LineProducer:
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when no more input is to be read."""
     first_failure: ClientError | None = None
-    got_no_answer: bool = False
+    got_no_response: bool = False
     """Whether a line was lost because no broker responded."""
     lines_read: int = 0
     is_stopped: bool = False
@@ -104,7 +104,7 @@ class LineProducer:
             for line, _ in self._under_way:
                 self.lost.add(line)
                 self.unsure.add(line)
-            self.got_no_answer = self.got_no_answer or bool(self._under_way)
+            self.got_no_response = self.got_no_response or bool(self._under_way)
         finally:
             self._scope = None
 
@@ -155,7 +155,7 @@ class LineProducer:
         self._note_failure(line, error)
 
     def _note_failure(self, line: int, error: ClientError) -> None:
-        self.got_no_answer = self.got_no_answer or means_no_answer(error)
+        self.got_no_response = self.got_no_response or means_no_response(error)
         if not _is_of_one_record(error):
             self.over.set()
         if self.first_failure is None:
@@ -187,7 +187,7 @@ def _is_of_one_record(error: ClientError) -> bool:
     return refused_record or isinstance(error, RecordTooLarge)
 
 
-def means_no_answer(error: ClientError) -> bool:
+def means_no_response(error: ClientError) -> bool:
     """Return whether a line was lost because no broker responded to the last attempt."""
     if isinstance(error, BrokerRefused):
         return error.refusal.error in NO_ANSWER

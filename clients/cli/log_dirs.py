@@ -26,28 +26,30 @@ def log_dirs(session: Session, broker_ids: tuple[int, ...], topics: tuple[str, .
             await require_broker(cluster, broker_id)
         return await describe_log_dirs(cluster, broker_ids or None)
 
-    answers = session.run(work)
-    told = [
+    responses = session.run(work)
+    described = [
         (broker, directory)
-        for broker, directories in answers.items()
+        for broker, directories in responses.items()
         if not isinstance(directories, Refusal)
         for directory in directories
     ]
     if topics:
         columns = ("broker", "topic", "partition", "size", "offset_lag", "path")
         session.show_rows(
-            _replicas(told, topics), columns, none=f"No replicas of {', '.join(topics)} on these brokers."
+            _replicas(described, topics), columns, none=f"No replicas of {', '.join(topics)} on these brokers."
         )
     else:
         session.show_rows(
-            _directories(told), ("broker", "path", "replicas", "size", "usable", "total"), none="No log directories."
+            _directories(described),
+            ("broker", "path", "replicas", "size", "usable", "total"),
+            none="No log directories.",
         )
-    refusals = {f"broker {broker}": answer for broker, answer in answers.items() if isinstance(answer, Refusal)}
-    refusals |= {directory.path: directory.refused for _, directory in told if directory.refused is not None}
+    refusals = {f"broker {broker}": response for broker, response in responses.items() if isinstance(response, Refusal)}
+    refusals |= {directory.path: directory.refused for _, directory in described if directory.refused is not None}
     session.fail_if_any(refusals)
 
 
-def _directories(told: Iterable[tuple[int, LogDirDescription]]) -> list[dict[str, Any]]:
+def _directories(described: Iterable[tuple[int, LogDirDescription]]) -> list[dict[str, Any]]:
     return [
         {
             "broker": broker,
@@ -57,11 +59,11 @@ def _directories(told: Iterable[tuple[int, LogDirDescription]]) -> list[dict[str
             "usable": directory.usable_bytes,
             "total": directory.total_bytes,
         }
-        for broker, directory in told
+        for broker, directory in described
     ]
 
 
-def _replicas(told: Iterable[tuple[int, LogDirDescription]], topics: Collection[str]) -> list[dict[str, Any]]:
+def _replicas(described: Iterable[tuple[int, LogDirDescription]], topics: Collection[str]) -> list[dict[str, Any]]:
     return [
         {
             "broker": broker,
@@ -71,7 +73,7 @@ def _replicas(told: Iterable[tuple[int, LogDirDescription]], topics: Collection[
             "offset_lag": replica.offset_lag,
             "path": directory.path,
         }
-        for broker, directory in told
+        for broker, directory in described
         for tp, replica in sorted(directory.replicas.items())
         if tp.topic in topics
     ]

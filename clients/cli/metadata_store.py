@@ -1,7 +1,7 @@
 """Whether a broker reaches the cluster's metadata store (ZooKeeper, or KRaft's controllers), as a client can find out.
 
-No request asks that. A broker is asked to check a change of none of its settings: for that it must read what the store
-has, and nothing is changed.
+There is no request for that. The command has a broker validate a change of none of its settings: for that the broker
+must read the store, and nothing is changed.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _BROKER_RESOURCE: Final = 4
 _SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 2.0
-"""After which a change that is not done yet makes one look whether the store answers, again and again."""
+"""Seconds after which a change that is not done has the store checked, repeatedly."""
 _NO_ANSWER: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
 
 WITHOUT_STORE: Final = (
@@ -32,13 +32,13 @@ WITHOUT_STORE: Final = (
     "can change meanwhile"
 )
 _UNKNOWN: Final = (
-    "its metadata store (ZooKeeper) does not answer. What was asked for is not done yet, and may be done as soon as "
-    "it answers again: look before you try again"
+    "its metadata store (ZooKeeper) does not respond. The change is not done yet, and may be done as soon as "
+    "it responds again: check before you try again"
 )
 STORE_ADVICE: Final = "see that ZooKeeper runs, and that the broker reaches it (zookeeper.connect)"
 
 
-async def store_answers(connection: Connection, broker_id: int) -> bool | None:
+async def reaches_store(connection: Connection, broker_id: int) -> bool | None:
     """Return whether the broker on the connection reaches its store; None if it does not say."""
     resource = AlterConfigsResource(resource_type=_BROKER_RESOURCE, resource_name=str(broker_id))
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
@@ -89,13 +89,13 @@ async def _until_store_is_lost(cluster: Cluster) -> list[int]:
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         known = sorted(cluster.brokers)
-        answers = await asyncio.gather(*(_answers_of(cluster, broker_id) for broker_id in known))
-        if False in answers and True not in answers:
-            return [broker_id for broker_id, answer in zip(known, answers, strict=True) if answer is False]
+        found = await asyncio.gather(*(_store_of(cluster, broker_id) for broker_id in known))
+        if False in found and True not in found:
+            return [broker_id for broker_id, has_store in zip(known, found, strict=True) if has_store is False]
 
 
-async def _answers_of(cluster: Cluster, broker_id: int) -> bool | None:
+async def _store_of(cluster: Cluster, broker_id: int) -> bool | None:
     try:
-        return await store_answers(await cluster.connection_to(broker_id), broker_id)
+        return await reaches_store(await cluster.connection_to(broker_id), broker_id)
     except ClientError:
         return None

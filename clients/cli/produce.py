@@ -28,7 +28,7 @@ _LARGEST_REQUEST: Final = 64 * 1024 * 1024
 """Bytes; far above the limits of brokers, so that theirs apply."""
 _LINGER_MS: Final = 5
 _CLOSE_SECONDS: Final = 0.2
-"""Seconds after Ctrl-C or SIGTERM, when what was in flight has been waited for already."""
+"""Seconds after Ctrl-C or SIGTERM, after the wait for what was in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ def produce(session: Session, /, **given: Any) -> None:
     if heeded.exit_code is not None:
         raise click.exceptions.Exit(heeded.exit_code)
     if lines.lost.count:
-        raise click.exceptions.Exit(NO_BROKER if lines.got_no_answer else REFUSED)
+        raise click.exceptions.Exit(NO_BROKER if lines.got_no_response else REFUSED)
 
 
 async def _produce_until_stopped(lines: LineProducer) -> Heeded:

@@ -95,7 +95,7 @@ class Session:
         except Unreachable as error:  # A broker that others tell of.
             _end(NO_BROKER, str(error), DOCTOR_ADVICE)
         except (ConnectionLost, RequestTimedOut) as error:
-            _end(NO_BROKER, str(error), "whether it was done is unknown: look before you try again")
+            _end(NO_BROKER, str(error), "whether it was done is unknown: check before you try again")
         except ClientError as error:
             _end(REFUSED, str(error), None)
 
@@ -173,8 +173,8 @@ class Session:
         """Explain what a broker refused, and end the command."""
         for subject, refused in refusals.items():
             complain(f"Error: {subject}: {refused}", remedy(refused))
-        nobody_answered = all(refused.error in NO_ANSWER for refused in refusals.values())
-        raise click.exceptions.Exit(NO_BROKER if nobody_answered else REFUSED)
+        had_no_response = all(refused.error in NO_ANSWER for refused in refusals.values())
+        raise click.exceptions.Exit(NO_BROKER if had_no_response else REFUSED)
 
 
 def _end(code: int, message: str, advice: str | None) -> NoReturn:

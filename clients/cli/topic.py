@@ -226,8 +226,8 @@ def trim_prefix(session: Session, name: str, before: str, partitions: tuple[int,
 
     async def work(cluster: Cluster) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
         chosen = await _partitions(cluster, name, partitions)
-        answers = await delete_records(cluster, await resolve_position(cluster, chosen, position))
-        return answers.found, answers.failed
+        deleted = await delete_records(cluster, await resolve_position(cluster, chosen, position))
+        return deleted.found, deleted.failed
 
     found, failed = session.run(work)
     rows = [{"topic": tp.topic, "partition": tp.partition, "begin": begin} for tp, begin in sorted(found.items())]

@@ -139,7 +139,7 @@ def producers(session: Session, topic: str, partitions: tuple[int, ...], broker_
         chosen = [TopicPartition(topic, index) for index in indexes]
         return await describe_producers(cluster, chosen, broker_id=broker_id)
 
-    answers = session.run(work)
+    described = session.run(work)
     columns = (
         "partition",
         "producer_id",
@@ -159,8 +159,8 @@ def producers(session: Session, topic: str, partitions: tuple[int, ...], broker_
             "last_timestamp": producer.last_timestamp,
             "transaction_start_offset": producer.transaction_start_offset,
         }
-        for tp, found in sorted(answers.found.items())
+        for tp, found in sorted(described.found.items())
         for producer in found
     ]
     session.show_rows(rows, columns, none=f"No producers: none with an id has written to {topic} lately.")
-    session.fail_if_any({str(tp): refused for tp, refused in answers.refusals.items()})
+    session.fail_if_any({str(tp): refused for tp, refused in described.refusals.items()})

@@ -1,4 +1,4 @@
-"""``oncelog txn force-terminate``: abort whatever a transactional id has open, and fence whoever uses it."""
+"""``oncelog txn force-terminate``: abort the transaction of a transactional id, and fence its producer."""
 
 import click
 

@@ -1,8 +1,8 @@
 """Which partitions of the internal topics are led by a broker whose coordinator does not serve them, as a client can
 find out.
 
-No request asks that. The leader is asked for a group, or a transactional id, of each of its partitions. A coordinator
-that is still reading the partition, or cannot read it, says so of ids that do not exist, too.
+There is no request for that. The leader gets a request for a group, or a transactional id, of each of its partitions.
+A coordinator that is still reading the partition, or cannot read it, reports that also for ids that do not exist.
 """
 
 from collections.abc import Iterable, Sequence

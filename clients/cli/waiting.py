@@ -22,7 +22,7 @@ PATIENCE_SECONDS: Final = 3.0
 _USUAL_SECONDS: Final = 12.0
 """The same for what may last a while in a healthy cluster."""
 _STORE_SECONDS: Final = 8.0
-"""The same for a change that a broker keeps in its metadata store: by then it is known whether the store answers."""
+"""The same for a change of metadata: by then it is known whether the metadata store responds."""
 _KEPT_IN_STORE: Final = frozenset(
     f"no response to {change}"
     for change in (
@@ -35,18 +35,18 @@ _KEPT_IN_STORE: Final = frozenset(
     )
 )
 _BESIDE_SECONDS: Final = 1.0
-"""Obstacles that have lasted so long are told together with one that is worth a word."""
+"""Obstacles that have lasted this number of seconds are reported together with one that is due."""
 _LOOK_SECONDS: Final = 0.25
 
 DOCTOR_ADVICE: Final = "`oncelog doctor` shows which advertised addresses this machine can use, and what to set instead"
 STUCK_ADVICE: Final = (
     "the process there may be stopped, stuck or overloaded, or is no broker that listens for PLAINTEXT: see its output"
 )
-_NOBODY_THERE: Final = (
+_NO_BROKER_THERE: Final = (
     "is a broker running there? `oncelog serve` starts one; --bootstrap or ONCELOG_BOOTSTRAP says where to look"
 )
 _SEVERAL: Final = "; of a cluster with several brokers name more than one: -b HOST:PORT,HOST:PORT"
-BROKERS_ADVICE: Final = "`oncelog health` lists the brokers of the cluster, and the partitions that nobody leads"
+BROKERS_ADVICE: Final = "`oncelog health` lists the brokers of the cluster, and the partitions without a leader"
 
 
 class Client(Protocol):
@@ -58,7 +58,7 @@ class Client(Protocol):
 
 
 class StillWaiting(ClientError):
-    """A command's time is up, and what it waited for has not come. ``advice`` says what can be done about it."""
+    """A command has timed out while it was waiting. ``advice`` says what can be done about it."""
 
     def __init__(self, message: str, advice: str) -> None:
         super().__init__(message)
@@ -73,8 +73,8 @@ class Notice(NamedTuple):
 
 
 def nobody_there(bootstrap: Collection[Address], *, is_silent: bool = False) -> str:
-    """Return what to do when no broker answers at the addresses that the user has named."""
-    advice = STUCK_ADVICE if is_silent else _NOBODY_THERE
+    """Return what to do when no broker responds at the addresses that the user has named."""
+    advice = STUCK_ADVICE if is_silent else _NO_BROKER_THERE
     return advice + (_SEVERAL if len(bootstrap) == 1 else "")
 
 
@@ -83,28 +83,28 @@ class Notices:
     """What has been said about a command's obstacles."""
 
     bootstrap: Collection[Address]
-    _told: dict[Address | str, str] = field(default_factory=dict)
+    _reported: dict[Address | str, str] = field(default_factory=dict)
     """What was said and is not over yet: from its subject to how that is called."""
 
     def look(self, obstacles: Iterable[Obstacle], is_connected: Callable[[Address], bool]) -> list[Notice]:
         """Return what to say now."""
         current = _by_subject(obstacles)
         notices = self._over(current, is_connected)
-        new = [each for subject, each in current.items() if subject not in self._told]
+        new = [each for subject, each in current.items() if subject not in self._reported]
         if any(_is_worth_a_word(each) for each in new):
             telling = [each for each in new if _is_worth_a_word(each) or _is_beside(each)]
-            self._told |= {_subject(each): _name(each) for each in telling}
+            self._reported |= {_subject(each): _name(each) for each in telling}
             notices.append(Notice(f"Warning: still waiting: {self.describe(telling)}", self.advise(telling)))
         return notices
 
     def _over(self, current: Collection[Address | str], is_connected: Callable[[Address], bool]) -> list[Notice]:
         """Yield one notice when all reported obstacles are over."""
-        told = self._told
-        if not told or any(subject in current for subject in told):
+        reported = self._reported
+        if not reported or any(subject in current for subject in reported):
             return []
-        self._told = {}
-        back = [name for subject, name in told.items() if isinstance(subject, Address) and is_connected(subject)]
-        what = f"reached again: {', '.join(back)}" if back else f"no longer waiting for {', '.join(told.values())}"
+        self._reported = {}
+        back = [name for subject, name in reported.items() if isinstance(subject, Address) and is_connected(subject)]
+        what = f"reached again: {', '.join(back)}" if back else f"no longer waiting for {', '.join(reported.values())}"
         return [Notice(f"Note: {what}", None)]
 
     def describe(self, obstacles: Collection[Obstacle]) -> str:
@@ -142,7 +142,7 @@ def _sentence(obstacle: Obstacle) -> str:
     if obstacle.is_usual:
         return f"{name}: {reason}, since the group waits for other members"
     if obstacle.is_connected:
-        return f"{name} accepts connections and does not answer: {reason}"
+        return f"{name} accepts connections and does not respond: {reason}"
     return f"{name} cannot be reached: {reason}"
 
 
@@ -206,7 +206,7 @@ class Watch:
         return any(each.seconds >= seconds and not each.is_usual for each in self._obstacles())
 
     def why(self, message: str = "") -> StillWaiting | None:
-        """Return the error that says what is waited for now, behind ``message``; None if nothing is."""
+        """Return an error with ``message`` and the present obstacles; None if there are none."""
         found = list(_by_subject(each for each in self._obstacles() if not each.is_usual).values())
         if not found:
             return None
@@ -223,7 +223,7 @@ async def watching(
     watch = Watch(bootstrap, say)
     for client in clients:
         watch.add(client)
-    tasks.spawn(watch.run(), "a word about what is waited for")
+    tasks.spawn(watch.run(), "notices of obstacles")
     try:
         yield watch
     finally:

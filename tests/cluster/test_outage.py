@@ -13,7 +13,7 @@ from tests.processes import OncelogProcess, free_port
 
 HTTP_PORT = "oncelog.http.listener"
 MEANWHILE = "acks=all only while every in-sync replica lives; no leader can be elected"
-LATER = "is not done yet, and may be done as soon as it answers again"
+LATER = "is not done yet, and may be done as soon as it responds again"
 
 
 @pytest.fixture

@@ -120,9 +120,9 @@ def test_member_whose_coordinator_is_out_of_reach_ends_in_time(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "awaited"),
     [
-        ("topic list", "accepts connections and does not answer: no response to ApiVersions"),
-        ("consume orders --group billing", "accepts connections and does not answer: no response to ApiVersions"),
-        ("wait", "accepts connections and does not answer: no response to ApiVersions"),
+        ("topic list", "accepts connections and does not respond: no response to ApiVersions"),
+        ("consume orders --group billing", "accepts connections and does not respond: no response to ApiVersions"),
+        ("wait", "accepts connections and does not respond: no response to ApiVersions"),
     ],
 )
 def test_silent_address_is_named_soon(silent: str, words: str, awaited: str) -> None:

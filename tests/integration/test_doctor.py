@@ -38,7 +38,7 @@ def test_unknown_advertised_name_is_named_with_the_setting_that_helps(tmp_path: 
         found = json.loads(oncelog.run("doctor --format json").stdout)
         (finding,) = found["findings"]
         assert finding["broker_id"] == 1
-        assert f"kafka.invalid:{port}, a name that this machine does not know" in finding["message"]
+        assert f"kafka.invalid:{port}, a name that this machine cannot resolve" in finding["message"]
         change = [f"{key}={value}" for key, value in finding["change"].items()]
     with OncelogProcess(tmp_path, [*settings, *change], port):
         assert "0 problems" in oncelog("doctor")
@@ -63,11 +63,11 @@ def test_address_of_a_broker_of_another_cluster_is_named(tmp_path: Path) -> None
         with OncelogProcess(tmp_path / "this", settings, port):
             said = Oncelog(f"127.0.0.1:{port}").run("doctor")
             assert said.returncode == 1
-            assert "a broker of another cluster answers" in said.stdout
+            assert "a broker of another cluster responds" in said.stdout
 
 
 def test_doctor_without_broker_fails_and_names_the_address() -> None:
     port = free_port()
     said = Oncelog(f"127.0.0.1:{port},unknown.invalid:9092").fails("doctor", exit_code=3)
     assert f"127.0.0.1:{port}: Connection refused" in said
-    assert "this machine does not know the name unknown.invalid" in said
+    assert "this machine cannot resolve the name unknown.invalid" in said

@@ -11,7 +11,7 @@ from oncelog.protocol.messages.metadata import MetadataResponse, MetadataRespons
 
 def broker(broker_id: int, *, failure: str | None = None, store: bool | None = True) -> SeenBroker:
     address = Address(f"host{broker_id}", 9092)
-    return SeenBroker(broker_id=broker_id, address=address, rack=None, failure=failure, store_answers=store)
+    return SeenBroker(broker_id=broker_id, address=address, rack=None, failure=failure, reaches_store=store)
 
 
 def without_space(broker_id: int) -> SeenBroker:
@@ -41,7 +41,7 @@ def metadata(**partitions: tuple[int, list[int], list[int]]) -> MetadataResponse
 WHOLE = metadata(a=(1, [1, 2], [1, 2]))
 
 
-def test_health_of_a_whole_cluster_has_no_problems() -> None:
+def test_assess_healthy_cluster_returns_no_problems() -> None:
     for store in (True, None):
         health = assess(WHOLE, 1, [broker(1, store=store), broker(2, store=store)])
         assert health.is_healthy
@@ -62,7 +62,7 @@ def test_health_of_a_whole_cluster_has_no_problems() -> None:
         (metadata(a=(3, [3], [3])), 1, [broker(1), broker(2)], "1 partition without a leader"),
     ],
 )
-def test_health_with_any_problem_says_so_and_is_not_healthy(
+def test_assess_cluster_with_a_problem_returns_unhealthy(
     seen: MetadataResponse, controller: int | None, brokers: list[SeenBroker], sentence: str
 ) -> None:
     health = assess(seen, controller, brokers)
@@ -71,7 +71,7 @@ def test_health_with_any_problem_says_so_and_is_not_healthy(
     assert [problem for problem in health.problems if problem.startswith(sentence)]
 
 
-def test_health_names_offline_and_under_replicated_partitions() -> None:
+def test_assess_offline_and_under_replicated_partitions_names_them() -> None:
     seen = metadata(z=(-1, [1, 3], [3]), b=(1, [1, 2, 3], [1]), a=(1, [1, 2], [1, 2]))
     health = assess(seen, 1, [broker(1), broker(2)])
     assert health.partitions == [

@@ -29,7 +29,7 @@ VERBS = dict(verbs(commands))
 
 
 @pytest.mark.parametrize("path", VERBS, ids=" ".join)
-def test_every_verb_shows_an_example_of_itself(path: tuple[str, ...]) -> None:
+def test_help_of_every_command_has_an_example(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(commands, [*path, "--help"])
     assert result.exit_code == 0
     examples = [line.strip() for line in result.output.partition("Example:")[2].splitlines()]
@@ -37,7 +37,7 @@ def test_every_verb_shows_an_example_of_itself(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in VERBS if path != ("version",)], ids=" ".join)
-def test_every_verb_takes_the_common_options(path: tuple[str, ...]) -> None:
+def test_every_command_takes_the_common_options(path: tuple[str, ...]) -> None:
     options = {option for parameter in VERBS[path].params for option in parameter.opts}
     assert {"--bootstrap", "--timeout", "--format"} <= options
 
@@ -78,14 +78,14 @@ def test_every_verb_takes_the_common_options(path: tuple[str, ...]) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_is_refused_before_anybody_is_asked(arguments: list[str]) -> None:
+def test_command_with_wrong_usage_sends_no_request(arguments: list[str]) -> None:
     result = CliRunner().invoke(commands, arguments)
     assert result.exit_code == 2, result.exception
     assert "Error: " in result.output
 
 
 @pytest.mark.parametrize("variable", ["ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"])
-def test_the_environment_says_where_to_look(variable: str) -> None:
+def test_bootstrap_is_taken_from_the_environment(variable: str) -> None:
     result = CliRunner().invoke(commands, ["topic", "list"], env={"ONCELOG_BOOTSTRAP": None, variable: "127.0.0.1:1"})
     assert result.exit_code == 3
     assert "127.0.0.1:1: Connection refused" in result.output
@@ -93,12 +93,12 @@ def test_the_environment_says_where_to_look(variable: str) -> None:
 
 
 @pytest.mark.parametrize("error", sorted(RETRIABLE))
-def test_an_error_that_may_pass_comes_with_advice(error: ErrorCode) -> None:
+def test_transient_error_is_printed_with_a_remedy(error: ErrorCode) -> None:
     assert remedy(Refusal(error=error))
 
 
 @pytest.mark.parametrize("arguments", ["topic list", "txn list", "group list"])
-def test_a_client_command_loads_neither_broker_nor_records(arguments: str) -> None:
+def test_client_command_loads_neither_broker_nor_records(arguments: str) -> None:
     script = (
         "import sys\n"
         "from oncelog.broker.__main__ import main\n"

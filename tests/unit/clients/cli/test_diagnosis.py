@@ -55,34 +55,34 @@ def only(found: list[Finding]) -> Finding:
     return finding
 
 
-def test_a_cluster_whose_brokers_answer_where_they_say_is_well() -> None:
+def test_diagnose_brokers_reachable_at_advertised_addresses_returns_no_findings() -> None:
     told = view("a:1", "b:2")
     assert findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), found(told, "b:2", 2)]) == []
 
 
-def test_a_broker_that_does_not_tell_who_it_is_is_believed() -> None:
+def test_diagnose_broker_without_id_returns_no_findings() -> None:
     told = view("a:1")
     assert findings(told, [found(told, "a:1", None)], [found(told, "a:1", None)]) == []
 
 
-def test_one_broker_with_a_name_that_is_unknown_here_advertises_what_was_used_instead() -> None:
+def test_diagnose_single_broker_with_unknown_name_advertises_the_bootstrap_address() -> None:
     told = view("kafka:9092")
     finding = only(findings(told, [found(told, "localhost:19092", 1, SINGLE)], [unknown("kafka:9092")]))
     assert finding.broker_id == 1
     assert finding.message == (
-        "it advertises kafka:9092, a name that this machine does not know; it does answer at localhost:19092"
+        "it advertises kafka:9092, a name that this machine cannot resolve; it responds at localhost:19092"
     )
     assert finding.change == {"advertised.listeners": "PLAINTEXT://localhost:19092"}
 
 
-def test_without_advertised_listeners_it_is_listeners_that_was_told() -> None:
+def test_diagnose_broker_without_advertised_listeners_uses_listeners() -> None:
     told = view("kafka:9092")
     config = {"listeners": "PLAINTEXT://kafka:9092"}
     finding = only(findings(told, [found(told, "localhost:19092", 1, config)], [unknown("kafka:9092")]))
     assert finding.change == {"advertised.listeners": "PLAINTEXT://localhost:19092"}
 
 
-def test_a_listener_that_is_not_the_brokers_own_way_is_replaced_and_the_others_are_kept() -> None:
+def test_diagnose_client_listener_is_replaced_and_others_are_kept() -> None:
     told = view("localhost:19092", "elsewhere:29092")
     visits = [found(told, "localhost:19092", 1), unknown("elsewhere:29092")]
     elsewhere = [found(told, "localhost:29092", 2, DOUBLE)]
@@ -91,7 +91,7 @@ def test_a_listener_that_is_not_the_brokers_own_way_is_replaced_and_the_others_a
     assert finding.change == {"advertised.listeners": "INTERNAL://broker2:9092,EXTERNAL://localhost:29092"}
 
 
-def test_the_listener_between_brokers_is_kept_and_clients_get_one_beside_it() -> None:
+def test_diagnose_inter_broker_listener_is_kept_and_another_is_added() -> None:
     told = view("broker1:9092", "broker2:9092")
     config = {
         "listeners": "PLAINTEXT://:9092",
@@ -111,7 +111,7 @@ def test_the_listener_between_brokers_is_kept_and_clients_get_one_beside_it() ->
     assert "localhost:9092" in str(second.advice)
 
 
-def test_the_listener_beside_it_has_a_port_of_its_own() -> None:
+def test_diagnose_added_listener_has_a_free_port() -> None:
     told = view("broker1:9092", "broker2:9092")
     config = {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://broker1:9092"}
     visits = [unknown("broker1:9092"), found(told, "broker2:9092", 2)]
@@ -120,37 +120,37 @@ def test_the_listener_beside_it_has_a_port_of_its_own() -> None:
     assert change["advertised.listeners"] == "PLAINTEXT://broker1:9092,EXTERNAL://localhost:19092"
 
 
-def test_a_broker_that_is_found_nowhere_gets_advice_without_a_value() -> None:
+def test_diagnose_unreachable_broker_returns_advice_without_a_change() -> None:
     told = view("a:1", "b:2")
     finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), closed("b:2")]))
     assert finding.message == "it advertises b:2, where this machine does not reach it (Connection refused)"
     assert "such as a:2" in str(finding.advice)
 
 
-def test_two_brokers_with_one_address() -> None:
+def test_diagnose_two_brokers_with_one_address_names_both() -> None:
     told = view("a:1", "a:1")
     finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), found(told, "a:1", 1)]))
-    assert (finding.broker_id, finding.message) == (2, "it advertises a:1, but there broker 1 answers")
+    assert (finding.broker_id, finding.message) == (2, "it advertises a:1, but broker 1 responds there")
 
 
-def test_the_address_of_another_cluster() -> None:
+def test_diagnose_address_of_another_cluster_is_a_problem() -> None:
     told = view("a:1", "b:2")
     visits = [found(told, "a:1", 1), found(view("b:2", cluster="other"), "b:2", 1)]
     finding = only(findings(told, [found(told, "a:1", 1)], visits))
-    assert finding.message == "it advertises b:2, but there a broker of another cluster answers (other)"
+    assert finding.message == "it advertises b:2, but a broker of another cluster responds there (other)"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
-def test_an_address_that_is_none(host: str) -> None:
+def test_diagnose_unspecified_address_is_a_problem(host: str) -> None:
     told = view(f"{host}:9092")
     visit = found(told, f"{host}:9092", 1)
     config = {"listeners": f"PLAINTEXT://{Address(host, 9092)}"}
     finding = only(findings(told, [found(told, "a:9092", 1, config)], [visit]))
-    assert finding.message.startswith(f"it advertises {Address(host, 9092)}, which is no address to connect to")
+    assert finding.message.startswith(f"it advertises {Address(host, 9092)}, which is not an address to connect to")
     assert finding.change == {"advertised.listeners": "PLAINTEXT://a:9092"}
 
 
-def test_localhost_told_by_another_machine() -> None:
+def test_diagnose_localhost_advertised_by_another_machine_is_a_problem() -> None:
     told = view("localhost:9092")
     there = found(told, "kafka.example:9092", 1)
     finding = only(findings(told, [there], [found(told, "localhost:9092", 1)]))
@@ -158,35 +158,35 @@ def test_localhost_told_by_another_machine() -> None:
     assert findings(told, [found(told, "127.0.0.1:9092", 1)], [found(told, "localhost:9092", 1)]) == []
 
 
-def test_a_bootstrap_address_that_does_not_answer_is_no_problem_beside_one_that_does() -> None:
+def test_diagnose_one_unreachable_bootstrap_address_is_a_note() -> None:
     told = view("a:1")
     finding = only(findings(told, [closed("x:1"), found(told, "a:1", 1)], [found(told, "a:1", 1)]))
     assert not finding.is_problem
     assert "x:1" in finding.message
 
 
-def test_no_controller() -> None:
+def test_diagnose_cluster_without_controller_is_a_problem() -> None:
     told = view("a:1", controller=None)
     assert "no controller" in only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1)])).message
 
 
-def test_brokers_that_do_not_know_each_other() -> None:
+def test_diagnose_brokers_with_different_members_is_a_problem() -> None:
     told = view("a:1", "b:2")
     visits = [found(told, "a:1", 1), found(view("a:1"), "b:2", 2)]
     finding = only(findings(told, [found(told, "a:1", 1)], visits))
-    assert (finding.broker_id, "about which brokers there are: see 2" in finding.message) == (2, True)
+    assert (finding.broker_id, "other members of the cluster than the others: see 2" in finding.message) == (2, True)
 
 
-def test_brokers_that_disagree_about_the_controller() -> None:
+def test_diagnose_brokers_with_different_controllers_is_a_problem() -> None:
     told = view("a:1", "b:2")
     visits = [found(told, "a:1", 1), found(replace(told, controller_id=2), "b:2", 2)]
     finding = only(findings(told, [found(told, "a:1", 1)], visits))
-    assert (finding.broker_id, finding.message) == (2, "to it the controller is 2, to others 1")
+    assert (finding.broker_id, finding.message) == (2, "its controller is 2, that of others 1")
     hidden = replace(told, is_kraft=True)
     assert findings(hidden, [found(hidden, "a:1", 1)], visits) == []
 
 
-def test_different_versions_are_worth_a_note() -> None:
+def test_diagnose_different_versions_is_a_note() -> None:
     told = view("a:1", "b:2")
     served: list[dict[str, Any]] = [{"FETCH": (4, 16), "PRODUCE": (0, 13)}, {"FETCH": (4, 17), "PRODUCE": (0, 13)}]
     visits = [replace(found(told, f"{'ab'[n]}:{n + 1}", n + 1), versions=served[n]) for n in range(2)]
@@ -195,29 +195,29 @@ def test_different_versions_are_worth_a_note() -> None:
     assert "of FETCH first (brokers 1: 4-16; brokers 2: 4-17)" in finding.message
 
 
-def test_where_else_to_look() -> None:
+def test_candidates_are_the_brokers_port_on_known_hosts() -> None:
     known = [Address("h", 1), Address("g", 2), Address("h", 3)]
     assert candidates(Address("broker2", 9092), known) == [Address("h", 9092), Address("g", 9092)]
     assert candidates(Address("h", 9092), known) == [Address("g", 9092)]
 
 
-def test_kinds_of_hosts() -> None:
+def test_is_nowhere_and_is_loopback_of_hosts() -> None:
     assert [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "10.0.0.1", "name")] == [
         True, True, True, False, False,
     ]  # fmt: skip
     assert [is_nowhere(host) for host in ("", "0.0.0.0", "::", "10.0.0.1", "name")] == [True, True, True, False, False]
 
 
-def test_broker_whose_metadata_store_does_not_answer_is_a_problem() -> None:
+def test_diagnose_broker_without_metadata_store_is_a_problem() -> None:
     told = view("a:1", "b:2")
-    cut_off = replace(found(told, "b:2", 2), store_answers=False)
+    cut_off = replace(found(told, "b:2", 2), reaches_store=False)
     finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), cut_off]))
     assert (finding.broker_id, finding.is_problem) == (2, True)
     assert "no leader can be elected" in finding.message
     assert "zookeeper.connect" in (finding.advice or "")
 
 
-def test_broker_whose_directory_takes_no_writes_is_a_problem() -> None:
+def test_diagnose_broker_with_failed_directory_is_a_problem() -> None:
     told = view("a:1", "b:2")
     full = replace(found(told, "b:2", 2), failed_directories=("/data",))
     finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), full]))
@@ -225,7 +225,7 @@ def test_broker_whose_directory_takes_no_writes_is_a_problem() -> None:
     assert "/data takes no writes (KAFKA_STORAGE_ERROR)" in finding.message
 
 
-def test_broker_that_is_not_reached_where_others_are_is_not_told_to_advertise_what_it_does() -> None:
+def test_diagnose_broker_unreachable_at_reachable_host_keeps_its_address() -> None:
     told = view("localhost:9092", "localhost:9093")
     visits = [found(told, "localhost:9092", 1), closed("localhost:9093")]
     finding = only(findings(told, visits[:1], visits))

@@ -106,7 +106,7 @@ def test_commit_ends_before_what_the_reader_has_not_taken() -> None:
     play(script)
 
 
-def test_nothing_is_committed_once_the_reader_has_gone() -> None:
+def test_commit_after_the_reader_has_gone_commits_nothing() -> None:
     async def script(member: Member) -> None:
         await member.write(1)
         member.take()

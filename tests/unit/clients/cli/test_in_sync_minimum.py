@@ -21,7 +21,7 @@ def test_only_some_of_many_partitions_are_named() -> None:
     assert sentence.endswith("(t0-0, t1-0, t2-0 and 2 more)")
 
 
-def test_nothing_is_said_of_enough_replicas_or_what_is_not_known_or_led() -> None:
+def test_about_minimum_enough_unknown_or_leaderless_returns_none() -> None:
     assert about_minimum(CUT, {}, {1}) is None
     assert about_minimum(CUT, {"b": 1, "c": 2, "e": 2}, {1}) is None
 

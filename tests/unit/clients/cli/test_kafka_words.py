@@ -117,7 +117,7 @@ KAFKAS_LINES = [
 
 
 @pytest.mark.parametrize(("typed", "suggested"), LINES)
-def test_line_in_kafkas_words_is_answered_with_ours(typed: str, suggested: str) -> None:
+def test_command_line_of_kafkas_tools_returns_ours(typed: str, suggested: str) -> None:
     assert suggest(cli, shlex.split(typed)) == COMMAND + suggested
 
 
@@ -157,7 +157,7 @@ def same_command(suggestion: str | None, expected: Sequence[str]) -> bool:
     ("typed", "suggested"),
     [*LINES, *((f"{typed} --bootstrap-server here:1", f"{ours} --bootstrap here:1") for typed, ours in KAFKAS_LINES)],
 )
-def test_order_of_the_options_does_not_matter(typed: str, suggested: str) -> None:
+def test_command_line_with_options_in_any_order_is_recognised(typed: str, suggested: str) -> None:
     expected = shlex.split(suggested)
     orders = [words for words in in_all_orders(typed) if words != expected]
     wrong = [words for words in orders if not same_command(suggest(cli, words), expected)]
@@ -174,7 +174,7 @@ def test_files_of_kafkas_dump_tool_are_arguments_whether_they_exist_or_not(tmp_p
 
 
 @pytest.mark.parametrize("typed", ["frobnicate", "topic frob", "topic list extra", "consume", "topic create"])
-def test_line_that_means_nothing_known_is_answered_with_the_error_alone(typed: str) -> None:
+def test_unknown_command_line_prints_the_error_alone(typed: str) -> None:
     assert suggest(cli, typed.split()) is None
 
 

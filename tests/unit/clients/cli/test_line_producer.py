@@ -2,20 +2,20 @@
 
 import pytest
 
-from oncelog.clients.cli.line_producer import means_no_answer
+from oncelog.clients.cli.line_producer import means_no_response
 from oncelog.clients.cli.produce import advice_for
 from oncelog.clients.errors import DeliveryTimedOut
 from oncelog.protocol.errors import ErrorCode
 
 
-def test_a_line_whose_last_attempt_was_refused_got_an_answer_and_its_advice() -> None:
+def test_line_refused_by_a_broker_has_its_remedy() -> None:
     error = DeliveryTimedOut("late", maybe_written=False, last_error=ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert not means_no_answer(error)
+    assert not means_no_response(error)
     assert "min.insync.replicas" in (advice_for(error) or "")
 
 
 @pytest.mark.parametrize("maybe_written", [True, False])
-def test_a_line_whose_last_attempt_was_not_answered_got_no_answer(maybe_written: bool) -> None:
+def test_line_without_a_response_counts_as_no_broker(maybe_written: bool) -> None:
     error = DeliveryTimedOut("late", maybe_written=maybe_written)
-    assert means_no_answer(error)
+    assert means_no_response(error)
     assert advice_for(error) is None

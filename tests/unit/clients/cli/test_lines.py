@@ -27,7 +27,7 @@ def record(
 
 
 @given(st.lists(st.binary(max_size=5).filter(lambda line: not {10, 13} & set(line))), st.integers(1, 7))
-def test_any_segmentation_gives_the_same_lines(lines: list[bytes], size: int) -> None:
+def test_line_splitter_any_segmentation_returns_the_same_lines(lines: list[bytes], size: int) -> None:
     data = b"".join(line + b"\n" for line in lines)
     splitter = LineSplitter(1000)
     found = [line for start in range(0, len(data), size) for line in splitter.feed(data[start : start + size])]
@@ -35,14 +35,14 @@ def test_any_segmentation_gives_the_same_lines(lines: list[bytes], size: int) ->
     assert list(splitter.finish()) == []
 
 
-def test_the_last_line_may_lack_its_end_and_lines_may_come_from_windows() -> None:
+def test_line_splitter_accepts_missing_line_feed_and_carriage_returns() -> None:
     splitter = LineSplitter(1000)
     assert splitter.feed(b"one\r\ntw") == [b"one"]
     assert splitter.feed(b"o\r") == []
     assert list(splitter.finish()) == [b"two"]
 
 
-def test_a_long_line_is_not_copied_with_every_read() -> None:
+def test_line_splitter_long_line_is_not_copied_with_every_read() -> None:
     """CPU time, so that other processes do not count: 32 MiB of reads take milliseconds, and 100 GB of copies 20 s."""
     splitter = LineSplitter(2**26)
     piece = bytes(4096)
@@ -54,7 +54,7 @@ def test_a_long_line_is_not_copied_with_every_read() -> None:
     assert time.thread_time() - began < 3.0
 
 
-def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
+def test_line_splitter_endless_line_raises_line_too_long() -> None:
     splitter = LineSplitter(10)
     assert splitter.feed(b"0123456789\n0123456789") == [b"0123456789"]
     with pytest.raises(LineTooLong, match="10 bytes"):
@@ -72,13 +72,13 @@ def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
         (b"", b"fallback", None),
     ],
 )
-def test_how_a_line_becomes_a_record(line: bytes, key: bytes, value: bytes | None) -> None:
+def test_line_format_splits_key_and_value(line: bytes, key: bytes, value: bytes | None) -> None:
     headers = (("trace", b"1"),)
     line_format = LineFormat(key=b"fallback", key_separator=b"=", headers=headers, empty_is_null=True)
     assert line_format.record(line, NOW) == NewRecord(NOW, key, value, headers)
 
 
-def test_an_empty_value_is_a_value_unless_told_otherwise() -> None:
+def test_line_format_empty_value_is_null_only_if_set() -> None:
     line_format = LineFormat(key=None, key_separator=None, headers=(), empty_is_null=False)
     assert line_format.record(b"", NOW) == NewRecord(NOW, None, b"", ())
 
@@ -120,7 +120,7 @@ def test_json_shows_headers_that_cannot_be_decoded_as_base64_with_the_reason(enc
     st.none() | st.binary(),
     st.binary(),
 )
-def test_any_record_is_printed(
+def test_record_writers_any_record_is_printed(
     output: str, raw: bool, timestamp: int, key: bytes | None, value: bytes | None, encoded_headers: bytes
 ) -> None:
     """A record is whatever a producer wrote: the records before it are not to be lost with it."""
@@ -176,5 +176,5 @@ def test_a_record_that_is_printed_as_one_line_cannot_forge_another(output: str) 
 @pytest.mark.parametrize(
     ("timestamp", "shown"), [(NOW, "2023-11-14T22:13:20.000Z"), (-1, "1969-12-31T23:59:59.999Z"), (2**62, str(2**62))]
 )
-def test_a_table_row(timestamp: int, shown: str) -> None:
+def test_table_row_has_partition_offset_time_key_value(timestamp: int, shown: str) -> None:
     assert table_row(ORDERS, record(7, timestamp, None, b"\xffv")).split() == ["orders-3", "7", shown, "-", "\\xffv"]

@@ -61,7 +61,7 @@ async def test_change_without_a_store_ends_within_seconds_and_names_zookeeper(ch
 
 
 @in_virtual_time
-async def test_change_that_is_refused_while_a_broker_reaches_the_store_is_asked_for_again() -> None:
+async def test_change_refused_while_the_store_is_reachable_is_retried() -> None:
     first, second = broker(1, ErrorCode.REQUEST_TIMED_OUT), broker(2, ErrorCode.NONE)
     async with cluster_of(first, second) as cluster:
         await cluster.refresh(())

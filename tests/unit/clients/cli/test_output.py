@@ -11,7 +11,7 @@ ROWS = [
 ]
 
 
-def test_columns_are_as_wide_as_they_need_to_be_and_numbers_stand_right() -> None:
+def test_format_table_aligns_columns_and_numbers() -> None:
     assert format_table(ROWS, ("topic", "partition", "isr", "lag")).split("\n") == [
         "TOPIC   PARTITION  ISR  LAG",
         "orders          0  1,2    -",
@@ -19,11 +19,11 @@ def test_columns_are_as_wide_as_they_need_to_be_and_numbers_stand_right() -> Non
     ]
 
 
-def test_a_table_without_rows_is_its_head() -> None:
+def test_format_table_without_rows_returns_the_head() -> None:
     assert format_table([], ("topic_id", "replicas")) == "TOPIC-ID  REPLICAS"
 
 
-def test_fields_stand_under_each_other() -> None:
+def test_format_fields_prints_one_field_a_line() -> None:
     assert format_fields({"topic": "orders", "replication_factor": 1, "internal": False}).split("\n") == [
         "TOPIC               orders",
         "REPLICATION-FACTOR  1",
@@ -31,7 +31,7 @@ def test_fields_stand_under_each_other() -> None:
     ]
 
 
-def test_json_keeps_what_a_table_flattens() -> None:
+def test_format_json_keeps_nested_values() -> None:
     value = {"rows": ROWS, "id": UUID(int=1), "partitions": (1, 2)}
     assert json.loads(format_json(value)) == {
         "rows": ROWS,
@@ -40,7 +40,7 @@ def test_json_keeps_what_a_table_flattens() -> None:
     }
 
 
-def test_names_of_others_bring_no_control_characters_to_the_terminal() -> None:
+def test_format_table_escapes_control_characters() -> None:
     rows = [{"client_id": "\x1b]0;owned\x07", "partitions": ["a\nb"]}]
     for text in (format_table(rows, ("client_id", "partitions")), format_fields(rows[0])):
         assert not set(text) & set("\x1b\x07")

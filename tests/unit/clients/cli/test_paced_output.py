@@ -20,7 +20,7 @@ def pipe() -> Iterator[tuple[int, int]]:
     os.close(writer)
 
 
-async def test_taken_of_a_pipe_is_what_its_reader_has_read(pipe: tuple[int, int]) -> None:
+async def test_taken_bytes_of_a_pipe_are_those_its_reader_has_read(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     output = PacedOutput(writer)
     await output.write(b"abcdef", _nothing)
@@ -57,7 +57,7 @@ async def test_finish_returns_when_the_reader_has_taken_all_and_meanwhile_calls_
     os.close(reader)
 
 
-async def test_finish_returns_when_the_reader_goes(pipe: tuple[int, int]) -> None:
+async def test_finish_returns_when_the_reader_has_gone(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     output = PacedOutput(writer)
     await output.write(b"abcdef", _nothing)
@@ -69,7 +69,7 @@ async def test_finish_returns_when_the_reader_goes(pipe: tuple[int, int]) -> Non
     assert not output.has_reader
 
 
-async def test_what_is_written_to_a_file_is_taken(tmp_path: Path) -> None:
+async def test_taken_bytes_of_a_file_are_all_written(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as file:
         output = PacedOutput(file.fileno())
         await output.write(b"abcdef", _nothing)

@@ -13,7 +13,7 @@ def refused(seconds: float, address: Address = HERE, broker_id: int | None = Non
     return Obstacle(reason="Connection refused", seconds=seconds, address=address, broker_id=broker_id)
 
 
-def test_an_obstacle_is_told_once_and_when_it_is_over() -> None:
+def test_obstacle_is_reported_once_and_when_it_is_over() -> None:
     notices = Notices(bootstrap=[HERE])
     assert notices.look([refused(2.9)], lambda _: False) == []
     ((text, advice),) = notices.look([refused(3.0)], lambda _: False)
@@ -26,7 +26,7 @@ def test_an_obstacle_is_told_once_and_when_it_is_over() -> None:
     assert len(notices.look([refused(3.0)], lambda _: False)) == 1
 
 
-def test_obstacles_that_come_together_are_told_together() -> None:
+def test_simultaneous_obstacles_are_reported_together() -> None:
     notices = Notices(bootstrap=[HERE])
     ((text, advice),) = notices.look([refused(3.0), refused(1.5, THERE, 2), refused(0.1)], lambda _: False)
     assert "localhost:9092 cannot be reached: Connection refused" in text
@@ -37,7 +37,7 @@ def test_obstacles_that_come_together_are_told_together() -> None:
     assert text == "Note: no longer waiting for localhost:9092, broker 2 at broker2:9092"
 
 
-def test_an_address_that_is_advertised_in_vain_is_named_as_such() -> None:
+def test_unreachable_advertised_address_is_named() -> None:
     ((text, advice),) = Notices(bootstrap=[HERE]).look([refused(3.0, THERE, 2)], lambda _: False)
     assert text.endswith(
         "broker 2 cannot be reached at the address that it advertises, broker2:9092: Connection refused"
@@ -45,10 +45,10 @@ def test_an_address_that_is_advertised_in_vain_is_named_as_such() -> None:
     assert advice == DOCTOR_ADVICE
 
 
-def test_a_broker_that_is_stuck_is_told_from_one_that_is_not_there() -> None:
+def test_silent_broker_is_distinguished_from_missing_one() -> None:
     silent = Obstacle(reason="no response to Fetch", seconds=4.0, address=THERE, broker_id=2, is_connected=True)
     ((text, advice),) = Notices(bootstrap=[HERE]).look([silent], lambda _: True)
-    assert text.endswith("broker 2 at broker2:9092 accepts connections and does not answer: no response to Fetch")
+    assert text.endswith("broker 2 at broker2:9092 accepts connections and does not respond: no response to Fetch")
     assert advice == STUCK_ADVICE
 
 
@@ -62,21 +62,21 @@ def test_broker_that_may_wait_for_its_store_is_not_called_stuck_before_that_is_k
     assert "no response to CreateTopics" in notices.look([waiting(8.0), refused(8.0)], lambda _: True)[0].text
 
 
-def test_a_rebalance_may_last_a_while() -> None:
+def test_long_rebalance_is_not_reported_at_once() -> None:
     joining = Obstacle(reason="no response to JoinGroup", seconds=11.0, address=HERE, is_connected=True, is_usual=True)
     notices = Notices(bootstrap=[HERE])
     assert notices.look([joining], lambda _: True) == []
     assert notices.look([joining, refused(3.0, THERE)], lambda _: True)[0].text.count(";") == 0
 
 
-def test_what_a_broker_refuses_for_now_comes_with_the_advice_for_its_error() -> None:
+def test_transient_refusal_is_reported_with_its_remedy() -> None:
     refusal = Obstacle(reason="orders-0: NOT_ENOUGH_REPLICAS", seconds=3.0, error=ErrorCode.NOT_ENOUGH_REPLICAS)
     ((text, advice),) = Notices(bootstrap=[HERE]).look([refusal], lambda _: True)
     assert text == "Warning: still waiting: orders-0: NOT_ENOUGH_REPLICAS"
     assert "min.insync.replicas" in (advice or "")
 
 
-def test_several_brokers_are_suggested_where_one_is_named() -> None:
+def test_single_bootstrap_address_suggests_several() -> None:
     for bootstrap, is_suggested in (([HERE], True), ([HERE, THERE], False)):
         ((_, advice),) = Notices(bootstrap=bootstrap).look([refused(3.0)], lambda _: False)
         assert ("name more than one" in (advice or "")) is is_suggested
