@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         """
         return self._send(request, response_type, self._version(request, at_most, at_least), timeout)
 
-    def send_without_answer(self, request: Message, *, at_most: int | None = None) -> None:
+    def send_without_response(self, request: Message, *, at_most: int | None = None) -> None:
         """Write a request without a response: a Produce with ``acks=0``."""
         version = self._version(request, at_most)
         self._raise_if_closed()

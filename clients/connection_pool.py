@@ -1,7 +1,7 @@
 """The connections of one client: one for each address, opened once for all callers that need it at the same time.
 
 A request that any broker can serve goes to an open connection with the fewest requests in flight. A connection whose
-oldest request has waited for ``LATE_SECONDS`` is late: its broker may be stopped or cut off, so another broker is
+oldest request has been in flight for ``LATE_SECONDS`` is late: its broker may be stopped or cut off, so another broker is
 preferred until it responds.
 """
 
@@ -102,5 +102,5 @@ def silence_of(connection: Connection, usual_seconds: float = 0.0) -> Obstacle |
 
 
 def is_late(connection: Connection) -> bool:
-    """Return whether the oldest request in flight has waited for ``LATE_SECONDS``."""
+    """Return whether the oldest request has been in flight for ``LATE_SECONDS``."""
     return connection.oldest_request_seconds >= LATE_SECONDS

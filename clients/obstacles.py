@@ -96,7 +96,7 @@ def _is_current(attempts: _Attempts, now: float) -> bool:
 
 
 def no_response(seconds: float, obstacles: Iterable[Obstacle], time_outs: Iterable[str] = ()) -> str:
-    """Return the message of a call that timed out: what it waited for, or what took its time.
+    """Return the message of a call that timed out: its obstacles, or what took its time.
 
     ``time_outs`` is what ended connections.
     """

@@ -244,7 +244,7 @@ class AssignedPartitions(dict[TopicPartition, AssignedPartition]):
     # Leaders and replicas
 
     def follow_leaders(self, leader_of: Callable[[TopicPartition], Leader]) -> None:
-        """Apply the leaders of new metadata. Partitions that waited for it may be looked up again."""
+        """Apply the leaders of new metadata. Partitions of ``AFTER_METADATA`` may be looked up now."""
         for topic_partition, partition in self.items():
             partition.follow(leader_of(topic_partition))
             if partition.retry_at == AFTER_METADATA:

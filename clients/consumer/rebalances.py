@@ -204,7 +204,7 @@ class Rebalances:
     # What becomes of partitions
 
     async def _lose_partitions(self) -> None:
-        """Lose the owned partitions with the generation: they may have other owners already."""
+        """Drop the owned partitions with the generation: they may have other owners already."""
         self._takeover = None
         self._stop_commit()
         await self._give_up(self._subscription.assignment, self.listener.on_partitions_lost)

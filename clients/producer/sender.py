@@ -236,7 +236,7 @@ class Sender:
             return
         try:
             if ACKS[self._config.acks] == 0:
-                connection.send_without_answer(request, at_most=versions.last)
+                connection.send_without_response(request, at_most=versions.last)
                 for batch in batches:
                     self._delivery.complete_unacknowledged(batch)
                 return

@@ -119,7 +119,7 @@ class FrameProxy:
             if _is_answered(request):
                 await answers.put((request, upstream.send(frame)))
             else:
-                upstream.send_without_answer(frame)
+                upstream.send_without_response(frame)
 
     async def _pass_answers(
         self,

@@ -25,12 +25,12 @@ class Upstream(asyncio.Protocol):
         answer: asyncio.Future[memoryview | None] = asyncio.get_running_loop().create_future()
         if self.is_open:
             self._awaited.append(answer)
-            self.send_without_answer(frame)
+            self.send_without_response(frame)
         else:
             answer.set_result(None)
         return answer
 
-    def send_without_answer(self, frame: bytes) -> None:
+    def send_without_response(self, frame: bytes) -> None:
         self._transport.writelines([_SIZE.pack(len(frame)), frame])
 
     def close(self) -> None:

@@ -216,7 +216,7 @@ async def test_response_to_another_request_ends_the_connection() -> None:
 async def test_response_without_a_request_ends_the_connection() -> None:
     broker = ScriptedBroker({ProduceRequest: bytes(8)})
     async with connected(broker) as connection:
-        connection.send_without_answer(ProduceRequest(acks=0), at_most=9)
+        connection.send_without_response(ProduceRequest(acks=0), at_most=9)
         assert isinstance(await connection.closed, BadResponse)
 
 
@@ -225,7 +225,7 @@ async def test_request_without_a_response_keeps_the_order_of_the_others() -> Non
     broker = echoing()
     broker.script[ProduceRequest] = Reaction.SILENCE
     async with connected(broker) as connection:
-        connection.send_without_answer(ProduceRequest(acks=0), at_most=9)
+        connection.send_without_response(ProduceRequest(acks=0), at_most=9)
         assert (await connection.send(find("key"), FindCoordinatorResponse)).host == "key"
         assert len(broker.seen(ProduceRequest)) == 1
 
@@ -236,7 +236,7 @@ async def test_written_bytes_leave_before_a_close() -> None:
     async with serving(broker):
         connection = await connect(broker.address)
         for _ in range(50):
-            connection.send_without_answer(ProduceRequest(acks=0), at_most=9)
+            connection.send_without_response(ProduceRequest(acks=0), at_most=9)
         connection.close()
         await connection.closed
         await asyncio.gather(*(side.lost for side in broker.connections))
