@@ -1,8 +1,8 @@
 """The connections of one client: one for each address, opened once for all callers that need it at the same time.
 
 A request that any broker can serve goes to an open connection with the fewest requests in flight. A connection whose
-oldest request has been in flight for ``LATE_SECONDS`` is late: its broker may be stopped or cut off, so another broker is
-preferred until it responds.
+oldest request has been in flight for ``LATE_SECONDS`` is late: its broker may be stopped or cut off, so another broker
+is preferred until it responds.
 """
 
 import asyncio
