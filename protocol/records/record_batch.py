@@ -344,7 +344,7 @@ def build_batch(
         base_sequence,
         len(records),
     )
-    return assemble_batch(header, compress(compression, payload))
+    return assemble_batch(header, compress(compression, payload) if compression else payload)
 
 
 def batch_of_encoded(

@@ -119,7 +119,7 @@ MUTATIONS: Final = (
         "    is_bumped = was_bumped and producer",
         "    is_bumped = producer",
         "tests/unit/coordinator/transaction/test_version_2.py"
-        "::test_a_zombie_is_not_taken_for_a_successor_that_speaks_version_1",
+        "::test_zombie_is_not_taken_for_a_successor_that_speaks_version_1",
     ),
     Mutation(
         "B02", _VERIFICATION,
@@ -231,7 +231,7 @@ MUTATIONS: Final = (
         "B06", _MARKERS,
         "        self.transaction_version = prepared.client_transaction_version\n",
         "        self.transaction_version = 0\n",
-        f"{_UNIT_2}::test_every_end_bumps_the_epoch_in_the_record_that_decides_it",
+        f"{_UNIT_2}::test_end_bumps_the_epoch_in_the_record_that_decides_it",
     ),
     Mutation(
         "B06", _PRODUCERS,
@@ -299,31 +299,31 @@ MUTATIONS: Final = (
         "B12", _MARKERS,
         "self._pending.get(markers.transactional_id) is markers",
         "markers.transactional_id in self._pending",
-        f"{_TEST_MARKERS}::test_an_answer_of_an_earlier_transaction_does_not_touch_the_present_one",
+        f"{_TEST_MARKERS}::test_response_of_earlier_transaction_does_not_touch_the_present_one",
     ),
     Mutation(
         "B13", _MARKERS,
         "            del self._pending[markers.transactional_id]\n            markers.complete()",
         "            markers.complete()",
-        f"{_TEST_MARKERS}::test_an_answer_that_comes_twice_completes_once",
+        f"{_TEST_MARKERS}::test_response_that_comes_twice_completes_once",
     ),
     Mutation(
         "B14", _MARKERS,
         "        else:\n            self._finish_if_done(markers)\n",
         "",
-        f"{_TEST_MARKERS}::test_a_last_partition_that_turns_out_to_be_deleted_completes",
+        f"{_TEST_MARKERS}::test_last_partition_that_turns_out_to_be_deleted_completes",
     ),
     Mutation(
         "B15", _MARKERS,
         "        return partition.topic not in INTERNAL_TOPICS or markers",
         "        return markers",
-        f"{_TEST_MARKERS}::test_a_deleted_topic_needs_no_marker",
+        f"{_TEST_MARKERS}::test_deleted_topic_needs_no_marker",
     ),
     Mutation(
         "B15", _MARKERS,
         "        if not self._metadata.is_deleted(partition):\n            return False\n",
         "",
-        f"{_TEST_MARKERS}::test_a_partition_that_is_not_known_yet_waits_for_its_marker",
+        f"{_TEST_MARKERS}::test_partition_that_is_not_known_yet_waits_for_its_marker",
     ),
     Mutation(
         "B15", _IMAGE,
@@ -341,7 +341,7 @@ MUTATIONS: Final = (
         "B16", _MARKERS,
         "MARKER_OUTCOMES.get(error, MarkerOutcome.RETRY)",
         "MARKER_OUTCOMES.get(error, MarkerOutcome.DONE)",
-        f"{_TEST_MARKERS}::test_every_code_has_an_outcome_and_no_other_than_these_ends_the_waiting",
+        f"{_TEST_MARKERS}::test_error_code_outside_done_and_fenced_is_retried",
     ),
     Mutation(
         "B17", "broker/transactions/markers.py",
@@ -388,13 +388,13 @@ MUTATIONS: Final = (
         "    if txn.pending is not None:\n        return ErrorCode.CONCURRENT_TRANSACTIONS\n"
         "    metadata = txn.metadata\n    state = metadata.state\n",
         "    metadata = txn.metadata\n    state = metadata.state\n",
-        f"{_TEST_TABLES}::test_every_cell_is_decided_as_the_table_says",
+        f"{_TEST_TABLES}::test_cell_is_decided_as_the_table_says",
     ),
     Mutation(
         "B21", _STATE_MANAGER,
         "        partition.log.when_replicated(end_offset, partial(self._on_replicated, partition, txn, commit))\n",
         "        self._on_replicated(partition, txn, commit, ErrorCode.NONE)\n",
-        f"{_TEST_COORDINATOR}::test_nothing_is_answered_or_shown_before_it_is_replicated",
+        f"{_TEST_COORDINATOR}::test_transition_is_neither_confirmed_nor_shown_before_it_is_replicated",
     ),
     Mutation(
         "B22", _STATE,
@@ -402,7 +402,7 @@ MUTATIONS: Final = (
         "        case TransactionState.EMPTY",
         "            return _initialise(metadata, timeout_ms, expected, new_producer_id, now_ms)\n"
         "        case TransactionState.EMPTY",
-        f"{_TEST_COORDINATOR}::test_a_restarted_producer_aborts_what_it_left_open",
+        f"{_TEST_COORDINATOR}::test_restarted_producer_aborts_what_it_left_open",
     ),
     Mutation(
         "B23", _STATE,
@@ -420,13 +420,13 @@ MUTATIONS: Final = (
         "B23", _STATE,
         "    is_live = metadata.producer_epoch != MAX_EPOCH  #",
         "    is_live = True  #",
-        f"{_TEST_TABLES}::test_every_cell_is_decided_as_the_table_says",
+        f"{_TEST_TABLES}::test_cell_is_decided_as_the_table_says",
     ),
     Mutation(
         "B23", _STATE,
         "        if expected.epoch != metadata.last_producer_epoch or epoch > LAST_LIVE_EPOCH:\n",
         "        if expected.epoch != metadata.last_producer_epoch:\n",
-        f"{_TEST_TABLES}::test_every_cell_is_decided_as_the_table_says",
+        f"{_TEST_TABLES}::test_cell_is_decided_as_the_table_says",
     ),
     Mutation(
         "B24", _PRODUCERS,
@@ -438,7 +438,7 @@ MUTATIONS: Final = (
         "B24", _STATE,
         "    if state is TransactionState.ONGOING and not (commit and metadata.producer_epoch == MAX_EPOCH):\n",
         "    if state is TransactionState.ONGOING:\n",
-        f"{_UNIT_2}::test_nobody_commits_in_the_epoch_that_only_fences",
+        f"{_UNIT_2}::test_commit_in_the_epoch_that_only_fences_is_refused",
     ),
     Mutation(
         "B25", _LOG_RECORDS,
@@ -468,13 +468,13 @@ MUTATIONS: Final = (
         "B26", "coordinator/producer_ids.py",
         "_last_reserved(znode) + 1",
         "_last_reserved(znode)",
-        "tests/unit/coordinator/test_producer_ids.py::test_no_id_is_given_out_twice",
+        "tests/unit/coordinator/test_producer_ids.py::test_producer_id_is_never_given_out_twice",
     ),
     Mutation(
         "B27", _STATE,
         'so nothing has happened."""\n',
         'so nothing has happened."""\n        self.metadata = self.pending or self.metadata\n',
-        f"{_TEST_COORDINATOR}::test_a_fence_that_the_log_refused_bumps_no_epoch",
+        f"{_TEST_COORDINATOR}::test_fence_that_the_log_refused_bumps_no_epoch",
     ),
     Mutation(
         "B28", _STATE,
@@ -487,20 +487,20 @@ MUTATIONS: Final = (
         "        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),\n"
         "        last_producer_epoch=NO_PRODUCER_EPOCH,\n",
         "        last_producer_epoch=NO_PRODUCER_EPOCH,\n",
-        f"{_TEST_STATE}::test_the_abort_of_an_open_transaction_bumps_the_epoch_in_its_own_record",
+        f"{_TEST_STATE}::test_abort_of_an_open_transaction_bumps_the_epoch_in_its_own_record",
     ),
     Mutation(
         "B29", _STATE,
         "        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),\n"
         "        last_producer_epoch=metadata.producer_epoch,\n",
         "        last_producer_epoch=metadata.producer_epoch,\n",
-        f"{_UNIT_2}::test_every_end_bumps_the_epoch_in_the_record_that_decides_it",
+        f"{_UNIT_2}::test_end_bumps_the_epoch_in_the_record_that_decides_it",
     ),
     Mutation(
         "B30", _STATE_MANAGER,
         "        txn.withdraw()\n        if is_new:\n",
         "        if is_new:\n",
-        f"{_TEST_COORDINATOR}::test_a_record_that_the_log_refused_leaves_nothing_pending",
+        f"{_TEST_COORDINATOR}::test_record_that_the_log_refused_leaves_nothing_pending",
     ),
     Mutation(
         "B31", _PRODUCERS,
@@ -958,13 +958,13 @@ MUTATIONS: Final = (
         "B68", _GROUP,
         "        self.deadlines.await_syncs(self.roster.ids(), self.roster.rebalance_timeout_ms(), at)\n",
         "",
-        f"{_TEST_GROUP}::test_a_leader_that_heartbeats_but_never_syncs_is_removed",
+        f"{_TEST_GROUP}::test_leader_that_heartbeats_but_never_syncs_is_removed",
     ),
     Mutation(
         "B68", _GROUP,
         "            self.deadlines.await_joins(max(self.roster.rebalance_timeout_ms(), MIN_JOIN_RETRY_MS), at)\n",
         "            pass\n",
-        f"{_TEST_GROUP}::test_a_rebalance_in_which_nobody_rejoined_is_looked_at_again",
+        f"{_TEST_GROUP}::test_rebalance_in_which_no_member_rejoined_is_retried",
     ),
     Mutation(
         "B69", _OFFSET_REQUESTS,
@@ -976,7 +976,7 @@ MUTATIONS: Final = (
         "B70", _OFFSETS,
         "        if offset <= known.offset:\n            return known.leader_epoch\n",
         "        if offset <= known.offset:\n            return NO_PARTITION_LEADER_EPOCH\n",
-        f"{_TEST_OFFSETS}::test_a_commit_without_an_epoch_does_not_erase_the_known_one",
+        f"{_TEST_OFFSETS}::test_commit_without_an_epoch_does_not_erase_the_known_one",
     ),
     Mutation(
         "B71", _OFFSETS,
@@ -994,13 +994,13 @@ MUTATIONS: Final = (
         "B72", _OFFSETS,
         "                if commit:\n                    self._materialise(group_id, partition, stored)\n",
         "                self._materialise(group_id, partition, stored)\n",
-        f"{_TEST_OFFSETS}::test_an_abort_leaves_the_position_of_before_the_transaction",
+        f"{_TEST_OFFSETS}::test_abort_leaves_the_position_of_before_the_transaction",
     ),
     Mutation(
         "B73", "coordinator/group/roster.py",
         "            del self.static_ids[member.group_instance_id]\n",
         "            pass\n",
-        f"{_TEST_GROUP}::test_a_member_that_changes_its_instance_id_leaves_no_trace_of_the_old_one",
+        f"{_TEST_GROUP}::test_member_that_changes_its_instance_id_leaves_no_trace_of_the_old_one",
     ),
     Mutation(
         "B74", "coordinator/group/membership.py",
@@ -1209,7 +1209,7 @@ MUTATIONS: Final = (
         "            if await replicated(log, offset) is not ErrorCode.NONE:\n"
         "                return False\n",
         "",
-        f"{_TEST_STATE_MANAGER}::test_nothing_is_answered_before_all_that_was_read_is_replicated",
+        f"{_TEST_STATE_MANAGER}::test_loaded_partition_serves_nothing_before_everything_read_is_replicated",
     ),
     Mutation(
         "B84", "broker/replication/replica_manager.py",
@@ -1281,7 +1281,7 @@ MUTATIONS: Final = (
         "B12", _MARKERS,
         "MOST_PARTITIONS: Final = 2_000\n",
         "MOST_PARTITIONS: Final = 2_000_000\n",
-        f"{_TEST_MARKERS}::test_a_transaction_over_12000_partitions_ends",
+        f"{_TEST_MARKERS}::test_transaction_over_12000_partitions_ends",
     ),
     Mutation(
         "B98", "coordinator/group/coordinator.py",
@@ -1306,7 +1306,7 @@ MUTATIONS: Final = (
         "B98", _SHARD,
         "        if self.log.is_deserted:\n            loop",
         "        if False:\n            loop",
-        f"{_TEST_DESERTED_GROUP}::test_a_silent_member_is_expelled_only_when_followers_fetch_again",
+        f"{_TEST_DESERTED_GROUP}::test_silent_member_is_expelled_only_when_followers_fetch_again",
     ),
     Mutation(
         "B98", _OFFSET_REQUESTS,
@@ -1319,13 +1319,13 @@ MUTATIONS: Final = (
         "B98", _STATE_MANAGER,
         "return ErrorCode.COORDINATOR_NOT_AVAILABLE if partition.log.is_deserted else partition\n",
         "return partition\n",
-        f"{_TEST_DESERTED_TRANSACTION}::test_a_deserted_coordinator_decides_nothing",
+        f"{_TEST_DESERTED_TRANSACTION}::test_deserted_coordinator_decides_nothing",
     ),
     Mutation(
         "B98", _SWEEPS,
         "            if partition.log.is_deserted:\n",
         "            if False:\n",
-        f"{_TEST_DESERTED_TRANSACTION}::test_a_transaction_does_not_time_out_while_its_own_end_is_refused",
+        f"{_TEST_DESERTED_TRANSACTION}::test_transaction_does_not_time_out_while_its_own_end_is_refused",
     ),
     Mutation(
         "B98", _PROGRESS,

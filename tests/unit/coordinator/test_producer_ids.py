@@ -48,7 +48,7 @@ async def one_turn() -> None:
     ),
     block_size=st.sampled_from([1, 2, 5]),
 )
-async def test_no_id_is_given_out_twice(plan: list[tuple[str, int, int]], block_size: int) -> None:
+async def test_producer_id_is_never_given_out_twice(plan: list[tuple[str, int, int]], block_size: int) -> None:
     """B26: over all brokers, restarts and block boundaries; also after a power loss, since blocks are synced first."""
     disk = sim_disk()
     ensemble = open_on(disk)
@@ -78,7 +78,7 @@ async def test_brokers_that_reserve_at_once_get_different_blocks() -> None:
     assert len(set(taken)) == 80
 
 
-async def test_the_znode_is_kafkas() -> None:
+async def test_znode_is_kafkas() -> None:
     store = open_on(sim_disk()).connect()
     assert await ProducerIds(store, 7).next() == 0
     znode = await session_of(store).get(paths.LATEST_PRODUCER_ID_BLOCK)
@@ -86,14 +86,14 @@ async def test_the_znode_is_kafkas() -> None:
     assert json.loads(znode.data) == {"version": 1, "broker": 7, "block_start": "0", "block_end": "999"}
 
 
-async def test_an_empty_znode_is_a_beginning() -> None:
+async def test_empty_znode_is_a_beginning() -> None:
     store = open_on(sim_disk()).connect()
     await session_of(store).create(paths.LATEST_PRODUCER_ID_BLOCK)
     assert await ProducerIds(store, 1).next() == 0
     assert await ProducerIds(store, 2).next() == 1_000
 
 
-async def test_nobody_waits_while_a_block_is_in_reserve() -> None:
+async def test_next_id_does_not_wait_while_a_block_is_in_reserve() -> None:
     ids = ProducerIds(open_on(sim_disk()).connect(), 1, block_size=8)
     running = asyncio.get_running_loop().create_task(ids.run())
     assert ids.next_nowait() is None
@@ -106,7 +106,7 @@ async def test_nobody_waits_while_a_block_is_in_reserve() -> None:
     running.cancel()
 
 
-async def test_a_block_whose_reservation_was_not_answered_is_not_used() -> None:
+async def test_block_whose_reservation_got_no_response_is_not_used() -> None:
     disk = sim_disk()
     store = open_on(disk).connect()
     ids = ProducerIds(store, 1, block_size=2)
@@ -119,7 +119,7 @@ async def test_a_block_whose_reservation_was_not_answered_is_not_used() -> None:
     assert await ProducerIds(open_on(disk).connect(), 1, block_size=2).next() == 4
 
 
-async def test_the_last_id_of_all_is_not_passed() -> None:
+async def test_last_id_of_all_is_not_passed() -> None:
     store = open_on(sim_disk()).connect()
     last = {"version": 1, "broker": 1, "block_start": "0", "block_end": str(2**63 - 1_000)}
     await session_of(store).create(paths.LATEST_PRODUCER_ID_BLOCK, json.dumps(last).encode())

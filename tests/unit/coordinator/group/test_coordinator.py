@@ -16,7 +16,7 @@ NO_DELAY = GroupSettings(group_initial_rebalance_delay_ms=0)
 COMMIT_TIMEOUT = NO_DELAY.offsets_commit_timeout_ms / 1000
 
 
-def test_two_members_share_a_generation() -> None:
+def test_members_that_join_together_share_a_generation() -> None:
     with group_world() as w:
         first = w.join().answer
         second = w.join()
@@ -41,7 +41,7 @@ def test_members_are_named_by_client_or_instance_and_chance() -> None:
 # Time
 
 
-def test_a_silent_member_is_removed_by_the_groups_timer() -> None:
+def test_silent_member_is_removed_by_the_groups_timer() -> None:
     with group_world() as w:
         member = w.member()
         for _ in range(5):
@@ -56,7 +56,7 @@ def test_a_silent_member_is_removed_by_the_groups_timer() -> None:
         assert says.image.members == ()
 
 
-def test_a_group_has_one_timer_whatever_its_members_do() -> None:
+def test_group_has_one_timer_whatever_its_members_do() -> None:
     with group_world() as w:
         member = w.member()
         for _ in range(100):
@@ -66,7 +66,7 @@ def test_a_group_has_one_timer_whatever_its_members_do() -> None:
         assert not w.shard._timers
 
 
-def test_a_join_that_nobody_waits_for_is_given_up() -> None:
+def test_join_of_closed_connection_is_given_up() -> None:
     """B68: the connection of a parked member may be gone; that breaks nothing, and the others go on."""
     settings = GroupSettings(group_initial_rebalance_delay_ms=0, group_new_member_join_timeout_ms=5_000)
     with group_world(settings=settings) as w:
@@ -84,7 +84,7 @@ def test_session_time_outs_have_bounds() -> None:
         assert w.join(session_ms=6_000).answer.error is ErrorCode.NONE
 
 
-def test_an_empty_group_waits_for_company() -> None:
+def test_empty_group_waits_for_company() -> None:
     with group_world(settings=GroupSettings(group_initial_rebalance_delay_ms=3_000)) as w:
         first, second = w.join(), w.join()
         w.sleep(2.9)
@@ -96,7 +96,7 @@ def test_an_empty_group_waits_for_company() -> None:
 # The high watermark
 
 
-def test_an_assignment_is_told_when_it_is_replicated() -> None:
+def test_assignment_is_sent_when_it_is_replicated() -> None:
     with group_world() as w:
         w.hold_replication()
         joined = w.join().answer
@@ -109,7 +109,7 @@ def test_an_assignment_is_told_when_it_is_replicated() -> None:
         assert sync.answer.assignment == retried.answer.assignment == b"all"
 
 
-def test_an_assignment_that_does_not_get_replicated_is_not_told() -> None:
+def test_assignment_that_is_not_replicated_is_not_sent() -> None:
     with group_world() as w:
         w.hold_replication()
         joined = w.join().answer
@@ -121,7 +121,7 @@ def test_an_assignment_that_does_not_get_replicated_is_not_told() -> None:
         assert w.sync(joined.member_id).answer.error is ErrorCode.NONE, "there is no failure, only not yet"
 
 
-def test_a_refused_assignment_changes_nothing() -> None:
+def test_refused_assignment_changes_nothing() -> None:
     with group_world() as w:
         joined = w.join().answer
         w.refuse()
@@ -131,7 +131,7 @@ def test_a_refused_assignment_changes_nothing() -> None:
         assert w.sync(joined.member_id).answer.error is ErrorCode.NONE
 
 
-def test_a_static_member_learns_its_new_name_when_that_is_replicated() -> None:
+def test_static_member_learns_its_new_name_when_that_is_replicated() -> None:
     with group_world() as w:
         first = w.join(instance="one").answer
         w.sync(first.member_id, instance="one")
@@ -155,7 +155,7 @@ def test_leaving_is_answered_when_the_emptiness_is_replicated() -> None:
         assert leave.answer == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_a_group_whose_emptiness_was_refused_offers_it_again() -> None:
+def test_group_whose_emptiness_was_refused_offers_it_again() -> None:
     with group_world() as w:
         member = w.member()
         w.refuse()
@@ -168,7 +168,7 @@ def test_a_group_whose_emptiness_was_refused_offers_it_again() -> None:
 # Leadership
 
 
-def test_without_leadership_there_is_no_coordinator() -> None:
+def test_coordinator_without_leadership_responds_not_coordinator() -> None:
     with group_world() as w:
         member = w.member()
         w.do(w.log.depose)
@@ -185,13 +185,13 @@ def test_without_leadership_there_is_no_coordinator() -> None:
         assert w.coordinator.list_groups() == (ErrorCode.NONE, [])
 
 
-def test_an_unknown_offsets_topic_means_no_coordinator() -> None:
+def test_unknown_offsets_topic_means_no_coordinator() -> None:
     with group_world() as w:
         w.metadata.counts.clear()
         assert w.join().answer.error is ErrorCode.NOT_COORDINATOR
 
 
-def test_whoever_waits_when_the_leadership_ends_is_told() -> None:
+def test_parked_requests_get_an_error_when_leadership_ends() -> None:
     with group_world() as w:
         member = w.member()
         parked = w.join()
@@ -204,7 +204,7 @@ def test_whoever_waits_when_the_leadership_ends_is_told() -> None:
         assert fetch.answer is ErrorCode.NOT_COORDINATOR
 
 
-def test_a_resigned_shards_timers_are_silent() -> None:
+def test_resigned_shards_timers_are_silent() -> None:
     with group_world() as w:
         w.member()
         before = len(w.log.batches)
@@ -213,7 +213,7 @@ def test_a_resigned_shards_timers_are_silent() -> None:
         assert len(w.log.batches) == before
 
 
-def test_while_a_partition_loads_its_groups_wait() -> None:
+def test_groups_of_loading_partition_are_not_served() -> None:
     with group_world() as w:
         member = w.member()
         w.hold_replication()
@@ -228,7 +228,7 @@ def test_while_a_partition_loads_its_groups_wait() -> None:
         assert w.coordinator.list_groups()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_a_loaded_member_goes_on_as_if_nothing_had_happened() -> None:
+def test_loaded_member_goes_on_as_if_nothing_had_happened() -> None:
     with group_world() as w:
         member = w.member()
         w.elect()
@@ -239,7 +239,7 @@ def test_a_loaded_member_goes_on_as_if_nothing_had_happened() -> None:
         assert w.group.state is GroupState.EMPTY, "sessions begin anew when a partition is loaded"
 
 
-def test_what_is_not_replicated_yet_is_loaded_but_not_served() -> None:
+def test_unreplicated_record_is_loaded_but_not_served() -> None:
     """Also for groups (see B83): records above the high watermark may be kept or lost; nobody may know them yet."""
     with group_world() as w:
         w.hold_replication()
@@ -258,7 +258,7 @@ def test_what_is_not_replicated_yet_is_loaded_but_not_served() -> None:
         assert w.group.state is GroupState.STABLE
 
 
-def test_a_log_that_cannot_be_read_is_read_again_later() -> None:
+def test_log_that_cannot_be_read_is_read_again_later() -> None:
     with group_world() as w:
         term = w.log.term
         assert term is not None
@@ -282,7 +282,7 @@ def test_records_of_other_kinds_are_passed_over(caplog: pytest.LogCaptureFixture
         assert "type 5" in caplog.text
 
 
-def test_a_group_lives_where_its_id_hashes_to() -> None:
+def test_group_is_served_by_the_partition_of_its_hash() -> None:
     with group_world(partitions=5) as w:
         for group in ("a", "b", "group-17"):
             w.member(group=group)
@@ -297,7 +297,7 @@ def test_a_group_lives_where_its_id_hashes_to() -> None:
 # Looking at groups, and deleting them
 
 
-def test_a_stable_group_is_described_with_its_members() -> None:
+def test_stable_group_is_described_with_its_members() -> None:
     with group_world() as w:
         member = w.member(topics=b"topics")
         stable = w.coordinator.describe_group(GROUP)
@@ -314,7 +314,7 @@ def test_a_stable_group_is_described_with_its_members() -> None:
         assert w.coordinator.describe_group("other") is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_only_empty_groups_are_deleted() -> None:
+def test_group_with_members_is_not_deleted() -> None:
     with group_world() as w:
         member = w.member()
         assert w.delete_groups(GROUP, "other").answer == {
@@ -331,7 +331,7 @@ def test_only_empty_groups_are_deleted() -> None:
         assert w.coordinator.describe_group(GROUP) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_deletion_is_answered_when_it_is_replicated_and_refused_whole() -> None:
+def test_deletion_gets_response_when_replicated_and_is_refused_whole() -> None:
     with group_world() as w:
         w.commit()
         w.refuse()
@@ -377,7 +377,7 @@ def test_unknown_groups_have_unknown_members() -> None:
         assert w.coordinator.list_groups() == (ErrorCode.NONE, [])
 
 
-def test_a_group_that_never_came_to_be_leaves_nothing() -> None:
+def test_group_that_never_came_to_be_leaves_nothing() -> None:
     with group_world() as w:
         w.join(protocols=())
         assert w.coordinator.list_groups() == (ErrorCode.NONE, [])
@@ -388,7 +388,7 @@ def test_a_group_that_never_came_to_be_leaves_nothing() -> None:
         assert not w.batches()
 
 
-def test_a_stopped_coordinator_has_told_everyone() -> None:
+def test_stopped_coordinator_has_responded_to_parked_requests() -> None:
     world = GroupWorld()
     world.elect()
     world.load()

@@ -48,7 +48,7 @@ def test_heartbeats_are_answered_and_keep_the_session() -> None:
         assert w.heartbeat(member) is ErrorCode.NONE
 
 
-def test_a_silent_member_is_expelled_only_when_followers_fetch_again() -> None:
+def test_silent_member_is_expelled_only_when_followers_fetch_again() -> None:
     with group_world() as w:
         member = w.member(session_ms=SESSION_MS)
         desert(w)
@@ -59,7 +59,7 @@ def test_a_silent_member_is_expelled_only_when_followers_fetch_again() -> None:
         assert w.group.state is GroupState.EMPTY
 
 
-def test_a_member_that_was_not_heard_meanwhile_keeps_its_session_by_the_next_heartbeat() -> None:
+def test_member_that_was_not_heard_meanwhile_keeps_its_session_by_the_next_heartbeat() -> None:
     with group_world() as w:
         member = w.member(session_ms=SESSION_MS)
         desert(w)
@@ -70,7 +70,7 @@ def test_a_member_that_was_not_heard_meanwhile_keeps_its_session_by_the_next_hea
         assert w.heartbeat(member) is ErrorCode.NONE
 
 
-def test_a_new_generation_is_told_when_followers_fetch_again_and_sessions_begin_then() -> None:
+def test_new_generation_is_sent_when_followers_fetch_again_and_sessions_begin_then() -> None:
     settings = GroupSettings(group_initial_rebalance_delay_ms=0, offsets_commit_timeout_ms=60_000)
     with group_world(settings=settings) as w:
         first = w.member(session_ms=SESSION_MS)
@@ -90,7 +90,7 @@ def test_a_new_generation_is_told_when_followers_fetch_again_and_sessions_begin_
         assert w.heartbeat(first, generation=2) is w.heartbeat(second.answer.member_id, generation=2) is ErrorCode.NONE
 
 
-def test_the_session_begins_when_the_assignment_is_told() -> None:
+def test_session_begins_when_assignment_is_sent() -> None:
     """Also without silence: the record took almost as long as the session lasts."""
     with group_world() as w:
         joined = w.join(session_ms=SESSION_MS).answer
@@ -103,7 +103,7 @@ def test_the_session_begins_when_the_assignment_is_told() -> None:
         assert w.heartbeat(joined.member_id) is ErrorCode.NONE
 
 
-def test_a_member_may_leave() -> None:
+def test_member_of_deserted_coordinator_may_leave() -> None:
     with group_world() as w:
         member = w.member()
         desert(w)
@@ -116,7 +116,7 @@ def test_a_member_may_leave() -> None:
 # Commits
 
 
-def test_a_commit_is_answered_when_followers_fetch_again() -> None:
+def test_commit_gets_response_when_followers_fetch_again() -> None:
     with group_world() as w:
         member = w.member(session_ms=45_000)
         desert(w)
@@ -128,7 +128,7 @@ def test_a_commit_is_answered_when_followers_fetch_again() -> None:
         assert w.fetched().offset == 7
 
 
-def test_a_commit_holds_up_its_members_heartbeats_for_a_part_of_the_session() -> None:
+def test_commit_holds_up_its_members_heartbeats_for_a_part_of_the_session() -> None:
     """Whoever waits for a heartbeat's response for a whole session gives its membership up."""
     with group_world() as w:
         member = w.member(session_ms=SESSION_MS)
@@ -145,7 +145,7 @@ def test_a_commit_holds_up_its_members_heartbeats_for_a_part_of_the_session() ->
         assert w.fetched().offset == 7, "and it is no failure"
 
 
-def test_a_commit_without_a_member_waits_for_the_whole_time() -> None:
+def test_commit_without_a_member_waits_for_the_whole_time() -> None:
     with group_world() as w:
         w.hold_replication()
         commit = w.commit(7)
@@ -155,7 +155,7 @@ def test_a_commit_without_a_member_waits_for_the_whole_time() -> None:
         assert commit.answer == {P0: AWAY}
 
 
-def test_a_commit_under_a_successor_is_never_acknowledged() -> None:
+def test_commit_under_a_successor_is_never_acknowledged() -> None:
     with group_world() as w:
         assert w.commit(1).answer == {P0: ErrorCode.NONE}
         desert(w)
@@ -182,7 +182,7 @@ def test_offsets_are_not_given_out() -> None:
         assert w.fetched().offset == 1
 
 
-def test_nothing_is_deleted() -> None:
+def test_deserted_coordinator_deletes_nothing() -> None:
     with group_world() as w:
         w.commit(1)
         desert(w)
@@ -216,7 +216,7 @@ def test_nothing_is_deleted() -> None:
         lambda w, member: w.do(lambda: w.coordinator.describe_group("another")),
     ],
 )
-def test_nobody_is_dismissed(ask: Callable[[GroupWorld, str], Any]) -> None:
+def test_deserted_coordinator_dismisses_no_member(ask: Callable[[GroupWorld, str], Any]) -> None:
     """A member that has joined at the successor must not be told that it is none: for a static one that is the end."""
     with group_world() as w:
         joined = w.join(instance="one").answer

@@ -19,7 +19,7 @@ def subscription(*topics: str, version: int = 0) -> bytes:
 # A generation
 
 
-def test_two_members_share_a_generation() -> None:
+def test_members_that_join_together_share_a_generation() -> None:
     driver = Driver()
     first = driver.join(protocols=[("range", b"A")])
     leader = first.result.member_id
@@ -70,7 +70,7 @@ def test_another_subscription_starts_another_generation() -> None:
         assert driver.group.roster[members[changed]].metadata("range") == b"other topics"
 
 
-def test_the_protocol_with_most_votes_among_those_all_support_wins() -> None:
+def test_protocol_with_most_votes_among_those_all_support_wins() -> None:
     driver = Driver()
     first = driver.join(protocols=("a", "b", "c"))
     second = driver.join(protocols=("c", "b"))
@@ -81,7 +81,7 @@ def test_the_protocol_with_most_votes_among_those_all_support_wins() -> None:
     assert second.result.protocol_name == third.result.protocol_name == "b"
 
 
-def test_a_member_that_shares_no_protocol_is_refused() -> None:
+def test_member_that_shares_no_protocol_is_refused() -> None:
     driver = Driver()
     driver.stable(2)
     assert driver.join(protocols=("sticky",)).result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -132,7 +132,7 @@ def test_another_member_leads_when_the_leader_does_not_rejoin() -> None:
 # Sessions
 
 
-def test_a_member_that_falls_silent_is_missed_when_its_session_ends() -> None:
+def test_member_that_falls_silent_is_missed_when_its_session_ends() -> None:
     driver = Driver()
     leader, follower = driver.stable(2)
     for _ in range(4):
@@ -167,7 +167,7 @@ def test_parked_members_outlive_their_sessions() -> None:
     assert waiting.result.error is ErrorCode.NONE
 
 
-def test_a_first_join_that_is_parked_too_long_is_given_up() -> None:
+def test_first_join_that_is_parked_too_long_is_given_up() -> None:
     """B68: before JoinGroup 4 a new member cannot be told from a retry of a client that is gone (KAFKA-9752)."""
     driver = Driver(rules=GroupRules(initial_rebalance_delay_ms=0, new_member_join_timeout_ms=20_000))
     leader, slow = driver.stable(2)
@@ -183,7 +183,7 @@ def test_a_first_join_that_is_parked_too_long_is_given_up() -> None:
     assert gone.result.member_id == ""
 
 
-def test_a_heartbeat_does_not_shorten_the_wait_of_a_parked_new_member() -> None:
+def test_heartbeat_does_not_shorten_the_wait_of_a_parked_new_member() -> None:
     driver = Driver()
     leader, slow = driver.stable(2)
     new = driver.join(version=4).result.member_id
@@ -196,7 +196,7 @@ def test_a_heartbeat_does_not_shorten_the_wait_of_a_parked_new_member() -> None:
     assert parked.is_parked
 
 
-def test_the_last_members_end_empties_the_group() -> None:
+def test_last_members_end_empties_the_group() -> None:
     driver = Driver()
     driver.stable(2)
     driver.pass_time(SESSION + REBALANCE)
@@ -219,7 +219,7 @@ def completing(driver: Driver) -> tuple[str, str]:
     return leader, follower
 
 
-def test_a_leader_that_heartbeats_but_never_syncs_is_removed() -> None:
+def test_leader_that_heartbeats_but_never_syncs_is_removed() -> None:
     """B68: nobody else could end CompletingRebalance, and its heartbeats keep its session alive (KAFKA-12890)."""
     driver = Driver()
     leader, follower = completing(driver)
@@ -232,7 +232,7 @@ def test_a_leader_that_heartbeats_but_never_syncs_is_removed() -> None:
     assert driver.join(follower).result.leader == follower
 
 
-def test_a_follower_that_heartbeats_but_never_syncs_is_removed() -> None:
+def test_follower_that_heartbeats_but_never_syncs_is_removed() -> None:
     """B68: also when the generation is stable already."""
     driver = Driver()
     leader, follower = completing(driver)
@@ -245,7 +245,7 @@ def test_a_follower_that_heartbeats_but_never_syncs_is_removed() -> None:
     assert driver.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_leader_that_leaves_ends_the_wait_for_its_assignment() -> None:
+def test_leader_that_leaves_ends_the_wait_for_its_assignment() -> None:
     """B68: by LeaveGroup; those who waited are told to rejoin."""
     driver = Driver()
     leader, follower = completing(driver)
@@ -255,7 +255,7 @@ def test_a_leader_that_leaves_ends_the_wait_for_its_assignment() -> None:
     assert driver.join(follower).result.error is ErrorCode.NONE
 
 
-def test_a_refused_assignment_leaves_the_generation_waiting_for_its_leader() -> None:
+def test_refused_assignment_leaves_the_generation_waiting_for_its_leader() -> None:
     """B68: the leader is told and may hand it in again; if it does not, it is removed like one that never did."""
     driver = Driver()
     leader, follower = completing(driver)
@@ -271,7 +271,7 @@ def test_a_refused_assignment_leaves_the_generation_waiting_for_its_leader() -> 
     assert waiting.result.assignment == b"x"
 
 
-def test_after_a_refused_assignment_a_silent_leader_is_removed() -> None:
+def test_silent_leader_is_removed_after_refused_assignment() -> None:
     """B68: a refusal does not count as the leader's sync."""
     driver = Driver()
     leader, follower = completing(driver)
@@ -285,7 +285,7 @@ def test_after_a_refused_assignment_a_silent_leader_is_removed() -> None:
     assert leader not in driver.group.roster
 
 
-def test_a_rebalance_in_which_nobody_rejoined_is_looked_at_again() -> None:
+def test_rebalance_in_which_no_member_rejoined_is_retried() -> None:
     """B68: static members that only heartbeat cannot hold up the one that rejoins too late."""
     driver = Driver()
     _, early, late = driver.stable(instances=[None, "a", "b"])
@@ -305,7 +305,7 @@ def test_a_rebalance_in_which_nobody_rejoined_is_looked_at_again() -> None:
     assert rejoined.result.leader == late
 
 
-def test_a_member_that_leaves_while_parked_is_answered() -> None:
+def test_member_that_leaves_while_parked_gets_response() -> None:
     """B68: no request of a member that is gone stays parked for ever."""
     driver = Driver()
     leader, follower = completing(driver)
@@ -324,7 +324,7 @@ def newcomer_id(driver: Driver, *known: str) -> str:
     return member_id
 
 
-def test_a_refused_emptying_is_tried_again() -> None:
+def test_refused_emptying_is_tried_again() -> None:
     """B68: a group without members does not stay in PreparingRebalance because its log was refused once."""
     driver = Driver()
     (only,) = driver.stable(1)
@@ -340,7 +340,7 @@ def test_a_refused_emptying_is_tried_again() -> None:
     assert driver.group.generation == 2
 
 
-def test_a_group_whose_emptying_was_refused_takes_new_members() -> None:
+def test_group_whose_emptying_was_refused_takes_new_members() -> None:
     driver = Driver()
     (only,) = driver.stable(1)
     driver.refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -351,7 +351,7 @@ def test_a_group_whose_emptying_was_refused_takes_new_members() -> None:
 # Member ids (KIP-394)
 
 
-def test_a_new_dynamic_member_is_given_its_id_first() -> None:
+def test_new_dynamic_member_is_given_its_id_first() -> None:
     driver = Driver()
     asked = driver.join(version=4)
     assert asked.result.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -361,7 +361,7 @@ def test_a_new_dynamic_member_is_given_its_id_first() -> None:
     assert driver.join(member_id, version=4).result.member_id == member_id
 
 
-def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
+def test_rebalance_waits_for_ids_that_were_given_out() -> None:
     driver = Driver()
     (leader,) = driver.stable(1)
     expected = driver.join(version=4).result.member_id
@@ -371,7 +371,7 @@ def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
     assert len(rejoining.result.members) == 2
 
 
-def test_an_id_that_nobody_comes_back_with_lapses() -> None:
+def test_member_id_that_does_not_rejoin_expires() -> None:
     driver = Driver()
     (leader,) = driver.stable(1)
     lapsed = driver.join(version=4, session_ms=3000).result.member_id
@@ -395,7 +395,7 @@ def test_ids_that_lapse_or_leave_do_not_disturb_a_stable_group() -> None:
 # Static members (KIP-345)
 
 
-def test_a_static_member_comes_back_without_a_rebalance() -> None:
+def test_static_member_comes_back_without_a_rebalance() -> None:
     driver = Driver()
     leader, old = driver.stable(instances=["a", "b"])
     back = driver.join(instance="b", version=5)
@@ -413,7 +413,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     assert driver.heartbeat(new, instance="b") is ErrorCode.NONE
 
 
-def test_a_static_leader_that_comes_back_does_not_assign_in_a_stable_group() -> None:
+def test_static_leader_that_comes_back_does_not_assign_in_a_stable_group() -> None:
     """Before JoinGroup 9 it is told of the old leader; from 9 on that it leads, and to skip the assignment."""
     driver = Driver()
     old, _ = driver.stable(instances=["a", "b"])
@@ -425,7 +425,7 @@ def test_a_static_leader_that_comes_back_does_not_assign_in_a_stable_group() -> 
     assert (follower.leader, follower.skip_assignment, follower.members) == (since.member_id, False, ())
 
 
-def test_a_static_member_that_changes_the_chosen_protocol_rebalances() -> None:
+def test_static_member_that_changes_the_chosen_protocol_rebalances() -> None:
     driver = Driver()
     first = driver.join(instance="a", protocols=("range", "sticky"))
     driver.sync(first.result.member_id)
@@ -434,7 +434,7 @@ def test_a_static_member_that_changes_the_chosen_protocol_rebalances() -> None:
     assert back.result.protocol_name == "sticky"
 
 
-def test_the_old_process_of_a_static_member_is_fenced_while_it_is_parked() -> None:
+def test_old_process_of_a_static_member_is_fenced_while_it_is_parked() -> None:
     driver = Driver()
     leader, _ = driver.stable(instances=["a", "b"])
     parked = driver.join(leader, instance="a")
@@ -442,7 +442,7 @@ def test_the_old_process_of_a_static_member_is_fenced_while_it_is_parked() -> No
     assert parked.result.error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_member_that_comes_back_during_a_generation_starts_another() -> None:
+def test_static_member_that_comes_back_during_a_generation_starts_another() -> None:
     """The leader may be assigning to the old id at this moment."""
     driver = Driver()
     leader, old = driver.stable(instances=["a", "b"])
@@ -456,7 +456,7 @@ def test_a_static_member_that_comes_back_during_a_generation_starts_another() ->
     assert back.result.generation == 4
 
 
-def test_a_refused_replacement_leaves_the_old_member_in_place() -> None:
+def test_refused_replacement_leaves_the_old_member_in_place() -> None:
     driver = Driver()
     _, old = driver.stable(instances=["a", "b"])
     before = driver.group.persisted
@@ -476,7 +476,7 @@ def test_static_members_keep_their_place_through_a_rebalance_that_they_miss() ->
     assert [member.member_id for member in rejoining.result.members] == [leader, absent]
 
 
-def test_a_member_that_changes_its_instance_id_leaves_no_trace_of_the_old_one() -> None:
+def test_member_that_changes_its_instance_id_leaves_no_trace_of_the_old_one() -> None:
     """B73: with a member gone, its instance id is free: whoever takes it next is neither fenced nor a replacement."""
     driver = Driver()
     leader, member = driver.stable(instances=[None, "a"])
@@ -519,14 +519,14 @@ def test_several_members_leave_in_one_request() -> None:
     assert driver.leave((static, "s")) == [unknown]
 
 
-def test_the_last_to_leave_empties_the_group_at_once() -> None:
+def test_last_to_leave_empties_the_group_at_once() -> None:
     driver = Driver()
     leader, follower = driver.stable(2)
     assert driver.leave((leader, None), (follower, None)) == [ErrorCode.NONE] * 2
     assert driver.state is GroupState.EMPTY
 
 
-def test_a_parked_join_completes_when_those_who_are_missing_leave() -> None:
+def test_parked_join_completes_when_those_who_are_missing_leave() -> None:
     driver = Driver()
     leader, follower = driver.stable(2)
     parked = driver.join(leader)
@@ -537,7 +537,7 @@ def test_a_parked_join_completes_when_those_who_are_missing_leave() -> None:
 # The first rebalance
 
 
-def test_an_empty_group_waits_for_company() -> None:
+def test_empty_group_waits_for_company() -> None:
     driver = Driver(rules=GroupRules(initial_rebalance_delay_ms=3000))
     first = driver.join(rebalance_ms=7000)
     driver.pass_time(2.9)
@@ -553,7 +553,7 @@ def test_an_empty_group_waits_for_company() -> None:
     assert second.result.generation == third.result.generation == 1
 
 
-def test_an_empty_group_does_not_wait_longer_when_nobody_comes() -> None:
+def test_empty_group_does_not_wait_longer_when_no_member_joins() -> None:
     driver = Driver(rules=GroupRules(initial_rebalance_delay_ms=3000))
     first = driver.join()
     driver.pass_time(2.9)
@@ -565,7 +565,7 @@ def test_an_empty_group_does_not_wait_longer_when_nobody_comes() -> None:
 # Size
 
 
-def test_a_full_group_takes_no_more_members() -> None:
+def test_full_group_takes_no_more_members() -> None:
     driver = Driver(rules=GroupRules(initial_rebalance_delay_ms=0, max_size=2))
     leader, follower = driver.stable(2)
     refused = driver.join()
@@ -577,7 +577,7 @@ def test_a_full_group_takes_no_more_members() -> None:
     assert driver.state is GroupState.COMPLETING_REBALANCE
 
 
-def test_a_group_loaded_over_its_limit_turns_the_last_to_rejoin_away() -> None:
+def test_group_loaded_over_its_limit_turns_the_last_to_rejoin_away() -> None:
     big = Driver()
     members = big.stable(3)
     rules = GroupRules(initial_rebalance_delay_ms=0, max_size=2)
@@ -592,7 +592,7 @@ def test_a_group_loaded_over_its_limit_turns_the_last_to_rejoin_away() -> None:
 # Retries and reloads
 
 
-def test_only_the_latest_request_of_a_member_waits() -> None:
+def test_earlier_request_of_parked_member_gets_error() -> None:
     driver = Driver()
     leader, follower = driver.stable(2)
     given_up = driver.join(leader)
@@ -607,7 +607,7 @@ def test_only_the_latest_request_of_a_member_waits() -> None:
     assert second_sync.result.error is ErrorCode.NONE
 
 
-def test_a_member_that_lost_its_join_answer_gets_it_again() -> None:
+def test_member_that_lost_its_join_response_gets_it_again() -> None:
     driver = Driver()
     leader, _ = completing(driver)
     again = driver.join(leader)
@@ -616,7 +616,7 @@ def test_a_member_that_lost_its_join_answer_gets_it_again() -> None:
     assert driver.state is GroupState.COMPLETING_REBALANCE
 
 
-def test_a_loaded_group_is_the_one_that_was_written() -> None:
+def test_loaded_group_is_the_one_that_was_written() -> None:
     driver = Driver()
     leader, follower = driver.stable(2, instances=[None, "b"])
     loaded = Driver(group=Group.from_image("g", driver.log[-1], driver.rules))
@@ -630,7 +630,7 @@ def test_a_loaded_group_is_the_one_that_was_written() -> None:
     assert loaded.group.roster.ids() == [leader]
 
 
-def test_a_record_whose_leader_is_gone_gets_another() -> None:
+def test_record_whose_leader_is_gone_gets_another() -> None:
     image = Driver()
     image.stable(2)
     odd = GroupImage(
@@ -645,7 +645,7 @@ def test_a_record_whose_leader_is_gone_gets_another() -> None:
     assert group.roster.leader == image.log[-1].members[0].member_id
 
 
-def test_a_group_that_leaves_this_coordinator_answers_everyone() -> None:
+def test_retired_group_responds_to_all_parked_requests() -> None:
     driver = Driver()
     leader, follower = completing(driver)
     waiting = driver.sync(follower)
@@ -662,7 +662,7 @@ def test_a_group_that_leaves_this_coordinator_answers_everyone() -> None:
 # Subscriptions
 
 
-def test_a_consumer_group_knows_what_its_members_subscribe_to() -> None:
+def test_consumer_group_knows_what_its_members_subscribe_to() -> None:
     driver = Driver()
     first = driver.join(protocols=[("range", subscription("x"))])
     driver.join(protocols=[("range", subscription("y", "z", version=3))])
@@ -675,7 +675,7 @@ def test_a_consumer_group_knows_what_its_members_subscribe_to() -> None:
     ]
 
 
-def test_a_consumer_group_that_cannot_be_read_is_subscribed_to_everything() -> None:
+def test_consumer_group_that_cannot_be_read_is_subscribed_to_everything() -> None:
     driver = Driver()
     for metadata in (b"", b"\0", b"\0\0\xff\xff\xff\x7f"):
         driver = Driver()

@@ -145,7 +145,7 @@ def test_large_commit_that_the_log_refuses_changes_nothing(refusal: ErrorCode, t
         assert w.fetch().answer == {}
 
 
-def test_a_commit_that_is_given_up_while_it_is_made_is_not_watched_for_any_more() -> None:
+def test_large_commit_that_is_given_up_is_not_watched_any_more() -> None:
     with group_world() as w:
         made = w.do(lambda: w.coordinator.begin_commit(GROUP))
         assert len(w.shard.offsets._watching) == 1

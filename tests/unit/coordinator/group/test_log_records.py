@@ -146,6 +146,6 @@ def test_broken_records_are_corrupt(key: str, value: str | None) -> None:
         decode_record(record(key, value))
 
 
-def test_a_record_without_a_key_is_corrupt() -> None:
+def test_record_without_a_key_is_corrupt() -> None:
     with pytest.raises(CorruptRecord):
         decode_record(Record(0, NOW, None, b"", []))

@@ -37,7 +37,7 @@ def subscribed(*topics: str) -> bytes:
 # Commits
 
 
-def test_a_simple_consumer_commits_and_fetches() -> None:
+def test_simple_consumer_commits_and_fetches() -> None:
     with group_world() as w:
         assert w.fetched() == (-1, -1, "", OK)
         offsets = [OffsetToCommit(P0, 5, 2, "note", TOPIC_ID), OffsetToCommit(P1, 7)]
@@ -60,7 +60,7 @@ def test_members_commit_in_their_own_generation() -> None:
         assert w.commit(9).answer == {P0: OK}
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_commit_extends_the_session_of_its_member() -> None:
     with group_world() as w:
         member = w.member()
         for _ in range(5):
@@ -80,7 +80,7 @@ def test_members_of_a_group_that_is_gone_may_be_told_so() -> None:
         assert call.answer == {P0: ErrorCode.GROUP_ID_NOT_FOUND}
 
 
-def test_an_offset_may_be_kept_for_ever() -> None:
+def test_offset_may_be_kept_for_ever() -> None:
     with group_world() as w:
         call = w.begin(
             lambda reply: w.coordinator.commit_offsets(
@@ -110,7 +110,7 @@ def test_metadata_has_a_size_limit_for_each_partition() -> None:
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
     ],
 )
-def test_a_refused_commit_changes_nothing(refusal: ErrorCode, told: ErrorCode) -> None:
+def test_refused_commit_changes_nothing(refusal: ErrorCode, told: ErrorCode) -> None:
     with group_world() as w:
         w.refuse(refusal)
         assert w.commit(5).answer == {P0: told}
@@ -121,7 +121,7 @@ def test_a_refused_commit_changes_nothing(refusal: ErrorCode, told: ErrorCode) -
         assert w.coordinator.list_groups() == (OK, []), "nor was a group made for it"
 
 
-def test_an_epoch_is_not_lost_by_commits_without_one() -> None:
+def test_epoch_is_not_lost_by_commits_without_one() -> None:
     """B70: the next consumer still notices a truncation, and does not imagine one."""
     with group_world() as w:
         w.commit(10, leader_epoch=3)
@@ -138,7 +138,7 @@ def test_an_epoch_is_not_lost_by_commits_without_one() -> None:
         assert w.fetched()[:2] == (12, 5), "it is written, not only remembered"
 
 
-def test_an_epoch_that_is_given_is_taken_as_it_is() -> None:
+def test_epoch_that_is_given_is_taken_as_it_is() -> None:
     with group_world() as w:
         w.commit(10, leader_epoch=3)
         w.commit(4, leader_epoch=1)
@@ -148,7 +148,7 @@ def test_an_epoch_that_is_given_is_taken_as_it_is() -> None:
 # The high watermark
 
 
-def test_a_commit_is_answered_when_it_is_replicated() -> None:
+def test_commit_gets_response_when_it_is_replicated() -> None:
     with group_world() as w:
         w.hold_replication()
         first, second = w.commit(1), w.commit(2)
@@ -160,7 +160,7 @@ def test_a_commit_is_answered_when_it_is_replicated() -> None:
         assert second.answer == {P0: OK}
 
 
-def test_a_commit_that_takes_too_long_is_not_a_failure() -> None:
+def test_commit_that_takes_too_long_is_not_a_failure() -> None:
     with group_world() as w:
         w.hold_replication()
         commit = w.commit(1)
@@ -170,7 +170,7 @@ def test_a_commit_that_takes_too_long_is_not_a_failure() -> None:
         assert w.fetched().offset == 1
 
 
-def test_a_fetch_never_tells_what_could_still_be_lost() -> None:
+def test_fetch_returns_nothing_that_could_still_be_lost() -> None:
     with group_world() as w:
         w.commit(1)
         w.hold_replication()
@@ -183,7 +183,7 @@ def test_a_fetch_never_tells_what_could_still_be_lost() -> None:
         assert fetch.answer == {P0: (2, -1, "", OK)}
 
 
-def test_a_fetch_that_takes_too_long_looks_for_another_coordinator() -> None:
+def test_fetch_that_takes_too_long_looks_for_another_coordinator() -> None:
     with group_world() as w:
         w.hold_replication()
         w.commit(2)
@@ -192,7 +192,7 @@ def test_a_fetch_that_takes_too_long_looks_for_another_coordinator() -> None:
         assert fetch.answer is ErrorCode.NOT_COORDINATOR
 
 
-def test_what_is_lost_in_a_failover_was_never_told() -> None:
+def test_offset_lost_in_failover_was_never_returned() -> None:
     with group_world() as w:
         w.commit(1)
         w.hold_replication()
@@ -243,7 +243,7 @@ def test_positions_that_a_transaction_may_change_are_unstable() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_pending_offset_is_resolved_by_its_marker_also_after_a_failover(commit: bool) -> None:
+def test_pending_offset_is_resolved_by_its_marker_also_after_a_failover(commit: bool) -> None:
     """B71: whichever coordinator has the partition when the marker comes."""
     with group_world() as w:
         w.txn_commit(5)
@@ -257,7 +257,7 @@ def test_a_pending_offset_is_resolved_by_its_marker_also_after_a_failover(commit
         assert w.fetched(stable=True) == (5 if commit else -1, -1, "", OK)
 
 
-def test_a_marker_that_comes_while_the_partition_loads_is_found_in_the_log() -> None:
+def test_marker_that_comes_while_the_partition_loads_is_found_in_the_log() -> None:
     """B71"""
     with group_world() as w:
         w.txn_commit(5)
@@ -267,7 +267,7 @@ def test_a_marker_that_comes_while_the_partition_loads_is_found_in_the_log() -> 
         assert w.fetched(stable=True).offset == 5
 
 
-def test_a_marker_that_comes_while_the_partition_loads_waits_for_its_turn() -> None:
+def test_marker_that_comes_while_the_partition_loads_waits_for_its_turn() -> None:
     """B72: the half of the log that is read by then may hold offsets that an older marker, further on, has aborted."""
     with group_world() as w:
         w.txn_commit(5)
@@ -283,7 +283,7 @@ def test_a_marker_that_comes_while_the_partition_loads_waits_for_its_turn() -> N
         assert w.fetched(stable=True) == (-1, -1, "", OK)
 
 
-def test_a_marker_ends_what_came_before_it_and_nothing_else() -> None:
+def test_marker_ends_what_came_before_it_and_nothing_else() -> None:
     with group_world() as w:
         other = Producer(8, 0)
         w.txn_commit(5)
@@ -309,7 +309,7 @@ def test_materialised_offsets_are_told_when_the_marker_is_replicated() -> None:
         assert fetch.answer == {P0: (5, -1, "", OK)}
 
 
-def test_a_transactional_commit_is_the_producers_own_batch() -> None:
+def test_transactional_commit_is_the_producers_own_batch() -> None:
     with group_world() as w:
         w.txn_commit(5, producer=Producer(7, 3))
         ((header, (says,)),) = w.batches()
@@ -319,7 +319,7 @@ def test_a_transactional_commit_is_the_producers_own_batch() -> None:
         assert not w.batches()[0][0].is_control
 
 
-def test_a_producer_whose_consumer_fell_out_of_the_group_is_fenced() -> None:
+def test_producer_whose_consumer_fell_out_of_the_group_is_fenced() -> None:
     """KIP-447: the group's metadata, as the consumer knows it, comes along with the offsets."""
     with group_world() as w:
         assert w.txn_commit(committer=Committer(GROUP, "m", None, 1)).answer == {P0: ErrorCode.ILLEGAL_GENERATION}
@@ -336,7 +336,7 @@ def test_a_producer_whose_consumer_fell_out_of_the_group_is_fenced() -> None:
         assert w.txn_commit(committer=Committer(GROUP)).answer == {P0: OK}, "a producer of before KIP-447"
 
 
-def test_a_fenced_producers_commit_is_the_logs_to_refuse() -> None:
+def test_fenced_producers_commit_is_the_logs_to_refuse() -> None:
     with group_world() as w:
         w.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
         assert w.txn_commit().answer == {P0: ErrorCode.INVALID_PRODUCER_EPOCH}
@@ -397,7 +397,7 @@ def test_offsets_of_a_live_group_of_another_kind_are_not_deleted() -> None:
         assert w.delete_offsets(P0).answer is ErrorCode.NON_EMPTY_GROUP
 
 
-def test_a_refused_deletion_changes_nothing() -> None:
+def test_refused_deletion_changes_nothing() -> None:
     with group_world() as w:
         w.commit(1)
         w.refuse()
@@ -422,7 +422,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
         assert w.fetch(stable=True).answer == {ELSEWHERE: (3, -1, "", OK)}
 
 
-def test_a_recreated_topic_begins_without_offsets() -> None:
+def test_recreated_topic_begins_without_offsets() -> None:
     with group_world() as w:
         successor = b"s" * 16
         w.commit_all([OffsetToCommit(P0, 1, topic_id=TOPIC_ID), OffsetToCommit(P1, 2, topic_id=successor)])
@@ -498,7 +498,7 @@ def test_offsets_that_are_subscribed_to_do_not_expire() -> None:
         assert w.fetch().answer == {P0: (1, -1, "", OK)}
 
 
-def test_nothing_expires_while_a_group_waits_for_its_members() -> None:
+def test_offsets_do_not_expire_while_group_rebalances() -> None:
     """B69: however long that takes: here two static members heartbeat and never rejoin."""
     with group_world(settings=RETENTION) as w:
         w.commit_all([OffsetToCommit(P0, 1), OffsetToCommit(ELSEWHERE, 2)])
@@ -520,7 +520,7 @@ def test_nothing_expires_while_a_group_waits_for_its_members() -> None:
         (GroupState.STABLE, [ELSEWHERE]),
     ],
 )
-def test_what_may_expire_depends_on_the_groups_state(state: GroupState, expired: list[TopicPartition]) -> None:
+def test_expiry_depends_on_state_of_group(state: GroupState, expired: list[TopicPartition]) -> None:
     """B69"""
     with group_world() as w:
         w.commit_all([OffsetToCommit(P0, 1), OffsetToCommit(ELSEWHERE, 2)])
@@ -537,7 +537,7 @@ def test_what_may_expire_depends_on_the_groups_state(state: GroupState, expired:
         assert expired_partitions(w.shard, w.group, later, RETENTION.offsets_retention_ms, WorkBudget(0)) == expired
 
 
-def test_an_offset_with_an_open_transaction_does_not_expire() -> None:
+def test_offset_with_an_open_transaction_does_not_expire() -> None:
     with group_world(settings=RETENTION) as w:
         w.commit(1)
         w.txn_commit(2)
@@ -548,7 +548,7 @@ def test_an_offset_with_an_open_transaction_does_not_expire() -> None:
         assert w.fetch().answer == {}
 
 
-def test_a_commit_may_bring_its_own_retention() -> None:
+def test_commit_may_bring_its_own_retention() -> None:
     with group_world(settings=RETENTION) as w:
         w.begin(
             lambda reply: w.coordinator.commit_offsets(
@@ -563,7 +563,7 @@ def test_a_commit_may_bring_its_own_retention() -> None:
         assert w.fetch().answer == {}
 
 
-def test_a_refused_expiry_is_tried_again() -> None:
+def test_refused_expiry_is_tried_again() -> None:
     with group_world(settings=RETENTION) as w:
         w.commit(1)
         w.refuse()

@@ -21,7 +21,7 @@ def position(store: OffsetStore, partition: TopicPartition = P0, group: str = "g
     return None if stored is None else stored.committed.offset
 
 
-def test_a_transactional_commit_counts_when_its_marker_comes() -> None:
+def test_transactional_commit_counts_when_its_marker_comes() -> None:
     store = OffsetStore()
     store.commit("g", P0, at(5), record_offset=0)
     store.commit("g", P0, at(9), record_offset=1, producer_id=7)
@@ -33,7 +33,7 @@ def test_a_transactional_commit_counts_when_its_marker_comes() -> None:
     assert not store.is_unstable("g", P0)
 
 
-def test_an_abort_leaves_the_position_of_before_the_transaction() -> None:
+def test_abort_leaves_the_position_of_before_the_transaction() -> None:
     """B72: whoever fetches the group's offset after an abort is at the last position that was committed before."""
     store = OffsetStore()
     store.commit("g", P0, at(5), record_offset=0)
@@ -44,7 +44,7 @@ def test_an_abort_leaves_the_position_of_before_the_transaction() -> None:
     assert not store.unstable("g")
 
 
-def test_the_later_record_wins_though_its_marker_is_not_needed() -> None:
+def test_later_record_wins_though_its_marker_is_not_needed() -> None:
     store = OffsetStore()
     store.commit("g", P0, at(9), record_offset=1, producer_id=7)
     store.commit("g", P0, at(5), record_offset=2)
@@ -52,7 +52,7 @@ def test_the_later_record_wins_though_its_marker_is_not_needed() -> None:
     assert position(store) == 5
 
 
-def test_the_later_of_two_transactions_wins_whichever_ends_first() -> None:
+def test_later_of_two_transactions_wins_whichever_ends_first() -> None:
     store = OffsetStore()
     store.commit("g", P0, at(1), record_offset=1, producer_id=7)
     store.commit("g", P0, at(2), record_offset=2, producer_id=8)
@@ -62,7 +62,7 @@ def test_the_later_of_two_transactions_wins_whichever_ends_first() -> None:
     assert position(store) == 2
 
 
-def test_a_marker_concerns_only_what_came_before_it_from_its_producer() -> None:
+def test_marker_concerns_only_what_came_before_it_from_its_producer() -> None:
     store = OffsetStore()
     store.commit("g", P0, at(1), record_offset=1, producer_id=7)
     store.end_transaction(8, commit=True)
@@ -75,7 +75,7 @@ def test_a_marker_concerns_only_what_came_before_it_from_its_producer() -> None:
     assert position(store) == 1
 
 
-def test_a_tombstone_takes_what_waits_with_it() -> None:
+def test_tombstone_takes_what_waits_with_it() -> None:
     store = OffsetStore()
     store.commit("g", P0, at(5), record_offset=0)
     store.commit("g", P0, at(9), record_offset=1, producer_id=7)
@@ -103,7 +103,7 @@ def epochless(store: OffsetStore, offset: int, current: int = -1) -> int:
     return store.epoch_for_epochless_commit("g", P0, offset, lambda: current)
 
 
-def test_a_commit_without_an_epoch_does_not_erase_the_known_one() -> None:
+def test_commit_without_an_epoch_does_not_erase_the_known_one() -> None:
     """B70: at or before the known position the known epoch is right; beyond it the partition's current one is."""
     store = OffsetStore()
     assert epochless(store, 5, current=4) == -1, "nothing is known that could be erased"
@@ -115,7 +115,7 @@ def test_a_commit_without_an_epoch_does_not_erase_the_known_one() -> None:
     assert epochless(store, 11, current=2) == 3
 
 
-def test_what_a_transaction_committed_counts_as_known() -> None:
+def test_epoch_committed_in_transaction_counts_as_known() -> None:
     """B70: or its commit marker would bring back an epoch that a later commit without one had erased."""
     store = OffsetStore()
     store.commit("g", P0, at(10, leader_epoch=3), record_offset=0)
@@ -139,7 +139,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=40))
 @settings(max_examples=200, deadline=None)
-def test_the_store_agrees_with_a_reading_of_the_whole_log(events: list[tuple[object, ...]]) -> None:
+def test_store_agrees_with_a_reading_of_the_whole_log(events: list[tuple[object, ...]]) -> None:
     """The oracle reads the log as a list: what counts is the last record whose producer, if any, has committed it."""
     store = OffsetStore()
     counted: dict[tuple[str, TopicPartition], int] = {}

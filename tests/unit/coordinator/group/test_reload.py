@@ -94,7 +94,7 @@ def happen(w: GroupWorld, event: str, rng: random.Random) -> None:
 
 @given(st.lists(st.sampled_from(EVENTS), min_size=10, max_size=40), st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None)
-def test_a_reload_of_any_prefix_knows_what_was_known_then(events: list[str], rng: random.Random) -> None:
+def test_reload_of_any_prefix_knows_what_was_known_then(events: list[str], rng: random.Random) -> None:
     with group_world(settings=SETTINGS) as w:
         known = {0: knowledge(w.shard)}
         for event in events:
@@ -107,7 +107,7 @@ def test_a_reload_of_any_prefix_knows_what_was_known_then(events: list[str], rng
 
 @given(st.lists(st.sampled_from(EVENTS), min_size=10, max_size=30), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_a_failover_at_the_end_of_the_log_loses_nothing(events: list[str], rng: random.Random) -> None:
+def test_failover_at_the_end_of_the_log_loses_nothing(events: list[str], rng: random.Random) -> None:
     """Through the election and the loader, at the batch sizes that they see; and stable members stay members."""
     with group_world(settings=SETTINGS) as w:
         for event in events:

@@ -31,7 +31,7 @@ def in_state(state: GroupState) -> tuple[Driver, str, str]:
 
 
 @pytest.mark.parametrize(("before", "after"), product(GroupState, GroupState))
-def test_only_the_transitions_of_the_table_happen(before: GroupState, after: GroupState) -> None:
+def test_transition_outside_the_table_never_happens(before: GroupState, after: GroupState) -> None:
     driver, _, _ = in_state(before)
     if after in TRANSITIONS[before]:
         driver.group._become(after)
@@ -41,7 +41,7 @@ def test_only_the_transitions_of_the_table_happen(before: GroupState, after: Gro
             driver.group._become(after)
 
 
-def test_the_table_is_apache_kafkas() -> None:
+def test_table_is_apache_kafkas() -> None:
     assert format_transitions().splitlines() == [
         "Empty                -> PreparingRebalance, Dead",
         "PreparingRebalance   -> Empty, CompletingRebalance, Dead",
@@ -51,7 +51,7 @@ def test_the_table_is_apache_kafkas() -> None:
     ]
 
 
-def test_every_state_can_be_left_but_the_last() -> None:
+def test_state_is_reachable_and_dead_alone_is_final() -> None:
     reachable = set().union(*TRANSITIONS.values()) | {EMPTY}
     assert reachable == set(GroupState)
     assert [state for state in GroupState if not TRANSITIONS[state]] == [DEAD]
@@ -83,7 +83,7 @@ def answer(results: list[object]) -> object:
 
 
 @pytest.mark.parametrize("state", LIVE)
-def test_each_request_in_each_state(state: GroupState) -> None:
+def test_request_in_each_state_gets_expected_error(state: GroupState) -> None:
     driver, leader, other = in_state(state)
     assert driver.heartbeat(other) is HEARTBEATS[state]
     driver, leader, other = in_state(state)
@@ -104,7 +104,7 @@ def test_each_request_in_each_state(state: GroupState) -> None:
 
 
 @pytest.mark.parametrize("state", LIVE)
-def test_who_may_commit_offsets_in_each_state(state: GroupState) -> None:
+def test_committer_in_each_state_gets_expected_error(state: GroupState) -> None:
     driver, _, other = in_state(state)
     group = driver.group
     generation = group.generation

@@ -41,7 +41,7 @@ def marker_version(level: int) -> int:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_with_local_partitions_ends_in_the_turn_of_its_request(commit: bool) -> None:
+def test_transaction_with_local_partitions_ends_in_the_turn_of_its_request(commit: bool) -> None:
     with world() as w:
         w.cluster.add_topic("invoices")
         w.cluster.add_topic("shipments")
@@ -54,7 +54,7 @@ def test_a_transaction_with_local_partitions_ends_in_the_turn_of_its_request(com
         assert w.markers(INVOICES) == w.markers(SHIPMENTS) == [Marker(*producer, commit, 0)]
 
 
-def test_an_end_that_is_asked_for_twice_is_written_once() -> None:
+def test_end_that_is_requested_twice_is_written_once() -> None:
     with world() as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
@@ -75,7 +75,7 @@ def test_partitions_that_are_known_already_cost_no_record() -> None:
         assert w.log.log_end_offset == before
 
 
-def test_a_producer_without_a_transactional_id_gets_a_new_id_every_time() -> None:
+def test_producer_without_a_transactional_id_gets_a_new_id_every_time() -> None:
     with world(block=2) as w:
         producers = [w.init(None).wait() for _ in range(5)]
         assert [result.error for result in producers] == [ErrorCode.NONE] * 5
@@ -84,7 +84,7 @@ def test_a_producer_without_a_transactional_id_gets_a_new_id_every_time() -> Non
         assert w.log.log_end_offset == 0
 
 
-def test_a_restarted_producer_gets_the_next_epoch_and_the_old_one_is_fenced() -> None:
+def test_restarted_producer_gets_the_next_epoch_and_the_old_one_is_fenced() -> None:
     with world() as w:
         w.cluster.add_topic("invoices")
         zombie = w.producer()
@@ -96,7 +96,7 @@ def test_a_restarted_producer_gets_the_next_epoch_and_the_old_one_is_fenced() ->
 
 
 @LEVELS
-def test_a_restarted_producer_aborts_what_it_left_open(level: int) -> None:
+def test_restarted_producer_aborts_what_it_left_open(level: int) -> None:
     """B22: the abort marker is written before anybody gets the new epoch; here all of it in one turn."""
     with world(level=level) as w:
         w.cluster.add_topic("invoices")
@@ -132,13 +132,13 @@ async def _init_many(w: World, count: int, seen: list[ProducerIdAndEpoch]) -> No
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001])
-def test_a_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
+def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
     with world() as w:
         refused = w.init(timeout_ms=timeout_ms).answer
         assert refused == InitProducerIdResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT, NO_PRODUCER)
 
 
-def test_an_empty_transactional_id_is_no_id() -> None:
+def test_empty_transactional_id_is_refused() -> None:
     with world() as w:
         producer = ProducerIdAndEpoch(1, 0)
         assert w.init("").answer == InitProducerIdResult(ErrorCode.INVALID_REQUEST, NO_PRODUCER)
@@ -147,14 +147,14 @@ def test_an_empty_transactional_id_is_no_id() -> None:
         assert w.coordinator.describe("") is ErrorCode.INVALID_REQUEST
 
 
-def test_a_new_transactional_id_beyond_the_limit_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_new_transactional_id_beyond_the_limit_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     with world(config=TransactionConfig(max_id_length=3)) as w:
         assert w.init("four").answer == InitProducerIdResult(ErrorCode.INVALID_REQUEST, NO_PRODUCER)
         assert "oncelog.transactional.id.max.length is 3" in caplog.text
         assert w.init("ids").answer.error is ErrorCode.NONE
 
 
-def test_a_new_transactional_id_beyond_their_number_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_new_transactional_id_beyond_their_number_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     with world(config=TransactionConfig(max_ids=1)) as w:
         assert w.init("a").answer.error is ErrorCode.NONE
         assert w.init("b").answer.error is ErrorCode.POLICY_VIOLATION
@@ -162,7 +162,7 @@ def test_a_new_transactional_id_beyond_their_number_is_refused(caplog: pytest.Lo
         assert w.init("a").answer.error is ErrorCode.NONE
 
 
-def test_a_transactional_id_beyond_the_limit_that_is_in_the_log_goes_on() -> None:
+def test_transactional_id_beyond_the_limit_that_is_in_the_log_goes_on() -> None:
     with world(config=TransactionConfig(max_id_length=3)) as w:
         w.coordinator._config = TransactionConfig()
         first = w.init("four").answer.producer
@@ -170,7 +170,7 @@ def test_a_transactional_id_beyond_the_limit_that_is_in_the_log_goes_on() -> Non
         assert w.init("four").answer.producer == ProducerIdAndEpoch(first.id, first.epoch + 1)
 
 
-def test_an_unknown_transactional_id_has_no_producer() -> None:
+def test_unknown_transactional_id_has_no_producer() -> None:
     with world() as w:
         producer = ProducerIdAndEpoch(1, 0)
         assert w.add(producer, INVOICES).answer is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -180,7 +180,7 @@ def test_an_unknown_transactional_id_has_no_producer() -> None:
         assert verdict == {INVOICES: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
 
-def test_who_does_not_own_the_partition_says_so() -> None:
+def test_coordinator_without_the_partition_responds_not_coordinator() -> None:
     with world() as w:
         producer = w.producer()
         w.log.depose()
@@ -191,7 +191,7 @@ def test_who_does_not_own_the_partition_says_so() -> None:
         assert w.coordinator.describe("id") is ErrorCode.NOT_COORDINATOR
 
 
-def test_a_store_that_cannot_be_reached_gives_no_producer_id() -> None:
+def test_store_that_cannot_be_reached_gives_no_producer_id() -> None:
     with world(block=0) as w:
         w.producer_ids.failure = StoreUnavailable("no quorum")
         refused = InitProducerIdResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, NO_PRODUCER)
@@ -200,7 +200,7 @@ def test_a_store_that_cannot_be_reached_gives_no_producer_id() -> None:
         w.producer_ids.failure = None
 
 
-def test_a_producer_id_that_must_first_be_reserved_holds_the_connection() -> None:
+def test_producer_id_that_must_first_be_reserved_holds_the_connection() -> None:
     with world(block=1) as w:
         assert not w.init("one").held_its_connection
         call = w.init("two")
@@ -227,7 +227,7 @@ def test_partitions_of_a_topic_that_does_not_exist_are_refused_for_good_in_the_e
 # Durability: nothing is answered, and nothing is true, before the high watermark has passed
 
 
-def test_nothing_is_answered_or_shown_before_it_is_replicated() -> None:
+def test_transition_is_neither_confirmed_nor_shown_before_it_is_replicated() -> None:
     """B21: the beginning of a transaction is durable before a producer may write to its partition."""
     with world() as w:
         w.log.replicates_at_once = False
@@ -246,7 +246,7 @@ def test_nothing_is_answered_or_shown_before_it_is_replicated() -> None:
         assert w.described().state is TransactionState.ONGOING
 
 
-def test_a_busy_id_answers_concurrent_transactions_after_a_while() -> None:
+def test_busy_id_gets_concurrent_transactions_after_busy_wait() -> None:
     """B20: and the pending transition is what it was."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -267,7 +267,7 @@ def test_a_busy_id_answers_concurrent_transactions_after_a_while() -> None:
         assert w.described().partitions == {INVOICES}
 
 
-def test_a_busy_id_that_becomes_free_in_time_is_not_reported_busy() -> None:
+def test_busy_id_that_becomes_free_in_time_is_not_reported_busy() -> None:
     with world() as w:
         w.cluster.add_topic("invoices", leader=ELSEWHERE)
         producer = w.producer()
@@ -282,7 +282,7 @@ def test_a_busy_id_that_becomes_free_in_time_is_not_reported_busy() -> None:
         assert w.loop.time() < WAIT
 
 
-def test_a_producer_whose_end_was_answered_goes_on_without_backing_off_while_markers_take_their_time() -> None:
+def test_producer_begins_next_transaction_while_markers_are_on_their_way() -> None:
     with world() as w:
         w.cluster.add_topic("invoices", leader=ELSEWHERE)
         producer = w.producer()
@@ -296,7 +296,7 @@ def test_a_producer_whose_end_was_answered_goes_on_without_backing_off_while_mar
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-def test_a_record_that_the_log_refused_leaves_nothing_pending(error: ErrorCode) -> None:
+def test_record_that_the_log_refused_leaves_nothing_pending(error: ErrorCode) -> None:
     """B30: pending is cleared when the record was not appended."""
     expected = {
         ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -317,7 +317,7 @@ def test_a_record_that_the_log_refused_leaves_nothing_pending(error: ErrorCode) 
         assert w.log.states("id") == ["Empty@0", "Ongoing@0", "PrepareCommit@0", "CompleteCommit@0"]
 
 
-def test_a_record_that_is_slow_to_replicate_stays_pending_when_its_client_gives_up() -> None:
+def test_record_that_is_slow_to_replicate_stays_pending_when_its_client_gives_up() -> None:
     """B30: once it is in the local log, pending stays until the high watermark passes."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -351,7 +351,7 @@ def test_losing_the_partition_fails_those_who_wait_and_forgets_what_was_pending(
         assert w.add(producer, INVOICES).answer is ErrorCode.NONE
 
 
-def test_a_record_that_replicates_after_the_resignation_is_somebody_elses() -> None:
+def test_record_that_replicates_after_resignation_is_not_applied() -> None:
     with world() as w:
         producer = w.producer()
         w.log.replicates_at_once = False
@@ -366,7 +366,7 @@ def test_a_record_that_replicates_after_the_resignation_is_somebody_elses() -> N
 
 @pytest.mark.parametrize("because", ["a new producer", "the time-out"])
 @LEVELS
-def test_a_fence_that_the_log_refused_bumps_no_epoch(because: str, level: int) -> None:
+def test_fence_that_the_log_refused_bumps_no_epoch(because: str, level: int) -> None:
     """B27: a failed append of a fence does not bump the epoch twice, and does not fence the producer."""
     with world(level=level) as w:
         w.cluster.add_topic("invoices")
@@ -389,7 +389,7 @@ def test_a_fence_that_the_log_refused_bumps_no_epoch(because: str, level: int) -
 
 
 @LEVELS
-def test_a_fence_that_did_not_survive_a_failover_is_written_anew_with_the_same_epoch(level: int) -> None:
+def test_fence_that_did_not_survive_a_failover_is_written_anew_with_the_same_epoch(level: int) -> None:
     """B27: the new coordinator counts from what is durable."""
     with world(level=level) as w:
         w.cluster.add_topic("invoices")
@@ -406,7 +406,7 @@ def test_a_fence_that_did_not_survive_a_failover_is_written_anew_with_the_same_e
 
 
 @LEVELS
-def test_no_record_fences_without_aborting(level: int) -> None:
+def test_fence_and_abort_are_one_record(level: int) -> None:
     """B29: expiry and InitProducerId bump the epoch in the same record that aborts, wherever the coordinator dies."""
     for survives in range(4):
         with world(level=level) as w:
@@ -426,7 +426,7 @@ def test_no_record_fences_without_aborting(level: int) -> None:
 
 
 @LEVELS
-def test_a_new_producer_waits_for_partitions_that_cannot_be_reached(level: int) -> None:
+def test_new_producer_waits_for_partitions_that_cannot_be_reached(level: int) -> None:
     with world(level=level) as w:
         w.cluster.add_topic("invoices", leader=ELSEWHERE)
         old = w.producer()
@@ -441,7 +441,7 @@ def test_a_new_producer_waits_for_partitions_that_cannot_be_reached(level: int) 
 
 
 @LEVELS
-def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(level: int) -> None:
+def test_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(level: int) -> None:
     with world(level=level) as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
@@ -454,7 +454,7 @@ def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(le
         assert w.described().state is TransactionState.COMPLETE_ABORT
 
 
-def test_a_straggler_after_the_end_opens_a_transaction_that_closes_by_itself() -> None:
+def test_straggler_after_the_end_opens_a_transaction_that_closes_by_itself() -> None:
     """B33: AddPartitions that arrives after the EndTxn of its transaction does not hold back readers for ever."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -469,7 +469,7 @@ def test_a_straggler_after_the_end_opens_a_transaction_that_closes_by_itself() -
 
 
 @LEVELS
-def test_the_sweep_goes_on_over_failovers_and_loads(level: int) -> None:
+def test_sweep_goes_on_over_failovers_and_loads(level: int) -> None:
     """B33: the new coordinator aborts what its predecessor saw opened."""
     with world(level=level) as w:
         w.cluster.add_topic("invoices")
@@ -499,7 +499,7 @@ def test_ids_that_nobody_uses_are_forgotten() -> None:
         assert w.coordinator.describe("unused-7") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
-def test_an_id_whose_tombstone_was_refused_goes_on() -> None:
+def test_id_whose_tombstone_was_refused_goes_on() -> None:
     """B30: and is forgotten by a later sweep."""
     config = TransactionConfig(transactional_id_expiration_ms=1)
     with world(config=config) as w:
@@ -511,7 +511,7 @@ def test_an_id_whose_tombstone_was_refused_goes_on() -> None:
         assert w.log.table() == {}
 
 
-def test_an_id_is_busy_while_its_tombstone_replicates() -> None:
+def test_id_is_busy_while_its_tombstone_replicates() -> None:
     config = TransactionConfig(transactional_id_expiration_ms=1)
     with world(config=config) as w:
         old = w.producer()
@@ -527,7 +527,7 @@ def test_an_id_is_busy_while_its_tombstone_replicates() -> None:
 # When EndTxn is answered
 
 
-def test_the_end_is_answered_without_waiting_long_for_a_partition() -> None:
+def test_end_gets_response_without_waiting_long_for_a_partition() -> None:
     with world() as w:
         w.cluster.add_topic("invoices", leader=None)
         producer = w.producer()
@@ -545,7 +545,7 @@ def test_the_end_is_answered_without_waiting_long_for_a_partition() -> None:
         assert w.described().state is TransactionState.COMPLETE_COMMIT
 
 
-def test_the_end_is_answered_after_its_decision_is_durable_even_if_the_partition_moves() -> None:
+def test_end_gets_response_once_durable_even_if_the_partition_moves() -> None:
     with world() as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
@@ -593,7 +593,7 @@ def test_names_of_states_that_do_not_exist_are_told_apart() -> None:
     assert parse_states(["Asleep"]) == (frozenset(), ["Asleep"])
 
 
-def test_nothing_is_listed_while_a_partition_loads() -> None:
+def test_list_while_a_partition_loads_is_refused() -> None:
     with world(log_partitions=2) as w:
         w.logs[0].replicates_at_once = False
         for index in range(40):

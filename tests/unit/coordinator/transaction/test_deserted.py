@@ -13,7 +13,7 @@ TIMEOUT_MS = 60_000
 SWEEP = TransactionConfig().abort_timed_out_interval_ms / 1000
 
 
-def test_a_deserted_coordinator_decides_nothing() -> None:
+def test_deserted_coordinator_decides_nothing() -> None:
     """Its successor may have ended this transaction and begun the next: no batch enters, no producer is fenced."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -30,7 +30,7 @@ def test_a_deserted_coordinator_decides_nothing() -> None:
         assert len(w.log.batches) == size
 
 
-def test_a_transaction_does_not_time_out_while_its_own_end_is_refused() -> None:
+def test_transaction_does_not_time_out_while_its_own_end_is_refused() -> None:
     with world() as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()

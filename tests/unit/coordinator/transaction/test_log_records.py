@@ -36,7 +36,7 @@ def record(key: bytes | None, value: bytes | None) -> Record:
     return Record(0, 0, key, value, [])
 
 
-def test_the_bytes_are_those_of_version_0() -> None:
+def test_bytes_are_those_of_version_0() -> None:
     assert encode_key("id") == bytes.fromhex("000000026964")
     assert encode_value(ONGOING, 0) == (
         bytes.fromhex("00000000000000000fa000070000ea600100000002")
@@ -51,7 +51,7 @@ def test_the_bytes_are_those_of_version_0() -> None:
     )
 
 
-def test_an_empty_transaction_has_null_for_partitions() -> None:
+def test_empty_transaction_has_null_for_partitions() -> None:
     empty = TransactionMetadata(
         producer_id=1, producer_epoch=0, timeout_ms=1, state=TransactionState.EMPTY, partitions=frozenset(),
         start_ms=-1, last_update_ms=5,
@@ -59,7 +59,7 @@ def test_an_empty_transaction_has_null_for_partitions() -> None:
     assert bytes.fromhex("00ffffffff") in encode_value(empty, 0)
 
 
-def test_the_bytes_of_version_1_have_what_differs_from_the_defaults_as_tagged_fields() -> None:
+def test_bytes_of_version_1_have_what_differs_from_the_defaults_as_tagged_fields() -> None:
     """B25. Tag 10000 is not Kafka's: it says why."""
     prepared = ONGOING._replace(
         state=TransactionState.PREPARE_ABORT,
@@ -109,7 +109,7 @@ metadata = st.builds(
 
 @pytest.mark.parametrize("version", [0, 1])
 @given(st.text(min_size=1, max_size=20), metadata)
-def test_what_is_written_is_read_back(version: int, transactional_id: str, written: TransactionMetadata) -> None:
+def test_written_value_is_read_back(version: int, transactional_id: str, written: TransactionMetadata) -> None:
     """B25: every field in version 1; in version 0 those that it has."""
     batch = build_record_batch(transactional_id, written, 5, value_version=version)
     (found,) = iter_records(batch, 0, read_header(batch), max_decompressed_bytes=1 << 20)
@@ -124,7 +124,7 @@ def without_tagged_fields(written: TransactionMetadata) -> TransactionMetadata:
 
 @pytest.mark.parametrize("version", [0, 1])
 @given(metadata)
-def test_what_is_written_out_by_hand_is_what_the_schema_says(version: int, written: TransactionMetadata) -> None:
+def test_handwritten_value_encoding_equals_schema(version: int, written: TransactionMetadata) -> None:
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(written.partitions):
         topics.setdefault(topic, []).append(partition)
@@ -148,7 +148,7 @@ def test_what_is_written_out_by_hand_is_what_the_schema_says(version: int, writt
 
 
 @given(st.text(min_size=1, max_size=200))
-def test_a_key_written_out_by_hand_is_what_the_schema_says(transactional_id: str) -> None:
+def test_handwritten_key_encoding_equals_schema(transactional_id: str) -> None:
     assert encode_key(transactional_id) == b"\0\0" + encode(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
@@ -156,7 +156,7 @@ def test_tagged_fields_are_written_as_soon_as_the_cluster_has_finalised_them() -
     assert [value_version(ONGOING, level) for level in (0, 1, 2)] == [0, 1, 1]
 
 
-def test_a_producer_id_that_is_set_aside_is_written_at_any_level() -> None:
+def test_producer_id_that_is_set_aside_is_written_at_any_level() -> None:
     """B25: after a downgrade too, whoever completes the transaction must know whom it changes over to."""
     rotating = ONGOING._replace(state=TransactionState.PREPARE_COMMIT, next_producer_id=4001)
     assert value_version(rotating, 0) == 1
@@ -164,7 +164,7 @@ def test_a_producer_id_that_is_set_aside_is_written_at_any_level() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("status", [6, 7, 8, -1])
-def test_a_state_that_is_never_written_is_not_believed(status: int, version: int) -> None:
+def test_state_that_is_never_written_is_corrupt(status: int, version: int) -> None:
     value = bytearray(encode_value(ONGOING, version))
     value[2 + 8 + 2 + 4] = status & 0xFF
     with pytest.raises(CorruptRecord):
@@ -172,7 +172,7 @@ def test_a_state_that_is_never_written_is_not_believed(status: int, version: int
 
 
 @pytest.mark.parametrize("state", [TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE])
-def test_a_state_that_is_only_passed_through_cannot_be_written(state: TransactionState) -> None:
+def test_state_that_is_only_passed_through_cannot_be_written(state: TransactionState) -> None:
     passing = TransactionMetadata(
         producer_id=1, producer_epoch=0, timeout_ms=1, state=state, partitions=frozenset(), start_ms=0, last_update_ms=0
     )

@@ -116,7 +116,7 @@ def _records(batch: bytearray) -> list[NewRecord]:
 
 @given(st.integers(min_value=0, max_value=2**32))
 @settings(max_examples=80, deadline=None)
-def test_a_load_says_what_the_records_say(seed: int) -> None:
+def test_load_says_what_the_records_say(seed: int) -> None:
     rng = random.Random(seed)
     names = ["a", "id-1", "b" * 59, "b" * 60, "c" * 200]
     epochs = dict.fromkeys(names, 0)
@@ -139,7 +139,7 @@ def test_a_load_says_what_the_records_say(seed: int) -> None:
     assert log.load(cuts) == log.read()
 
 
-def test_what_was_replayed_already_is_passed_over() -> None:
+def test_batch_that_was_replayed_already_is_skipped() -> None:
     """A read gives the batch that holds an offset from its beginning."""
     log = Log()
     log.append(build_record_batch("a", metadata(3), NOW_MS))
@@ -153,7 +153,7 @@ def test_what_was_replayed_already_is_passed_over() -> None:
     assert table["a"].metadata == metadata(4)
 
 
-def test_an_id_whose_epoch_goes_back_is_corrupt_wherever_that_is() -> None:
+def test_id_whose_epoch_goes_back_is_corrupt_wherever_that_is() -> None:
     for values in ([metadata(4), metadata(3)], [metadata(4), metadata(3), metadata(5)]):
         log = Log()
         for value in values:
@@ -170,7 +170,7 @@ def test_another_producer_id_begins_with_any_epoch() -> None:
 
 
 @pytest.mark.parametrize("damage", ["no key", "short value", "status", "length", "headers"])
-def test_what_makes_no_sense_is_corrupt(damage: str) -> None:
+def test_malformed_record_raises_corrupt_record(damage: str) -> None:
     log = Log()
     value = bytearray(_records(build_record_batch("a", metadata(), NOW_MS))[0].value or b"")
     match damage:
@@ -191,7 +191,7 @@ def test_what_makes_no_sense_is_corrupt(damage: str) -> None:
         log.load()
 
 
-def test_what_is_left_is_decoded_a_little_at_a_time() -> None:
+def test_settle_decodes_records_in_slices() -> None:
     log = Log()
     for number in range(1_000):
         log.append(build_record_batch(f"id-{number}", metadata(state=TransactionState.EMPTY), NOW_MS))

@@ -120,7 +120,7 @@ def test_local_partitions_are_done_before_send_returns(sender: Sender) -> None:
     assert sender.cluster.partitions[INVOICES].markers == [Marker(4000, 0, False, 5, 2)]
 
 
-def test_a_lost_request_is_one_line_of_the_log(sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_request_is_one_line_of_the_log(sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
     """Not one for each partition, as if its leader had said something."""
     caplog.set_level(logging.INFO, "oncelog.coordinator.transaction.marker_sender")
     sender.send(INVOICES, SHIPMENTS)
@@ -131,7 +131,7 @@ def test_a_lost_request_is_one_line_of_the_log(sender: Sender, caplog: pytest.Lo
     assert len(sender.done) == 1
 
 
-def test_one_request_to_a_broker_carries_all_of_a_turn(sender: Sender) -> None:
+def test_request_to_a_broker_carries_all_markers_of_a_turn(sender: Sender) -> None:
     all_markers = [
         PendingMarkers(
             f"id-{number}",
@@ -154,7 +154,7 @@ def test_one_request_to_a_broker_carries_all_of_a_turn(sender: Sender) -> None:
     assert len(sender.done) == 10
 
 
-def test_each_broker_gets_the_partitions_that_it_leads(sender: Sender) -> None:
+def test_broker_gets_the_partitions_that_it_leads(sender: Sender) -> None:
     sender.cluster.partitions[SHIPMENTS].leader = ANYWHERE
     markers = sender.send(INVOICES, SHIPMENTS)
     assert [sent.broker_id for sent in sender.cluster.on_the_way] == [ELSEWHERE, ANYWHERE]
@@ -164,11 +164,11 @@ def test_each_broker_gets_the_partitions_that_it_leads(sender: Sender) -> None:
     assert sender.done == [markers]
 
 
-def test_a_transaction_without_partitions_is_done_at_once(sender: Sender) -> None:
+def test_transaction_without_partitions_is_done_at_once(sender: Sender) -> None:
     assert sender.done == [sender.send()]
 
 
-def test_a_lost_connection_is_tried_again_at_the_leader_of_that_moment(sender: Sender) -> None:
+def test_lost_connection_is_tried_again_at_the_leader_of_that_moment(sender: Sender) -> None:
     markers = sender.send(INVOICES)
     sender.lose()
     sender.cluster.partitions[INVOICES].leader = ANYWHERE
@@ -178,7 +178,7 @@ def test_a_lost_connection_is_tried_again_at_the_leader_of_that_moment(sender: S
     assert sender.done == [markers]
 
 
-def test_the_delay_between_attempts_doubles_up_to_its_limit(sender: Sender) -> None:
+def test_delay_between_attempts_doubles_up_to_its_limit(sender: Sender) -> None:
     sender.send(INVOICES)
     delays = []
     for _ in range(8):
@@ -190,7 +190,7 @@ def test_the_delay_between_attempts_doubles_up_to_its_limit(sender: Sender) -> N
     assert delays == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
 
 
-def test_a_partition_without_a_leader_waits_for_one(sender: Sender) -> None:
+def test_partition_without_a_leader_waits_for_one(sender: Sender) -> None:
     """B16: leader unknown, so wait."""
     sender.cluster.partitions[INVOICES].leader = None
     markers = sender.send(INVOICES)
@@ -204,7 +204,7 @@ def test_a_partition_without_a_leader_waits_for_one(sender: Sender) -> None:
 # What the answers mean
 
 
-def test_every_code_has_an_outcome_and_no_other_than_these_ends_the_waiting() -> None:
+def test_error_code_outside_done_and_fenced_is_retried() -> None:
     """B16: every marker error code is mapped."""
     ends = {code for code in ErrorCode if marker_outcome(code) is MarkerOutcome.DONE}
     assert ends == {
@@ -219,7 +219,7 @@ def test_every_code_has_an_outcome_and_no_other_than_these_ends_the_waiting() ->
 
 
 @pytest.mark.parametrize("error", [code for code in ErrorCode if marker_outcome(code) is MarkerOutcome.RETRY])
-def test_whatever_may_pass_is_tried_again(sender: Sender, error: ErrorCode) -> None:
+def test_retriable_error_is_retried(sender: Sender, error: ErrorCode) -> None:
     """B16: retriable codes are retried, and so are those that nobody expects."""
     sender.cluster.partitions[INVOICES].errors = [error] * 3
     markers = sender.send(INVOICES, SHIPMENTS)
@@ -233,7 +233,7 @@ def test_whatever_may_pass_is_tried_again(sender: Sender, error: ErrorCode) -> N
 
 
 @pytest.mark.parametrize("error", [code for code, outcome in MARKER_OUTCOMES.items() if outcome is MarkerOutcome.DONE])
-def test_what_ends_the_waiting_ends_it(sender: Sender, error: ErrorCode) -> None:
+def test_final_error_completes_the_partition(sender: Sender, error: ErrorCode) -> None:
     """B16, B12: a partition that has moved on does not keep the transaction in Prepare* for ever."""
     sender.cluster.partitions[INVOICES].errors = [error]
     markers = sender.send(INVOICES)
@@ -241,7 +241,7 @@ def test_what_ends_the_waiting_ends_it(sender: Sender, error: ErrorCode) -> None
     assert sender.done == [markers]
 
 
-def test_a_fenced_coordinator_stops(sender: Sender) -> None:
+def test_fenced_coordinator_sends_no_more_markers(sender: Sender) -> None:
     """B16: coordinator fenced, so stop: nothing is sent any more, and nothing is completed."""
     sender.cluster.partitions[INVOICES].markers = [Marker(4000, 0, True, 6)]
     sender.send(INVOICES, SHIPMENTS)
@@ -250,7 +250,7 @@ def test_a_fenced_coordinator_stops(sender: Sender) -> None:
     assert (sender.done, sender.cluster.on_the_way, len(sender.sender)) == ([], [], 0)
 
 
-def test_an_answer_that_does_not_mention_a_partition_is_no_answer(sender: Sender) -> None:
+def test_partition_missing_in_response_is_retried(sender: Sender) -> None:
     markers = sender.send(INVOICES)
     (sent,) = sender.cluster.on_the_way
     sender.cluster.on_the_way.clear()
@@ -264,13 +264,13 @@ def test_an_answer_that_does_not_mention_a_partition_is_no_answer(sender: Sender
 # Deleted topics
 
 
-def test_a_deleted_topic_needs_no_marker(sender: Sender) -> None:
+def test_deleted_topic_needs_no_marker(sender: Sender) -> None:
     """B15: a deleted topic never prevents the transaction from completing."""
     sender.cluster.delete_topic("invoices")
     assert sender.done == [sender.send(INVOICES)]
 
 
-def test_a_topic_that_is_deleted_while_its_marker_is_on_the_way_needs_none(sender: Sender) -> None:
+def test_topic_that_is_deleted_while_its_marker_is_on_the_way_needs_none(sender: Sender) -> None:
     """B15: found out from the answer UNKNOWN_TOPIC_OR_PARTITION, or from no answer at all."""
     markers = sender.send(INVOICES, SHIPMENTS)
     sender.cluster.delete_topic("invoices")
@@ -280,13 +280,13 @@ def test_a_topic_that_is_deleted_while_its_marker_is_on_the_way_needs_none(sende
     assert sender.done == [markers]
 
 
-def test_a_partition_that_never_existed_needs_no_marker(sender: Sender) -> None:
+def test_partition_that_never_existed_needs_no_marker(sender: Sender) -> None:
     """B15: a topic that was deleted and created anew with fewer partitions."""
     assert sender.done == [sender.send(TopicPartition("invoices", 1))]
 
 
 @pytest.mark.parametrize("partition", [TopicPartition("unheard", 0), TopicPartition("invoices", 1), OFFSETS])
-def test_a_partition_that_is_not_known_yet_waits_for_its_marker(sender: Sender, partition: TopicPartition) -> None:
+def test_partition_that_is_not_known_yet_waits_for_its_marker(sender: Sender, partition: TopicPartition) -> None:
     """B15: only what is known not to exist is crossed off."""
     sender.cluster.knows_all = False
     markers = sender.send(partition)
@@ -298,7 +298,7 @@ def test_a_partition_that_is_not_known_yet_waits_for_its_marker(sender: Sender, 
     assert sender.done == [markers]
 
 
-def test_a_partition_that_turns_out_not_to_exist_needs_no_marker(sender: Sender) -> None:
+def test_partition_that_turns_out_not_to_exist_needs_no_marker(sender: Sender) -> None:
     """B15: as soon as that is known."""
     sender.cluster.knows_all = False
     markers = sender.send(TopicPartition("unheard", 0))
@@ -308,7 +308,7 @@ def test_a_partition_that_turns_out_not_to_exist_needs_no_marker(sender: Sender)
     assert sender.done == [markers]
 
 
-def test_an_offsets_topic_that_is_being_created_is_waited_for(sender: Sender) -> None:
+def test_offsets_topic_that_is_being_created_gets_its_marker(sender: Sender) -> None:
     """B15: the offsets topic may be created just after a transaction added it."""
     markers = sender.send(OFFSETS)
     sender.sleep()
@@ -318,7 +318,7 @@ def test_an_offsets_topic_that_is_being_created_is_waited_for(sender: Sender) ->
     assert sender.done == [markers]
 
 
-def test_an_offsets_topic_that_never_comes_is_not_waited_for_for_ever(sender: Sender) -> None:
+def test_offsets_topic_that_never_appears_is_given_up(sender: Sender) -> None:
     """B15: the producer died between adding it and committing an offset."""
     markers = sender.send(OFFSETS)
     sender.sleep(ATTEMPTS_FOR_INTERNAL_TOPICS)
@@ -328,7 +328,7 @@ def test_an_offsets_topic_that_never_comes_is_not_waited_for_for_ever(sender: Se
 # Entries
 
 
-def test_an_answer_of_an_earlier_transaction_does_not_touch_the_present_one(sender: Sender) -> None:
+def test_response_of_earlier_transaction_does_not_touch_the_present_one(sender: Sender) -> None:
     """B12: a pending-marker entry may be removed only by its own (producer id, epoch)."""
     sender.send(INVOICES, epoch=0)
     late = list(sender.cluster.on_the_way)
@@ -361,7 +361,7 @@ def test_bad_news_of_an_earlier_transaction_do_not_touch_the_present_one(sender:
     assert [marker.producer_epoch for marker in sender.cluster.partitions[INVOICES].markers] == [1]
 
 
-def test_a_resignation_forgets_the_transactions_of_its_partition_only(sender: Sender) -> None:
+def test_resignation_forgets_the_transactions_of_its_partition_only(sender: Sender) -> None:
     sender.send(INVOICES, transactional_id="lost", log_partition=0)
     kept = sender.send(INVOICES, transactional_id="kept", log_partition=1)
     sender.world.do(lambda: sender.sender.forget(0))
@@ -370,7 +370,7 @@ def test_a_resignation_forgets_the_transactions_of_its_partition_only(sender: Se
     assert (sender.done, len(sender.sender)) == ([kept], 0)
 
 
-def test_an_answer_that_comes_twice_completes_once(sender: Sender) -> None:
+def test_response_that_comes_twice_completes_once(sender: Sender) -> None:
     """B13: completion happens at most once."""
     sender.send(INVOICES)
     (sent,) = sender.cluster.on_the_way
@@ -381,7 +381,7 @@ def test_an_answer_that_comes_twice_completes_once(sender: Sender) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_the_last_partition_completes_in_whichever_order_they_finish(sender: Sender, order: tuple[int, int]) -> None:
+def test_last_partition_completes_in_whichever_order_they_finish(sender: Sender, order: tuple[int, int]) -> None:
     """B14: completion is never lost when markers finish between two checks."""
     sender.cluster.partitions[SHIPMENTS].leader = ANYWHERE
     markers = sender.send(INVOICES, SHIPMENTS)
@@ -392,7 +392,7 @@ def test_the_last_partition_completes_in_whichever_order_they_finish(sender: Sen
     assert sender.done == [markers]
 
 
-def test_a_last_partition_that_turns_out_to_be_deleted_completes(sender: Sender) -> None:
+def test_last_partition_that_turns_out_to_be_deleted_completes(sender: Sender) -> None:
     """B14: also when nothing is left to be answered."""
     sender.cluster.partitions[SHIPMENTS].leader = None
     markers = sender.send(INVOICES, SHIPMENTS)
@@ -444,7 +444,7 @@ def test_completion_is_not_appended_for_a_partition_that_was_lost() -> None:
         assert former.late_appends == 0
 
 
-def test_a_partition_that_was_lost_sends_no_markers() -> None:
+def test_partition_that_was_lost_sends_no_markers() -> None:
     """B12: its successor does, under its own epoch."""
     with world() as w:
         w.cluster.add_topic("invoices", leader=ELSEWHERE)
@@ -459,7 +459,7 @@ def test_a_partition_that_was_lost_sends_no_markers() -> None:
         assert w.cluster.on_the_way == []
 
 
-def test_a_deleted_topic_does_not_keep_a_transaction_open() -> None:
+def test_deleted_topic_does_not_keep_a_transaction_open() -> None:
     """B15: from the request to the completion in the log."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -473,7 +473,7 @@ def test_a_deleted_topic_does_not_keep_a_transaction_open() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_leader_that_knows_no_transaction_versions_gets_its_marker_all_the_same(version: int) -> None:
+def test_leader_that_knows_no_transaction_versions_gets_its_marker_all_the_same(version: int) -> None:
     """KAFKA-20322: what its version of the request has no field for is left out."""
     marker = WritableTxnMarker(producer_id=4000, producer_epoch=1, transaction_version=2)
     assert encode(WriteTxnMarkersRequest(markers=[marker]), version) == encode(
@@ -487,7 +487,7 @@ LEAST_ELEMENTS = 7_000
 
 
 @pytest.mark.parametrize("leader", [HERE, ELSEWHERE])
-def test_a_transaction_over_12000_partitions_ends(leader: int) -> None:
+def test_transaction_over_12000_partitions_ends(leader: int) -> None:
     """B12: each in a topic of its own, which makes the most elements; brokers that accept few accept each request."""
     with world() as w:
         topics = [f"t{index}" for index in range(MANY)]

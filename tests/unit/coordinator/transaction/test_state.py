@@ -217,7 +217,7 @@ def test_request_while_a_transition_is_pending(
     assert txn.pending is pending
 
 
-def test_the_tables_have_every_request_of_everybody_in_every_state() -> None:
+def test_tables_have_every_request_in_every_state() -> None:
     every = {f"{name} {who}".strip() for name in REQUESTS for who in ([""] if name in OF_NOBODY else RELATIONS)}
     assert {name for name, _, _ in IDLE_CASES} == every
     assert {name for name, _ in rows(PENDING_TABLE)} == every
@@ -254,7 +254,7 @@ def test_epochs_run_out(name: str, epoch: int, expected: str) -> None:
         assert result.producer_epoch <= LAST_LIVE_EPOCH
 
 
-def test_a_fenced_zombie_with_the_last_epoch_does_not_get_a_new_producer_id() -> None:
+def test_fenced_zombie_with_the_last_epoch_does_not_get_a_new_producer_id() -> None:
     """B23: only the present producer, or a new one, rotates the producer id."""
     txn = sample(TransactionState.COMPLETE_ABORT, epoch=MAX_EPOCH)
     zombie = ProducerIdAndEpoch(PRODUCER.id, LAST_LIVE_EPOCH)
@@ -276,7 +276,7 @@ def init(
     return txn.apply().producer
 
 
-def test_a_repeated_bump_gives_the_same_epoch() -> None:
+def test_repeated_bump_gives_the_same_epoch() -> None:
     txn = sample(TransactionState.COMPLETE_COMMIT)
     bumped = ProducerIdAndEpoch(PRODUCER.id, PRODUCER.epoch + 1)
     assert init(txn, PRODUCER) == bumped
@@ -291,7 +291,7 @@ def test_another_producer_in_between_fences_the_repetition() -> None:
     assert init(txn, PRODUCER) is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_repeated_rotation_gives_the_same_producer_id() -> None:
+def test_repeated_rotation_gives_the_same_producer_id() -> None:
     last = ProducerIdAndEpoch(PRODUCER.id, LAST_LIVE_EPOCH)
     txn = sample(TransactionState.EMPTY, epoch=LAST_LIVE_EPOCH)
     assert init(txn, last, NEW_ID) == ProducerIdAndEpoch(NEW_ID, 0)
@@ -300,13 +300,13 @@ def test_a_repeated_rotation_gives_the_same_producer_id() -> None:
     assert init(txn, last, NEW_ID + 1) is ErrorCode.PRODUCER_FENCED
 
 
-def test_an_id_that_expired_takes_back_its_producer() -> None:
+def test_id_that_expired_takes_back_its_producer() -> None:
     """The producer names an id and epoch that nobody knows any more; it continues with a new one."""
     txn = Transaction("id", first_metadata(NEW_ID, TIMEOUT_MS, NOW))
     assert init(txn, PRODUCER) == ProducerIdAndEpoch(NEW_ID, 0)
 
 
-def test_a_new_producer_takes_over_the_timeout() -> None:
+def test_new_producer_takes_over_the_timeout() -> None:
     txn = sample(TransactionState.COMPLETE_ABORT)
     decision = decide_init_producer_id(txn, 1234, None, NO_PRODUCER_ID, NOW)
     assert isinstance(decision, TransactionMetadata)
@@ -317,7 +317,7 @@ def test_a_new_producer_takes_over_the_timeout() -> None:
 
 
 @pytest.mark.parametrize("because", ["a new producer", "the time-out"])
-def test_the_abort_of_an_open_transaction_bumps_the_epoch_in_its_own_record(because: str) -> None:
+def test_abort_of_an_open_transaction_bumps_the_epoch_in_its_own_record(because: str) -> None:
     """B29: one transition both aborts and fences; there is no state between the two in the log."""
     txn = sample(TransactionState.ONGOING)
     if because == "the time-out":
@@ -331,7 +331,7 @@ def test_the_abort_of_an_open_transaction_bumps_the_epoch_in_its_own_record(beca
     assert decision.partitions == IN
 
 
-def test_a_fence_that_was_not_written_is_decided_again_with_the_same_epoch() -> None:
+def test_fence_that_was_not_written_is_decided_again_with_the_same_epoch() -> None:
     """B27: a failed append of a fence does not bump the epoch twice."""
     txn = sample(TransactionState.ONGOING)
     first = decide_timeout(txn, NOW)
@@ -365,18 +365,18 @@ def test_partitions_gather_until_the_transaction_is_complete() -> None:
 
 
 @pytest.mark.parametrize(("age_ms", "aborts"), [(TIMEOUT_MS, False), (TIMEOUT_MS + 1, True)])
-def test_a_transaction_may_last_as_long_as_its_producer_said(age_ms: int, aborts: bool) -> None:
+def test_transaction_may_last_as_long_as_its_producer_said(age_ms: int, aborts: bool) -> None:
     assert (decide_timeout(sample(TransactionState.ONGOING), age_ms) is not None) is aborts
 
 
 @pytest.mark.parametrize(("age_ms", "expires"), [(EXPIRATION_MS - 1, False), (EXPIRATION_MS, True)])
-def test_an_unused_id_is_forgotten_after_its_time(age_ms: int, expires: bool) -> None:
+def test_unused_id_is_forgotten_after_its_time(age_ms: int, expires: bool) -> None:
     decision = decide_expiration(sample(TransactionState.COMPLETE_COMMIT), EXPIRATION_MS, age_ms)
     assert (decision is not None) is expires
 
 
 @pytest.mark.parametrize("state", [TransactionState.ONGOING, *sorted(PREPARED_STATES, key=str)])
-def test_an_id_with_an_open_transaction_is_never_forgotten(state: TransactionState) -> None:
+def test_id_with_an_open_transaction_is_never_forgotten(state: TransactionState) -> None:
     """B33: however long ago its last update was."""
     assert decide_expiration(sample(state), EXPIRATION_MS, 10**15) is None
 
@@ -411,14 +411,14 @@ def test_verification_refuses_a_transaction_that_cannot_grow(
 
 
 @pytest.mark.parametrize("state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT])
-def test_nothing_verifies_without_a_transaction(state: TransactionState) -> None:
+def test_verification_without_a_transaction_is_refused(state: TransactionState) -> None:
     assert verify_partitions(sample(state), PRODUCER, IN) == dict.fromkeys(IN, ErrorCode.TRANSACTION_ABORTABLE)
 
 
 # The table of states
 
 
-def test_every_decision_keeps_to_the_table_of_states() -> None:
+def test_decision_keeps_to_the_table_of_states() -> None:
     """Nothing but the table's transitions can begin."""
     for state in PERSISTED_STATES:
         for following in frozenset(TransactionState) - TRANSITIONS[state]:
@@ -426,7 +426,7 @@ def test_every_decision_keeps_to_the_table_of_states() -> None:
                 sample(state, pending=following)
 
 
-def test_every_state_is_reached_and_none_is_a_trap() -> None:
+def test_state_is_reachable_and_dead_alone_is_final() -> None:
     reachable = {TransactionState.EMPTY}
     while True:
         more = reachable.union(*(TRANSITIONS[state] for state in reachable))
@@ -438,7 +438,7 @@ def test_every_state_is_reached_and_none_is_a_trap() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_printed_tables_name_every_state_and_the_results(version: int) -> None:
+def test_printed_tables_name_every_state_and_the_results(version: int) -> None:
     states, requests = format_states(), format_requests(version)
     assert all(f"{state.label} ({state.value}): {state.meaning}" in states for state in TransactionState)
     assert "→ Ongoing, PrepareCommit, PrepareAbort, PrepareEpochFence" in states
@@ -449,7 +449,7 @@ def test_the_printed_tables_name_every_state_and_the_results(version: int) -> No
     assert "PRODUCER_ID" not in requests.replace("INVALID_PRODUCER_ID_MAPPING", "")
 
 
-def test_the_page_on_the_states_shows_what_is_printed() -> None:
+def test_page_on_the_states_shows_what_is_printed() -> None:
     """``oncelog txn states`` prints it anew."""
     page = (Path(__file__).resolve().parents[4] / "docs" / "internals" / "transaction-states.md").read_text()
     for table in (format_states(), *map(format_requests, VERSIONS)):

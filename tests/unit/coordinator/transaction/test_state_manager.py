@@ -51,7 +51,7 @@ def is_loading(w: World) -> bool:
 # When the partition opens
 
 
-def test_nothing_is_answered_before_all_that_was_read_is_replicated() -> None:
+def test_loaded_partition_serves_nothing_before_everything_read_is_replicated() -> None:
     """B83: a coordinator loads to the log end and opens only when the high watermark has reached it."""
     with world() as w:
         producer = w.producer()
@@ -68,7 +68,7 @@ def test_nothing_is_answered_before_all_that_was_read_is_replicated() -> None:
         assert w.described().state is TransactionState.ONGOING
 
 
-def test_a_decision_above_the_high_watermark_is_not_overruled() -> None:
+def test_decision_above_the_high_watermark_is_not_overruled() -> None:
     """B83: a PrepareCommit that is about to replicate is carried out, however late it is for the transaction."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -87,7 +87,7 @@ def test_a_decision_above_the_high_watermark_is_not_overruled() -> None:
 
 
 @pytest.mark.parametrize("prepared", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
-def test_a_prepared_transaction_is_completed_after_the_load(prepared: TransactionState) -> None:
+def test_prepared_transaction_is_completed_after_the_load(prepared: TransactionState) -> None:
     """B12: Prepare* always progresses, whoever decided it."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -99,7 +99,7 @@ def test_a_prepared_transaction_is_completed_after_the_load(prepared: Transactio
         assert w.end(PRODUCER, commit=commit).answer is ErrorCode.NONE
 
 
-def test_a_prepared_transaction_is_busy_until_it_is_completed() -> None:
+def test_prepared_transaction_is_busy_until_it_is_completed() -> None:
     """B20: as it was under the coordinator that decided it."""
     with world() as w:
         w.cluster.add_topic("invoices", leader=None)
@@ -113,7 +113,7 @@ def test_a_prepared_transaction_is_busy_until_it_is_completed() -> None:
         assert w.end(PRODUCER).answer is ErrorCode.NONE
 
 
-def test_a_load_that_was_overtaken_by_the_next_election_opens_nothing() -> None:
+def test_load_that_was_overtaken_by_the_next_election_opens_nothing() -> None:
     with world() as w:
         producer = w.producer()
         for _ in range(3):
@@ -128,7 +128,7 @@ def test_a_load_that_was_overtaken_by_the_next_election_opens_nothing() -> None:
         assert not is_loading(w)
 
 
-def test_a_load_that_was_overtaken_completes_nothing() -> None:
+def test_load_that_was_overtaken_completes_nothing() -> None:
     """B12: markers of a prepared transaction carry the epoch of the coordinator that owns it now."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -143,7 +143,7 @@ def test_a_load_that_was_overtaken_completes_nothing() -> None:
         assert w.markers(INVOICES) == [Marker(*PRODUCER, True, 2)]
 
 
-def test_a_load_that_waits_for_replication_ends_with_the_leadership() -> None:
+def test_load_that_waits_for_replication_ends_with_the_leadership() -> None:
     with world() as w:
         w.log.replicates_at_once = False
         w.init()
@@ -157,7 +157,7 @@ def test_a_load_that_waits_for_replication_ends_with_the_leadership() -> None:
         assert is_loading(w)
 
 
-def test_a_long_log_is_loaded_in_slices_between_which_others_run() -> None:
+def test_long_log_is_loaded_in_slices_between_which_others_run() -> None:
     with world() as w:
         for number in range(4_000):
             write(w, metadata(TransactionState.EMPTY), transactional_id=f"id-{number}")
@@ -178,7 +178,7 @@ def test_a_long_log_is_loaded_in_slices_between_which_others_run() -> None:
 # What is read
 
 
-def test_the_last_record_of_an_id_counts_and_a_tombstone_forgets_it() -> None:
+def test_last_record_of_an_id_counts_and_a_tombstone_forgets_it() -> None:
     with world() as w:
         write(w, metadata(TransactionState.EMPTY), metadata(TransactionState.EMPTY, epoch=4))
         write(w, metadata(TransactionState.EMPTY), transactional_id="gone")
@@ -191,7 +191,7 @@ def test_the_last_record_of_an_id_counts_and_a_tombstone_forgets_it() -> None:
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_a_log_that_holds_the_epoch_that_no_producer_has_is_loaded(level: int) -> None:
+def test_log_that_holds_the_epoch_that_no_producer_has_is_loaded(level: int) -> None:
     """B24: a log that already contains epoch 32,767 is recoverable."""
     with world() as w:
         w.transaction_version = level
@@ -222,7 +222,7 @@ def test_a_log_that_holds_the_epoch_that_no_producer_has_is_loaded(level: int) -
     ],
     ids=["no key", "cut value", "cut key", "an epoch that goes back"],
 )
-def test_a_log_that_makes_no_sense_is_not_served(damage: bytearray) -> None:
+def test_log_that_makes_no_sense_is_not_served(damage: bytearray) -> None:
     """The partition is disabled rather than guessed at, until it can be read; the others go on."""
     with world() as w:
         write(w, metadata(TransactionState.EMPTY))
@@ -254,7 +254,7 @@ def test_records_of_a_newer_version_are_left_alone(newer: NewRecord, caplog: pyt
     assert "version 9" in caplog.text
 
 
-def test_every_id_is_served_by_the_partition_that_its_hash_says() -> None:
+def test_id_is_served_by_the_partition_of_its_hash() -> None:
     with world(log_partitions=7) as w:
         names = [f"id-{number}" for number in range(40)] + ["é", "𝄞", "polygenelubricants"]
         for name in names:

@@ -51,7 +51,7 @@ CELLS = {
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_cell_has_one_rule_and_every_rule_has_a_cell(table: DecisionTable) -> None:
+def test_cells_and_rules_match_one_to_one(table: DecisionTable) -> None:
     assert len(table.decided()) == CELLS[table.name]
     for rule in table.rules:
         assert any(rule.covers(cell) for cell in table.cells), rule
@@ -59,19 +59,19 @@ def test_every_cell_has_one_rule_and_every_rule_has_a_cell(table: DecisionTable)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_transition_is_one_that_is_allowed(table: DecisionTable) -> None:
+def test_transition_in_histories_is_allowed(table: DecisionTable) -> None:
     transitions = [(cell, rule) for cell, rule in table.decided() if rule.outcome in EFFECTS]
     for cell, rule in transitions:
         assert state_of(EFFECTS[rule.outcome]["state"]) in TRANSITIONS[state_of(cell["state"])], (cell, rule)
         assert cell.get("pending", "no") == "no", "nothing is decided while a transition is pending"
 
 
-def test_every_transition_is_in_a_table() -> None:
+def test_transition_appears_in_a_table() -> None:
     named = {rule.outcome for table in TABLES for rule in table.rules}
     assert set(EFFECTS) <= named
 
 
-def test_the_page_shows_the_tables() -> None:
+def test_page_shows_the_tables() -> None:
     """``make docs-pages`` writes it."""
     assert PAGE.read_text() == page()
 
@@ -150,7 +150,7 @@ DECIDE = {
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_cell_is_decided_as_the_table_says(table: DecisionTable) -> None:
+def test_cell_is_decided_as_the_table_says(table: DecisionTable) -> None:
     """B01, B05, B18, B20, B23, B28, B29: the rules that name them, and all others."""
     with Mismatches() as mismatches:
         for cell, rule in table.decided():
@@ -165,7 +165,7 @@ def test_every_cell_is_decided_as_the_table_says(table: DecisionTable) -> None:
 
 
 @pytest.mark.parametrize("table", [END_TXN, INIT_PRODUCER_ID, TIMEOUT], ids=lambda table: table.name)
-def test_a_new_producer_id_is_asked_for_where_it_is_needed_and_nowhere_else(table: DecisionTable) -> None:
+def test_new_producer_id_is_reserved_only_where_it_is_needed(table: DecisionTable) -> None:
     """B23: and without one nothing is decided."""
     with Mismatches() as mismatches:
         for cell, rule in table.decided():
@@ -229,7 +229,7 @@ def test_verification_by_a_loaded_coordinator() -> None:
         assert not cells.written()
 
 
-def test_an_id_that_nobody_initialised_has_no_producer() -> None:
+def test_uninitialised_id_has_no_producer() -> None:
     """``endTransaction``, ``handleAddPartitionsToTransaction`` and the verification, with ``None``."""
     with LiveCells([]) as cells:
         for protocol in ("1", "2"):

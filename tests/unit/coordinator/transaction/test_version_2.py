@@ -67,7 +67,7 @@ def age(w: World, epoch: int = LAST_LIVE_EPOCH, state: TransactionState = Transa
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_every_end_bumps_the_epoch_in_the_record_that_decides_it(commit: bool) -> None:
+def test_end_bumps_the_epoch_in_the_record_that_decides_it(commit: bool) -> None:
     """B06: the markers have the new epoch and say that they must, so that no earlier one can pass for them."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -82,7 +82,7 @@ def test_every_end_bumps_the_epoch_in_the_record_that_decides_it(commit: bool) -
 
 
 @pytest.mark.parametrize("failover", [False, True])
-def test_an_end_that_is_asked_for_twice_is_answered_the_same_and_written_once(failover: bool) -> None:
+def test_end_that_is_requested_twice_gets_same_response_and_is_written_once(failover: bool) -> None:
     with world() as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
@@ -97,7 +97,7 @@ def test_an_end_that_is_asked_for_twice_is_answered_the_same_and_written_once(fa
         assert w.log.log_end_offset == before
 
 
-def test_a_late_end_does_not_touch_the_next_transaction() -> None:
+def test_late_end_does_not_touch_the_next_transaction() -> None:
     """B01: in version 2 the epoch tells the transactions apart."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -111,7 +111,7 @@ def test_a_late_end_does_not_touch_the_next_transaction() -> None:
         assert len(w.markers(INVOICES)) == 1
 
 
-def test_an_abort_of_nothing_bumps_the_epoch_and_a_commit_of_nothing_is_refused() -> None:
+def test_abort_of_nothing_bumps_the_epoch_and_a_commit_of_nothing_is_refused() -> None:
     """B19: clients do not ask for the commit."""
     with world() as w:
         producer = w.producer()
@@ -130,7 +130,7 @@ def test_an_abort_of_nothing_bumps_the_epoch_and_a_commit_of_nothing_is_refused(
         assert w.described().start_ms == w.wall_clock()
 
 
-def test_an_abort_right_after_a_commit_fences_nobody() -> None:
+def test_abort_right_after_a_commit_fences_no_producer() -> None:
     """B18, B20: while the commit is being completed the id is busy, whatever epoch the request has."""
     with world() as w:
         w.cluster.add_topic("invoices", leader=ELSEWHERE)
@@ -161,7 +161,7 @@ def test_clients_of_both_versions_may_take_turns() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("failover", [False, True])
-def test_a_zombie_is_not_taken_for_a_successor_that_speaks_version_1(commit: bool, failover: bool) -> None:
+def test_zombie_is_not_taken_for_a_successor_that_speaks_version_1(commit: bool, failover: bool) -> None:
     """B01, B28: nothing but their epochs tells a retry of an end from somebody who was replaced, and version 1 bumps
     none; as a retry the zombie would be given the epoch of its successor, who is alive."""
     with world() as w:
@@ -178,7 +178,7 @@ def test_a_zombie_is_not_taken_for_a_successor_that_speaks_version_1(commit: boo
         assert w.add(successor, INVOICES).answer is ErrorCode.NONE
 
 
-def test_a_producer_that_missed_the_answer_to_its_end_may_initialise_itself_as_who_it_was() -> None:
+def test_producer_that_missed_the_response_to_its_end_may_initialise_with_its_old_epoch() -> None:
     """KIP-360: it gets what the end gave it, as long as the coordinator remembers and nobody has come since."""
     with world() as w:
         w.cluster.add_topic("invoices")
@@ -193,7 +193,7 @@ def test_a_producer_that_missed_the_answer_to_its_end_may_initialise_itself_as_w
 # The coordinator's own aborts
 
 
-def test_a_producer_whose_transaction_timed_out_may_abort_and_go_on() -> None:
+def test_producer_whose_transaction_timed_out_may_abort_and_go_on() -> None:
     with world() as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
@@ -209,7 +209,7 @@ def test_a_producer_whose_transaction_timed_out_may_abort_and_go_on() -> None:
         assert w.coordinator.timed_out_count == 1
 
 
-def test_an_abort_that_the_log_refused_is_not_counted() -> None:
+def test_abort_that_the_log_refused_is_not_counted() -> None:
     with world() as w:
         w.cluster.add_topic("invoices")
         add(w, w.producer())
@@ -222,7 +222,7 @@ def test_an_abort_that_the_log_refused_is_not_counted() -> None:
         assert list(w.coordinator.open_transactions()) == []
 
 
-def test_the_cause_is_that_of_its_record_and_survives_a_failover() -> None:
+def test_cause_is_that_of_its_record_and_survives_a_failover() -> None:
     with world() as w:
         w.cluster.add_topic("invoices", leader=ELSEWHERE)
         producer = w.producer()
@@ -245,7 +245,7 @@ def test_the_cause_is_that_of_its_record_and_survives_a_failover() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_last_epoch_ends_in_a_new_producer_id(commit: bool) -> None:
+def test_last_epoch_ends_in_a_new_producer_id(commit: bool) -> None:
     """B23: no producer gets an epoch above 32,766, and crossing it takes one new producer id."""
     with world() as w:
         age(w)
@@ -267,7 +267,7 @@ def test_the_last_epoch_ends_in_a_new_producer_id(commit: bool) -> None:
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("durable", [0, 1, 2])
-def test_the_new_producer_id_survives_a_failover_at_every_point(durable: int, commit: bool, level: int) -> None:
+def test_new_producer_id_survives_a_failover_at_every_point(durable: int, commit: bool, level: int) -> None:
     """B25: whoever completes the transaction gives the producer the id that was set aside; or nothing has happened."""
     with world(level=level) as w:
         age(w)
@@ -300,7 +300,7 @@ def test_the_new_producer_id_survives_a_failover_at_every_point(durable: int, co
         }
 
 
-def test_the_next_transaction_may_come_before_the_change_over_is_complete() -> None:
+def test_next_transaction_may_come_before_the_change_over_is_complete() -> None:
     """B23 (KAFKA-18660): the producer has the new id from the answer, and the coordinator still has the old one."""
     with world() as w:
         age(w)
@@ -313,7 +313,7 @@ def test_the_next_transaction_may_come_before_the_change_over_is_complete() -> N
         assert add(w, new).answer is ErrorCode.NONE
 
 
-def test_a_new_producer_id_that_must_first_be_reserved_holds_the_connection() -> None:
+def test_new_producer_id_that_must_first_be_reserved_holds_the_connection() -> None:
     with world(block=0) as w:
         age(w)
         w.producer_ids.failure = StoreUnavailable("no quorum")
@@ -326,7 +326,7 @@ def test_a_new_producer_id_that_must_first_be_reserved_holds_the_connection() ->
         assert w.end_and_bump(OLD).wait().producer == ProducerIdAndEpoch(1_000 + w.producer_ids.given, 0)
 
 
-def test_a_request_that_waited_for_a_producer_id_is_decided_by_what_is_true_then() -> None:
+def test_request_that_waited_for_a_producer_id_is_decided_by_what_is_true_then() -> None:
     with world(block=0) as w:
         age(w)
         w.producer_ids.block(1)
@@ -341,7 +341,7 @@ def test_a_request_that_waited_for_a_producer_id_is_decided_by_what_is_true_then
 
 @pytest.mark.parametrize("epoch", [LAST_LIVE_EPOCH, MAX_EPOCH])
 @pytest.mark.parametrize("block", [0, 1_000])
-def test_a_time_out_in_the_last_epoch_takes_a_new_producer_id_too(epoch: int, block: int) -> None:
+def test_time_out_in_the_last_epoch_takes_a_new_producer_id_too(epoch: int, block: int) -> None:
     """B24: also from the epoch that no producer ever has; and if no id is at hand, one is reserved."""
     with world(block=block) as w:
         age(w, epoch)
@@ -358,7 +358,7 @@ def test_a_time_out_in_the_last_epoch_takes_a_new_producer_id_too(epoch: int, bl
         assert w.coordinator.timed_out_count == 1
 
 
-def test_one_reservation_serves_all_that_timed_out() -> None:
+def test_reservation_serves_all_transactions_that_timed_out() -> None:
     with world(block=0) as w:
         age(w)
         assert w.log.term is not None
@@ -376,7 +376,7 @@ def test_one_reservation_serves_all_that_timed_out() -> None:
 
 
 @pytest.mark.parametrize("block", [0, 1_000])
-def test_a_new_producer_takes_over_from_one_with_the_last_epoch(block: int) -> None:
+def test_new_producer_takes_over_from_one_with_the_last_epoch(block: int) -> None:
     """B23 (KAFKA-19367): its fence changes over to a new producer id, and the new producer gets an epoch of that."""
     with world(block=block) as w:
         age(w)
@@ -389,7 +389,7 @@ def test_a_new_producer_takes_over_from_one_with_the_last_epoch(block: int) -> N
         assert w.end_and_bump(OLD, commit=False).answer == refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
-def test_nobody_commits_in_the_epoch_that_only_fences() -> None:
+def test_commit_in_the_epoch_that_only_fences_is_refused() -> None:
     """B24: its transaction can be aborted, and that is the way out."""
     last = ProducerIdAndEpoch(OLD.id, MAX_EPOCH)
     with world() as w:
@@ -398,7 +398,7 @@ def test_nobody_commits_in_the_epoch_that_only_fences() -> None:
         assert w.end_and_bump(last, commit=False).wait().producer.epoch == 0
 
 
-def test_a_retry_is_not_given_the_epoch_that_only_fences() -> None:
+def test_retry_is_not_given_the_epoch_that_only_fences() -> None:
     """B23: a fence of version 1 left it behind, before the level was raised."""
     with world() as w:
         age(w, MAX_EPOCH, TransactionState.COMPLETE_ABORT)
@@ -409,7 +409,7 @@ def test_a_retry_is_not_given_the_epoch_that_only_fences() -> None:
 
 
 @pytest.mark.parametrize(("level", "version"), [(0, 0), (1, 1), (2, 1)])
-def test_the_level_says_how_records_are_written(level: int, version: int) -> None:
+def test_record_version_follows_finalised_level(level: int, version: int) -> None:
     with world(level=level) as w:
         w.producer()
         assert w.log.value_versions() == {"id": version}
@@ -419,7 +419,7 @@ def test_the_level_says_how_records_are_written(level: int, version: int) -> Non
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_a_transaction_that_was_open_during_a_downgrade_is_fenced_by_version_1(level: int) -> None:
+def test_transaction_that_was_open_during_a_downgrade_is_fenced_by_version_1(level: int) -> None:
     with world() as w:
         w.cluster.add_topic("invoices", leader=HERE)
         producer = w.producer()
