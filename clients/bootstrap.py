@@ -20,7 +20,7 @@ def parse_bootstrap(text: str) -> list[Address]:
 def _parse_address(part: str) -> Address:
     protocol, has_protocol, place = part.rpartition("://")
     if has_protocol and protocol.upper() != _PLAINTEXT:
-        raise ValueError(f"{part!r}: only {_PLAINTEXT} listeners can be named so; TLS and SASL are not there yet")
+        raise ValueError(f"{part!r}: only {_PLAINTEXT} listeners are supported: TLS and SASL are not supported yet")
     host, colon, port = place.rpartition(":")
     if not colon or place.endswith("]"):
         host, port = place, str(DEFAULT_PORT)

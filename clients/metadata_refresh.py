@@ -102,7 +102,7 @@ class MetadataRefresh:
         try:
             response = await self._cluster.refresh(names, create=creates)
         except ClientError as error:
-            _log.info("no metadata: %s", error)
+            _log.info("metadata request failed: %s", error)
             return False
         except MemoryError:
             _log.exception("no memory for metadata")

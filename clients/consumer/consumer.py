@@ -154,7 +154,7 @@ class Consumer:
                     await self._group.commit_finally(timeout_seconds)
                     await self._group.leave("the consumer is being closed")
         except TimeoutError:
-            _log.warning("consumer %s was closed without leaving its group in order", self._config.client_id)
+            _log.warning("consumer %s timed out while leaving its group", self._config.client_id)
         finally:
             self._lifecycle.enter(State.CLOSED)
             self._wakeup.set()
@@ -365,7 +365,7 @@ class Consumer:
 
     def _require_group(self) -> GroupConsumption:
         if self._group is None:
-            raise IllegalState("this needs a group_id")
+            raise IllegalState("subscriptions, commits and committed offsets need a group: set group_id")
         return self._group
 
     def _within(self, timeout_seconds: float | None) -> AbstractAsyncContextManager[None]:

@@ -173,7 +173,7 @@ class Fetcher:
                     continue  # What is wanted may have changed meanwhile.
                 can_continue = await self._fetch(source, source.connection, wanted)
             except ClientError as error:
-                _log.info("fetching from broker %d: %s", source.node_id, error)
+                _log.info("fetch from broker %d failed: %s", source.node_id, error)
                 self._distrust_source(source, wanted)
                 can_continue = False
             failures = 0 if can_continue else failures + 1

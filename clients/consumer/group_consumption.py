@@ -133,7 +133,7 @@ class GroupConsumption:
         try:
             await self.commit(offsets, self._config.request_timeout_ms / 1000, place)
         except ClientError as error:
-            _log.info("group %s: no automatic commit: %s", self._link.group_id, error)
+            _log.info("group %s: automatic commit failed: %s", self._link.group_id, error)
             if error.is_retriable:
                 self.next_commit_at = asyncio.get_running_loop().time() + _RETRY_SECONDS
 
@@ -143,4 +143,6 @@ class GroupConsumption:
             try:
                 await self.commit(self._subscription.partitions.consumed(), seconds)
             except ClientError as error:
-                _log.warning("group %s: nothing was committed at the end: %s", self._link.group_id, error)
+                _log.warning(
+                    "group %s: commit on close failed, records will be read again: %s", self._link.group_id, error
+                )

@@ -132,7 +132,7 @@ class GroupMembership:
     def request_rejoin(self, reason: str) -> None:
         """Begin a rebalance with the next poll."""
         if not self.rejoin_needed:
-            _log.info("group %s: joining again: %s", self._link.group_id, reason)
+            _log.info("group %s: rejoining: %s", self._link.group_id, reason)
         self.rejoin_needed = True
         self._reason = reason[:_LONGEST_REASON]
         self._wake()
@@ -163,7 +163,7 @@ class GroupMembership:
             try:
                 outcome = await self._attempt_to_join()
             except NO_RESPONSE as error:
-                _log.info("group %s: %s", self._link.group_id, error)
+                _log.info("group %s: joining is retried: %s", self._link.group_id, error)
                 outcome = Reaction.RETRY
             except BrokerRefused as error:  # To say who coordinates the group.
                 if not error.is_retriable:
@@ -380,4 +380,4 @@ class GroupMembership:
         try:
             await self._link.send(request, LeaveGroupResponse)
         except ClientError as error:
-            _log.info("group %s: leaving: %s", self._link.group_id, error)
+            _log.info("group %s: leaving failed: %s", self._link.group_id, error)

@@ -231,7 +231,7 @@ def _stable_generation(membership: GroupMembership) -> Generation:
 def _too_late(membership: GroupMembership) -> RebalanceInProgress | CommitFailed:
     if membership.is_rebalancing:
         return RebalanceInProgress("the group is being rebalanced: poll, and commit what is still assigned then")
-    return CommitFailed("this consumer is not a member of its group (any more): its partitions are others' now")
+    return CommitFailed("this consumer is not a member of its group (any more): its partitions have other owners now")
 
 
 def _commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitRequestTopic]:

@@ -264,7 +264,7 @@ class Rebalances:
             return False
         task, self._commit = self._commit, None
         if (error := task.exception()) is not None:
-            _log.warning("records will be read again: before partitions were given up nothing was committed: %s", error)
+            _log.warning("commit before revocation failed, records will be read again: %s", error)
         return True
 
     def _stop_commit(self) -> None:
