@@ -38,7 +38,7 @@ _LISTENER: Final = re.compile(r"(?P<name>[\w.-]+)://(?P<host>\[[^\]]*\]|[^:,]*):
 
 
 def image_settings(given: Mapping[str, str], environment: Mapping[str, str], host_name: str) -> dict[str, str]:
-    """The settings that follow from what was ``given``, where it leaves something open."""
+    """Return the settings that follow from what was ``given``, where it leaves something open."""
     settings = {}
     if not given.keys() & {"log.dir", "log.dirs"} and environment.get(DATA_VARIABLE):
         settings["log.dirs"] = environment[DATA_VARIABLE]
@@ -62,7 +62,7 @@ def _listener_settings(listeners: str | None, advertised: str | None, host_name:
 
 
 def own_address(settings: Mapping[str, str]) -> str:
-    """``host:port`` at which the broker is reached from inside its container: its first listener."""
+    """Return ``host:port`` of the broker's first listener, as reached from inside its container."""
     unopened = settings.get("controller.listener.names", "").upper().split(",")
     for match in _LISTENER.finditer(settings.get("listeners", "")):
         if match["name"].upper() not in unopened:
@@ -72,14 +72,14 @@ def own_address(settings: Mapping[str, str]) -> str:
 
 
 def command_line(words: Sequence[str], settings: Mapping[str, str], config: str | None) -> list[str]:
-    """The words of ``oncelog serve``; the user's own come last, and win."""
+    """Return the words of ``oncelog serve``; the user's own come last, and win."""
     options = [] if config is None else ["--config", config]
     options += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     return ["serve", *options, *words]
 
 
 def why_not_writable(directory: str) -> str | None:
-    """What is wrong with a data directory; None if files can be made there."""
+    """Return what is wrong with a data directory; None if files can be made there."""
     probe = Path(directory) / f".writable-{os.getpid()}"
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def _be_stoppable() -> None:
-    """The first process of a container gets no signal that it does not handle; so handle them until the broker does."""
+    """Handle signals until the broker does: the first process of a container gets none that it does not handle."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: os._exit(128 + received))
 

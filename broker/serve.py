@@ -122,7 +122,7 @@ def _text(error: OSError) -> str:
 
 
 def _remedy(error: OSError) -> str:
-    """Which setting to look at."""
+    """Return which setting to look at."""
     match error.errno:
         case errno.EADDRINUSE | errno.EADDRNOTAVAIL:
             return "; choose another address with listeners (--port, --host), or port 0 for any that is free"
@@ -139,7 +139,7 @@ def _remedy(error: OSError) -> str:
 def _shorthands(
     port: int | None, host: str | None, data_dir: str | None, broker_id: int | None, zookeeper: str | None
 ) -> Iterable[str]:
-    """Options that have a name of their own, as settings."""
+    """Yield the options that have a name of their own, as settings."""
     if port is not None or host is not None:
         yield f"listeners=PLAINTEXT://{host or 'localhost'}:{9092 if port is None else port}"
     if data_dir is not None:
@@ -223,7 +223,7 @@ async def _stop(broker: Broker) -> None:
 
 
 def _warn_of_addresses(listeners: Listeners, chosen: bool) -> None:
-    """Clients of other machines that are told ``localhost`` look for the broker on their own."""
+    """Log a warning if ``localhost`` is advertised: clients of other machines would connect to themselves."""
     for listener in told_only_here(listeners):
         advice = f"set advertised.listeners={replace(listener, host=socket.gethostname())} if clients are elsewhere"
         logger.log(
@@ -250,7 +250,7 @@ def _on_signal(number: signal.Signals, stop: asyncio.Event, start: asyncio.Timeo
 
 
 def _raise_file_limit() -> None:
-    """Every segment and every connection is an open file, and a process is mostly given 1024 of them."""
+    """Raise the limit of open files: every segment and connection is one, and a process mostly gets 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -259,13 +259,13 @@ def _raise_file_limit() -> None:
 
 
 def _spare_descriptors() -> int:
-    """How many descriptors connections cannot have, because logs may need them."""
+    """Return how many descriptors connections cannot have, because logs may need them."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(soft // 8, _SPARE_DESCRIPTORS) if soft != resource.RLIM_INFINITY else _SPARE_DESCRIPTORS
 
 
 def _tune_collector() -> None:
-    """What the start has loaded stays, so the garbage collector need not look at it again."""
+    """Exclude what the start has loaded from garbage collection: it stays."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

@@ -302,11 +302,11 @@ class _Start:
         return logs
 
     def _new_log_config(self, topic: str) -> LogConfig | None:
-        """What a log that is created is run by; None if the topic's configuration cannot be read."""
+        """Return what a new log is run by; None if the topic's configuration cannot be read."""
         return None if self._configs.is_unreadable(topic) else self._log_config(topic)
 
     def _log_config(self, topic: str) -> LogConfig:
-        """What an existing log is run by. Nothing is removed while the topic's configuration cannot be read."""
+        """Return what an existing log is run by: nothing is removed while the topic's configuration cannot be read."""
         overrides = effective_overrides(topic, self._configs.topic_overrides(topic))
         config = log_config(self._settings.current, overrides)
         if self._configs.is_unreadable(topic):
@@ -343,7 +343,7 @@ class _Start:
     # Other brokers
 
     def _cluster_member(self, broker_id: int, local: LocalChannel, listener_name: str) -> "ClusterMember | None":
-        """None if the broker is alone: what members of a cluster have is not even loaded then."""
+        """Return None if the broker is alone: what members of a cluster have is not even loaded then."""
         if self._config.is_embedded:
             return None
         from oncelog.broker.peers.cluster_member import ClusterMember
@@ -373,7 +373,7 @@ class _Start:
     # The parts
 
     async def _open_monitor(self) -> "Monitor | None":
-        """None unless it is wanted: its library is not even loaded then."""
+        """Return None unless it is wanted: its library is not even loaded then."""
         address = self._config.oncelog_http_listener
         if address is None:
             return None
@@ -535,7 +535,7 @@ class _Coordinators:
 
 
 def _knowing() -> "asyncio.Future[None]":
-    """That of a broker that has nobody to hear from."""
+    """Return a future that is done: a broker that is alone knows the cluster at once."""
     told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     told.set_result(None)
     return told
@@ -578,4 +578,4 @@ def _update_logs(logs: LogManager, resource: ConfigResource, overrides: Override
 
 
 def _nobody() -> None:
-    """A watch that nobody waits for."""
+    """Do nothing: no watch of this reading is needed."""

@@ -341,7 +341,7 @@ class BrokerConfig:
         return self.log_dirs or self.log_dir
 
     def with_embedded_defaults(self) -> "BrokerConfig":
-        """The same, with the defaults of a broker that is alone wherever nothing was given."""
+        """Return the configuration with the defaults of a broker that is alone wherever nothing was given."""
         changes: dict[str, Any] = {
             attribute(key): setting.embedded
             for key, setting in BROKER_SETTINGS.items()
@@ -351,7 +351,7 @@ class BrokerConfig:
 
 
 def attribute(key: str) -> str:
-    """The attribute of ``BrokerConfig`` that holds a key's value."""
+    """Return the attribute of ``BrokerConfig`` that holds a key's value."""
     return key.replace(".", "_")
 
 

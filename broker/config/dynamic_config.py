@@ -89,7 +89,7 @@ class DynamicSettings:
                 logger.info("%s is %s from now on, was %s (dynamic configuration)", key, shown(new), before_text)
 
     def present_overrides(self, resource: ConfigResource) -> Overrides:
-        """What a resource has now, by the dynamic configuration."""
+        """Return what a resource has now, by the dynamic configuration."""
         if resource.type is ResourceType.TOPIC:
             return self._configs.topic_overrides(resource.name)
         if not resource.name:
@@ -109,20 +109,20 @@ class DynamicSettings:
 
 
 def current_config(config: BrokerConfig, configs: ConfigRepository, broker_id: int) -> BrokerConfig:
-    """The configuration of a broker that was started with ``config``, as it is now."""
+    """Return the present configuration of a broker that was started with ``config``."""
     overrides = {**configs.cluster_overrides(), **configs.broker_overrides(broker_id)}
     return with_overrides(config, overrides) if overrides else config
 
 
 def with_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> BrokerConfig:
-    """The configuration with those overrides that a running broker can take; others may have been left by a tool."""
+    """Return the configuration with those overrides that a running broker can take; others may be left by a tool."""
     usable = {key: value for key, value in overrides.items() if why_not_dynamic(key, value) is None}
     values = {attribute(key): BROKER_SETTINGS[key].parse(value) for key, value in usable.items()}
     return replace(config, given={**config.given, **usable}, **values)
 
 
 def why_not_dynamic(key: str, value: str) -> str | None:
-    """Why a running broker cannot take this setting, or None."""
+    """Return why a running broker cannot take this setting, or None."""
     if key not in BROKER_SETTINGS:
         return f"Unknown broker config name: {key}"
     if key not in DYNAMIC_KEYS:

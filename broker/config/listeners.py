@@ -45,7 +45,7 @@ class Listeners:
     inter_broker: str
 
     def with_ports(self, ports: Mapping[str, int]) -> "Listeners":
-        """The same after binding: ports that were left to the kernel are known, and advertised if nothing else is."""
+        """Return the listeners after binding: ports that the kernel chose are known, and advertised by default."""
         bound = tuple(replace(listener, port=ports[listener.name]) for listener in self.bound)
         advertised = {
             name: replace(listener, port=listener.port or ports[name]) for name, listener in self.advertised.items()
@@ -54,7 +54,7 @@ class Listeners:
 
 
 def told_only_here(listeners: Listeners) -> list[Listener]:
-    """What is advertised as an address of each client's own machine, although other machines can connect to it."""
+    """Return the listeners that advertise each client's own machine, although other machines can connect to them."""
     bound = {listener.name: listener for listener in listeners.bound}
     return [
         listener

@@ -55,7 +55,7 @@ class ConfigRules:
         return setting.format(value) or ""
 
     def _why_too_many_files(self, resource: ConfigResource, key: str, overrides: Mapping[str, str]) -> str | None:
-        """Why segments must not get this size, or None. What a resource has from an older release may stay."""
+        """Return why segments must not get this size, or None. What a resource has from an older release may stay."""
         text = overrides.get(key)
         present = {} if self.settings is None else self.settings.present_overrides(resource)
         if text is None or text == present.get(key) or resource.name in INTERNAL_TOPICS:

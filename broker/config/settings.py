@@ -54,7 +54,7 @@ class Setting:
     """Why the key is accepted and does nothing."""
 
     def parse(self, text: str) -> Any:
-        """The value that ``text`` means; ConfigError if it means none."""
+        """Return the value that ``text`` means. Raises ``ConfigError`` if it means none."""
         text = text.strip()
         if not text and self.default is None:
             return None
@@ -70,7 +70,7 @@ class Setting:
         return value
 
     def format(self, value: Any) -> str | None:
-        """The text that parses to ``value``."""
+        """Return the text that parses to ``value``."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -130,17 +130,17 @@ def integer(
     default: int | None, doc: str, *, low: int | None = None, high: int | None = None, embedded: int | None = None,
     unused: str = "",
 ) -> Any:  # fmt: skip
-    """32 bits."""
+    """Declare a setting of 32 bits."""
     return _row(Kind.INT, default, doc, low=low, high=high, embedded=embedded, unused=unused)
 
 
 def short(default: int, doc: str, *, low: int | None = None, embedded: int | None = None, unused: str = "") -> Any:
-    """16 bits."""
+    """Declare a setting of 16 bits."""
     return _row(Kind.SHORT, default, doc, low=low, embedded=embedded, unused=unused)
 
 
 def long(default: int | None, doc: str, *, low: int | None = None, unused: str = "") -> Any:
-    """64 bits."""
+    """Declare a setting of 64 bits."""
     return _row(Kind.LONG, default, doc, low=low, unused=unused)
 
 
@@ -153,7 +153,7 @@ def string(default: str | None, doc: str, *, choices: tuple[str, ...] = (), unus
 
 
 def strings(default: tuple[str, ...], doc: str, *, choices: tuple[str, ...] = (), unused: str = "") -> Any:
-    """A list with commas between its elements."""
+    """Declare a list with commas between its elements."""
     return _row(Kind.LIST, default, doc, choices=choices, unused=unused)
 
 
@@ -166,7 +166,7 @@ def _row(kind: Kind, default: Any, doc: str, **options: Any) -> Any:
 
 
 def named(rows: Mapping[str, Any]) -> dict[str, Setting]:
-    """The settings of a table that is a mapping from keys to the rows that the functions above make."""
+    """Return the settings of a table that maps keys to the rows that the functions above make."""
     return {
         key: Setting(
             key=key, kind=row.metadata["kind"], default=row.default, doc=row.metadata["doc"], **row.metadata["options"]
@@ -176,5 +176,5 @@ def named(rows: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def settings_of(table: type[Any]) -> dict[str, Setting]:
-    """The settings of a table that is a dataclass, by key, in the order of their declaration."""
+    """Return the settings of a table that is a dataclass, by key, in the order of their declaration."""
     return named({row.name.replace("_", "."): row for row in fields(table) if "kind" in row.metadata})

@@ -85,7 +85,7 @@ def load_config(
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java's ``.properties`` format: comments; ``=``, ``:`` or space after the key; ``\\`` continues a line."""
+    """Parse Java's ``.properties``: comments; ``=``, ``:`` or space after the key; ``\\`` continues a line."""
     pairs = {}
     for line in _logical_lines(text):
         match = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
@@ -122,7 +122,7 @@ def _unescape(text: str) -> str:
 
 
 def settings_in_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings among environment variables: ``KAFKA_CFG_*`` first, so that ``KAFKA_*`` wins."""
+    """Return the settings among environment variables: ``KAFKA_CFG_*`` first, so that ``KAFKA_*`` wins."""
     found: dict[str, str] = {}
     for prefix in ("KAFKA_CFG_", "KAFKA_"):
         for name in sorted(environment):
@@ -144,7 +144,7 @@ def _parse_override(text: str) -> tuple[str, str]:
 
 
 def nearest_key(key: str) -> str | None:
-    """The known key that looks most like ``key``, if one does."""
+    """Return the known key that looks most like ``key``, if one does."""
     import difflib  # Only a mistake pays for it.
 
     found = difflib.get_close_matches(key, BROKER_SETTINGS, n=1, cutoff=0.75)
@@ -197,7 +197,7 @@ def _refuse_dangerous(given: Mapping[str, str]) -> None:
 
 
 def _promises(text: str) -> bool:
-    """Whether a value asks for something: it is neither empty nor false."""
+    """Return whether a value requests something: it is neither empty nor false."""
     return text.strip().lower() not in ("", "false")
 
 

@@ -106,7 +106,7 @@ class Synonym:
 
 
 def _synonyms() -> dict[str, tuple[Synonym, ...]]:
-    """By topic key, the first that is set wins and the last always is."""
+    """Return the synonyms by topic key; the first that is set wins and the last always is."""
     with_log_prefix = (
         "segment.bytes", "retention.bytes", "index.interval.bytes", "cleanup.policy", "preallocate",
         "message.format.version", "message.timestamp.type", "message.timestamp.difference.max.ms",
@@ -154,7 +154,7 @@ _LOG_CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def why_not_internal(topic: str, overrides: Mapping[str, str]) -> str | None:
-    """Why an internal topic must not have these overrides, each valid in itself, or None. Others may have any."""
+    """Return why an internal topic must not have these valid overrides, or None. Other topics may have any."""
     policy = overrides.get(_CLEANUP_POLICY, _COMPACT)
     if topic not in INTERNAL_TOPICS or TOPIC_SETTINGS[_CLEANUP_POLICY].parse(policy) == (_COMPACT,):
         return None
@@ -165,7 +165,7 @@ def why_not_internal(topic: str, overrides: Mapping[str, str]) -> str | None:
 
 
 def validate(key: str, text: str | None) -> str | None:
-    """Why a topic must not get this setting, or None. A value of None asks for the default."""
+    """Return why a topic must not get this setting, or None. A value of None resets it to the default."""
     setting = TOPIC_SETTINGS.get(key)
     if setting is None:
         return f"Unknown topic config name: {key}"
@@ -203,7 +203,7 @@ def _in_force(config: BrokerConfig, overrides: Mapping[str, str], key: str) -> A
 
 
 def default_value(config: BrokerConfig, key: str) -> Any:
-    """What a topic without an override gets on this broker."""
+    """Return what a topic without an override gets on this broker."""
     for synonym in SYNONYMS.get(key, ()):
         value = getattr(config, attribute(synonym.key))
         if value is not None:
@@ -212,7 +212,7 @@ def default_value(config: BrokerConfig, key: str) -> Any:
 
 
 def default_origin(config: BrokerConfig, key: str) -> str | None:
-    """The broker key, set by the operator, that a topic's default comes from; None if nobody set one."""
+    """Return the broker key, set by the operator, that a topic's default comes from; None if none was set."""
     for synonym in SYNONYMS.get(key, ()):
         if synonym.key in config.given:
             return synonym.key
@@ -224,14 +224,15 @@ def _scaled(value: Any, factor: int) -> Any:
 
 
 def effective_overrides(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """A topic's overrides as they are acted on: an internal topic is compacted, whatever was written for it.
+    """Return a topic's overrides as they take effect: an internal topic is compacted, whatever was set.
 
-    To remove its records by age or size would lose committed offsets, or fencing."""
+    To remove its records by age or size would lose committed offsets, or fencing.
+    """
     return {**overrides, _CLEANUP_POLICY: _COMPACT} if topic in INTERNAL_TOPICS else overrides
 
 
 def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """What the logs of a topic with these overrides are run by. Overrides that are not valid here are left out."""
+    """Return what the logs of a topic with these overrides are run by. Overrides not valid here are left out."""
     values: dict[str, Any] = {}
     for key in TOPIC_SETTINGS:
         name = _LOG_CONFIG_NAMES.get(key, attribute(key))
@@ -247,7 +248,7 @@ _LOG_CONFIG_FIELDS: Final = frozenset(field.name for field in fields(LogConfig))
 
 
 def group_metadata_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """What ``__consumer_offsets`` is created with."""
+    """Return what ``__consumer_offsets`` is created with."""
     return {
         _CLEANUP_POLICY: _COMPACT,
         "compression.type": "producer",
@@ -256,7 +257,7 @@ def group_metadata_topic_configs(config: BrokerConfig) -> dict[str, str]:
 
 
 def transaction_state_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """What ``__transaction_state`` is created with."""
+    """Return what ``__transaction_state`` is created with."""
     return {
         _CLEANUP_POLICY: _COMPACT,
         "compression.type": "uncompressed",

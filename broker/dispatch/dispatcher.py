@@ -77,7 +77,7 @@ class _Route:
 
 
 def _decode_nothing(request_type: type[R]) -> Decoder[R]:
-    """The body of an unknown version cannot be read; its handler gets a request of defaults."""
+    """Return a decoder that makes a request of defaults: the body of an unknown version cannot be read."""
 
     def decode(buffer: Buffer, position: int, max_elements: int = 0, /) -> tuple[R, int]:
         return request_type(), len(buffer)
@@ -116,7 +116,7 @@ class Unfinished:
         return self._route.handler.name
 
     def finish(self, done: "asyncio.Future[Any]") -> Answer:
-        """The answer, once the future (or the task of the coroutine) is done."""
+        """Return the response, once the future (or the task of the coroutine) is done."""
         if done.cancelled():
             raise CloseConnection(f"{self.name} was cancelled")
         error = done.exception()
@@ -200,13 +200,13 @@ class Dispatcher:
         return unfinished
 
     def is_in_turn(self, frame: memoryview) -> bool:
-        """Whether this request begins only when all before it are answered."""
+        """Return whether this request begins only when all before it have their responses."""
         return bytes(frame[:2]) in self._in_turn
 
     def encode(
         self, route: _Route, context: RequestContext, request: Message, message: "Message | _Encoded | None"
     ) -> Answer:
-        """The answer's buffers. A response that cannot be encoded is a bug like any other of its handler."""
+        """Return the response's buffers. A response that cannot be encoded is a bug like any other of its handler."""
         if message is None:
             return _NO_ANSWER
         if isinstance(message, _Encoded):
@@ -232,7 +232,7 @@ class Dispatcher:
         return _Encoded(await encoding)
 
     def fail(self, route: _Route, context: RequestContext, request: Message, error: BaseException) -> Answer:
-        """The one place where an unexpected exception of a request ends."""
+        """Return the response to an unexpected exception of a request: the one place where these end."""
         if isinstance(error, CloseConnection):  # Another one: what is raised here would hold itself, and its frames.
             raise CloseConnection(str(error)) from None
         route.failures += 1
@@ -255,7 +255,7 @@ class Dispatcher:
             raise CloseConnection(f"{name} failed") from another
 
     def request_counts(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """How many requests came, and how many failed unexpectedly, by (API name, version)."""
+        """Return how many requests came, and how many failed unexpectedly, by (API name, version)."""
         return {(r.handler.name, r.version): (r.requests, r.failures) for r in self._routes.values()}
 
     def _add_route(self, api_key: int, version: int) -> _Route:

@@ -76,5 +76,5 @@ _LIMITS: Final[Mapping[int, RequestLimit]] = {
 
 
 def limit_of(api_key: int) -> RequestLimit:
-    """The limit of an API, known or not."""
+    """Return the limit of an API, known or not."""
     return _LIMITS.get(api_key, _DEFAULT)

@@ -240,7 +240,7 @@ def _advance(steps: Steps[T], data: Buffer | OSError | None, budget: WorkBudget)
 
 
 def _read_now(request: ReadRequest) -> Buffer | OSError | None:
-    """The bytes if all of them are in memory."""
+    """Return the bytes if all of them are in memory."""
     try:
         data = request.file.try_read_at(request.size, request.position)
     except OSError as error:

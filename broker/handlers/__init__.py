@@ -53,7 +53,7 @@ from oncelog.broker.handlers.write_txn_markers import handle_write_txn_markers
 
 
 def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
-    """Every API that this broker serves; those between brokers only where there may be others.
+    """Return the handlers of every API that this broker serves; those between brokers only in a cluster.
 
     ApiVersions is computed from it, so nothing else is ever advertised.
     """

@@ -56,7 +56,7 @@ _Errors = dict[TopicPartition, ErrorCode]
 
 
 def error_response(request: AddPartitionsToTxnRequest, version: int, error: ErrorCode) -> AddPartitionsToTxnResponse:
-    """The error for every partition, or for the whole request where there is a field for that."""
+    """Return the error for every partition, or for the whole request where there is a field for that."""
     if version >= _FIRST_FOR_BROKERS:
         return AddPartitionsToTxnResponse(error_code=error)
     return _response(request, dict.fromkeys(_partitions(request.v3_and_below_topics), _for_version(error, version)))
@@ -94,7 +94,7 @@ def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
 
 
 def _refusal(broker: Broker, context: RequestContext, partition: TopicPartition) -> ErrorCode:
-    """Why this partition cannot be part of a transaction."""
+    """Return why this partition cannot be part of a transaction."""
     topic = partition.topic
     if topic in INTERNAL_TOPICS or not broker.authorizer.authorize(context, Operation.WRITE, ResourceType.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -155,7 +155,7 @@ def _judge_in_slices(
 def _errors_of_all(
     broker: Broker, version: int, request: AddPartitionsToTxnRequest, producer: ProducerIdAndEpoch, refused: _Errors
 ) -> _Errors:
-    """Some cannot be added, so none is."""
+    """Return the errors of a request of which some partitions cannot be added, so none is."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if unknown in refused.values():
         unknown = broker.transaction_coordinator.refuse_unknown_topic(request.v3_and_below_transactional_id, producer)

@@ -24,7 +24,7 @@ from oncelog.protocol.messages.alter_configs import (
 
 
 def refuse_alter_configs(request: AlterConfigsRequest, version: int, error: ErrorCode) -> AlterConfigsResponse:
-    """The error for every resource."""
+    """Return the error for every resource."""
     refusal = ApiError(error)
     return AlterConfigsResponse(responses=[_resource_response((resource, refusal)) for resource in request.resources])
 

@@ -74,17 +74,17 @@ class ConfigDescription:
         self._current = current_config(broker.config, broker.configs, broker.broker_id)
 
     def topic(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-        """Every setting of a topic that has these overrides."""
+        """Yield every setting of a topic that has these overrides."""
         return (self.topic_entry(key, overrides) for key in TOPIC_SETTINGS)
 
     def topic_entry(self, key: str, overrides: Mapping[str, str]) -> ConfigEntry:
-        """One setting of a topic that has these overrides."""
+        """Return one setting of a topic that has these overrides."""
         setting = TOPIC_SETTINGS[key]
         default = setting.format(topic_config.default_value(self._current, key))
         return _entry(setting, overrides.get(key, default), list(self._topic_synonyms(key, overrides)))
 
     def group(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-        """Every setting of a group that has these overrides. Behind each stands a broker's with Kafka's default."""
+        """Yield every setting of a group that has these overrides. The synonym of each is a broker's setting."""
         for key, setting in GROUP_SETTINGS.items():
             default = setting.format(setting.default)
             synonyms = [ConfigSynonym(key=group_synonym(key), value=default, source=ConfigSource.DEFAULT_CONFIG)]
@@ -93,14 +93,14 @@ class ConfigDescription:
             yield _entry(setting, synonyms[0].value, synonyms)
 
     def client_metrics(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-        """Every setting of a subscription that has these overrides."""
+        """Yield every setting of a subscription that has these overrides."""
         source = ConfigSource.CLIENT_METRICS_CONFIG
         for key, setting in CLIENT_METRICS_SETTINGS.items():
             synonyms = [ConfigSynonym(key=key, value=overrides[key], source=source)] if key in overrides else []
             yield _entry(setting, overrides.get(key, setting.format(setting.default)), synonyms)
 
     def broker(self) -> Iterator[ConfigEntry]:
-        """Every setting of this broker."""
+        """Yield every setting of this broker."""
         for key, setting in BROKER_SETTINGS.items():
             synonyms = tuple(self._broker_synonyms(key))
             yield ConfigEntry(
@@ -112,7 +112,7 @@ class ConfigDescription:
             )
 
     def all_brokers(self) -> Iterator[ConfigEntry]:
-        """The overrides that hold for every broker."""
+        """Yield the overrides that hold for every broker."""
         for key, value in self._common.items():
             if key in BROKER_SETTINGS:
                 synonym = _synonym(key, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)

@@ -52,7 +52,7 @@ class RequestedAlteration(NamedTuple):
 def why_not_allowed(
     broker: Broker, context: RequestContext, operation: Operation, resource_type: int, name: str
 ) -> ApiError | None:
-    """Why the client must not do this to the configuration of the resource, or None."""
+    """Return why the client must not do this to the configuration of the resource, or None."""
     if resource_type == ResourceType.TOPIC:
         if not broker.authorizer.authorize(context, operation, AclResourceType.TOPIC, name):
             return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")

@@ -18,7 +18,7 @@ UNKNOWN_EPOCH: Final = -1
 
 
 def why_not_a_broker(broker: Broker, context: RequestContext) -> ErrorCode:
-    """NONE if whoever asks may act as a member of the cluster."""
+    """Return NONE if the client may act as a member of the cluster."""
     allowed = broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     return ErrorCode.NONE if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 

@@ -28,7 +28,7 @@ from oncelog.protocol.messages.create_partitions import (
 def refuse_create_partitions(
     request: CreatePartitionsRequest, version: int, error: ErrorCode
 ) -> CreatePartitionsResponse:
-    """The error for every topic."""
+    """Return the error for every topic."""
     return CreatePartitionsResponse(results=[_result(topic.name, ApiError(error)) for topic in request.topics])
 
 

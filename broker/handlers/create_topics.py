@@ -38,7 +38,7 @@ _UNITS_PER_TOPIC: Final = 4
 
 
 def refuse_create_topics(request: CreateTopicsRequest, version: int, error: ErrorCode) -> CreateTopicsResponse:
-    """The error for every topic."""
+    """Return the error for every topic."""
     return CreateTopicsResponse(topics=[_refused(topic.name, ApiError(error)) for topic in request.topics])
 
 

@@ -19,7 +19,7 @@ _UNITS_PER_GROUP: Final = 4
 
 
 def refuse_delete_groups(request: DeleteGroupsRequest, version: int, error: ErrorCode) -> DeleteGroupsResponse:
-    """The error for every group."""
+    """Return the error for every group."""
     return _response(dict.fromkeys(request.groups_names, error))
 
 

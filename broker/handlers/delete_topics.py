@@ -31,7 +31,7 @@ _UNITS_PER_TOPIC: Final = 2
 
 
 def refuse_delete_topics(request: DeleteTopicsRequest, version: int, error: ErrorCode) -> DeleteTopicsResponse:
-    """The error for every topic."""
+    """Return the error for every topic."""
     return DeleteTopicsResponse(responses=[_result(topic, ApiError(error)) for topic in _named(request)])
 
 
@@ -61,7 +61,7 @@ async def _delete(broker: Broker, context: RequestContext, request: DeleteTopics
 
 
 def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
-    """The topics of any version's request, each name or id once."""
+    """Return the topics of any version's request, each name or id once."""
     topics = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
 
@@ -69,7 +69,7 @@ def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 def _resolve(
     broker: Broker, context: RequestContext, topic: DeleteTopicState, asked_by_id: Set[bytes]
 ) -> DeleteTopicState | DeletableTopicResult:
-    """The topic with its name and id, or why it is not deleted."""
+    """Return the topic with its name and id, or why it is not deleted."""
     if topic.name is None and topic.topic_id == ZERO_UUID:
         return _result(topic, ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."))
     if topic.name is not None and topic.topic_id != ZERO_UUID:

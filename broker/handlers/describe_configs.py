@@ -43,7 +43,7 @@ _UNITS_PER_SETTING: Final = 2
 
 
 def refuse_describe_configs(request: DescribeConfigsRequest, version: int, error: ErrorCode) -> DescribeConfigsResponse:
-    """The error for every resource."""
+    """Return the error for every resource."""
     return DescribeConfigsResponse(results=[_refused(asked, ApiError(error)) for asked in request.resources])
 
 
@@ -89,7 +89,7 @@ class _Descriptions:
         """Settings that were described or chosen so far, without those that are shared."""
 
     def of(self, resource: ConfigResource, keys: list[str] | None) -> _Configs:
-        """The settings that are asked for, in the order in which they are declared."""
+        """Return the requested settings, in the order in which they are declared."""
         overrides = _overrides(self.broker, resource)
         same = (resource.type, resource.name if overrides is None else tuple(sorted(overrides.items())))
         wanted = frozenset(keys or ())
@@ -135,7 +135,7 @@ def _describe(
 
 
 def _overrides(broker: Broker, resource: ConfigResource) -> Mapping[str, str] | None:
-    """What the description of a resource depends on; None for brokers and their loggers, which are few."""
+    """Return what the description of a resource depends on; None for brokers and their loggers, which are few."""
     if resource.type is ResourceType.TOPIC:
         return effective_overrides(resource.name, broker.configs.topic_overrides(resource.name))
     if resource.type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):

@@ -36,7 +36,7 @@ _BYTES_PER_MEMBER: Final = 20
 
 
 def refuse_describe_groups(request: DescribeGroupsRequest, version: int, error: ErrorCode) -> DescribeGroupsResponse:
-    """The error for every group."""
+    """Return the error for every group."""
     return DescribeGroupsResponse(groups=[_error(group_id, error) for group_id in request.groups])
 
 
@@ -90,7 +90,7 @@ class _Description(Description):
 
 
 def _size(member: MemberImage) -> int:
-    """Bytes of a member in the response, about."""
+    """Return about how many bytes a member has in the response."""
     ids = len(member.member_id) + len(member.client_id) + len(member.client_host)
     return _BYTES_PER_MEMBER + ids + len(member.subscription) + len(member.assignment)
 

@@ -72,7 +72,7 @@ def _describe(broker: Broker, request: DescribeLogDirsRequest, budget: WorkBudge
 
 
 def _asked_for(broker: Broker, request: DescribeLogDirsRequest) -> Iterator[Partition]:
-    """The partitions that are asked for and here, each once."""
+    """Yield the requested partitions that are here, each once."""
     if request.topics is None:
         yield from list(broker.replica_manager.partitions())
         return

@@ -30,7 +30,7 @@ _BYTES_PER_PARTITION: Final = 4
 def error_response(
     request: DescribeTransactionsRequest, version: int, error: ErrorCode
 ) -> DescribeTransactionsResponse:
-    """The error for every id."""
+    """Return the error for every id."""
     return DescribeTransactionsResponse(
         transaction_states=[
             TransactionState(transactional_id=transactional_id, error_code=error)

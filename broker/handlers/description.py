@@ -27,5 +27,5 @@ class Description:
         return self.broker.sliced_work.start(steps, self.budget, self.context.connection)
 
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the client may do this to the resource."""
+        """Return whether the client may do this to the resource."""
         return self.broker.authorizer.authorize(self.context, operation, resource_type, name)

@@ -31,7 +31,7 @@ _UNKNOWN_TYPE: Final = ApiError(ErrorCode.INVALID_REQUEST, "There is no such typ
 
 
 def refuse_elect_leaders(request: ElectLeadersRequest, version: int, error: ErrorCode) -> ElectLeadersResponse:
-    """The error for the request, and for every partition that it names."""
+    """Return the error for the request, and for every partition that it names."""
     return _refused(request, ApiError(error))
 
 

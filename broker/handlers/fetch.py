@@ -106,7 +106,7 @@ def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> F
 
 
 def _shape(broker: Broker, context: RequestContext, fetch: FetchContext) -> FetchResponse:
-    """The response, its partitions grouped by topic."""
+    """Return the response, its partitions grouped by topic."""
     topics: dict[str | bytes, FetchableTopicResponse] = {}
     endpoints: dict[int, NodeEndpoint] = {}
     size = 0

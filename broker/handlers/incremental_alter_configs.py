@@ -30,7 +30,7 @@ _KNOWN_OPERATIONS: Final = frozenset(OperationType)
 def refuse_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, version: int, error: ErrorCode
 ) -> IncrementalAlterConfigsResponse:
-    """The error for every resource."""
+    """Return the error for every resource."""
     refusal = ApiError(error)
     return IncrementalAlterConfigsResponse(
         responses=[_resource_response((resource, refusal)) for resource in request.resources]

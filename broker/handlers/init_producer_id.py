@@ -45,7 +45,7 @@ def handle_init_producer_id(broker: Broker, context: RequestContext, request: In
 
 
 def _name_client(context: RequestContext) -> str:
-    """For the transaction log, where it says who fenced whom."""
+    """Return the client's name for the log, which names the client that fenced another one."""
     name = "" if context.client_id is None else f" {context.client_id[:_MAX_NAME_LENGTH]!r}"
     return f"client{name} at {context.connection.client_host}:{context.connection.client_port}"
 

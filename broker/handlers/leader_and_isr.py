@@ -65,7 +65,7 @@ async def _apply_and_create(
 
 
 async def _read_configs(broker: Broker, topics: Collection[str]) -> bool:
-    """Whether the metadata store answered in time."""
+    """Return whether the metadata store responded in time."""
     try:
         async with asyncio.timeout(_READ_SECONDS):
             await broker.configs.read_topics(sorted(topics))
@@ -80,7 +80,7 @@ async def _read_configs(broker: Broker, topics: Collection[str]) -> bool:
 
 
 def _part(request: LeaderAndIsrRequest, wanted: Callable[[str], bool]) -> LeaderAndIsrRequest:
-    """The request as far as it is about wanted topics."""
+    """Return the request as far as it is about wanted topics."""
     return LeaderAndIsrRequest(
         controller_id=request.controller_id,
         is_k_raft_controller=request.is_k_raft_controller,

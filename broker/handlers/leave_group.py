@@ -48,7 +48,7 @@ def _leaving_member(member: MemberIdentity) -> LeavingMember:
 
 
 async def _leave_in_slices(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """All members leave in one step; the request is read, and the response made, in slices."""
+    """Remove all members in one step; the request is read, and the response made, in slices."""
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
     leavers = await work.finish(in_slices(request.members, _leaving_member, budget, 1), budget, connection)
     reply: Promise[list[ErrorCode] | ErrorCode] = Promise()

@@ -28,7 +28,7 @@ def handle_list_groups(broker: Broker, context: RequestContext, request: ListGro
 def _list(
     broker: Broker, context: RequestContext, request: ListGroupsRequest, budget: WorkBudget
 ) -> Steps[ListGroupsResponse]:
-    """Whoever may describe the cluster sees all groups, others those that they may describe."""
+    """List all groups to a client that may describe the cluster, to others those that they may describe."""
     authorize = broker.authorizer.authorize
     sees_all = authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     states = _lowered(request.states_filter)

@@ -50,7 +50,7 @@ async def _list(broker: Broker, request: ListPartitionReassignmentsRequest) -> L
 
 
 def _wanted(request: ListPartitionReassignmentsRequest) -> dict[str, set[int]] | None:
-    """The partitions that are asked for, by topic; None if all are."""
+    """Return the requested partitions by topic; None if all are requested."""
     if request.topics is None:
         return None
     wanted: dict[str, set[int]] = {}

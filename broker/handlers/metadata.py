@@ -74,13 +74,16 @@ def handle_metadata(broker: Broker, context: RequestContext, request: MetadataRe
 
 
 async def _answer_when_told(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """To a broker that has just started every topic is unknown, and clients believe that: librdkafka for minutes."""
+    """Respond once this broker knows the cluster.
+
+    Before, every topic is unknown, and clients believe that: librdkafka for minutes.
+    """
     await asyncio.wait([broker.told], timeout=_FIRST_WORD_SECONDS)
     return await _create_and_answer(broker, context, request, _to_create(broker, context, request))
 
 
 def _refusal(context: RequestContext, request: MetadataRequest) -> ErrorCode:
-    """Versions 10 and 11 have the form for topic ids in requests, but do not serve it."""
+    """Refuse topic ids in versions 10 and 11, which have the form for them, but do not serve it."""
     if context.api_version < _FIRST_VERSION_WITH_TOPIC_IDS:
         if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()):
             return ErrorCode.INVALID_REQUEST
@@ -88,7 +91,7 @@ def _refusal(context: RequestContext, request: MetadataRequest) -> ErrorCode:
 
 
 def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[str]:
-    """The topics that are asked for by name, do not exist, and may come into being by that."""
+    """Return the topics that are requested by name, do not exist, and may be created automatically."""
     if not request.topics or not request.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
         return []
     existing = broker.metadata.image.topics

@@ -37,7 +37,7 @@ _UNITS_PER_RESPONSE: Final = 2
 
 
 def refuse_offset_commit(request: OffsetCommitRequest, version: int, error: ErrorCode) -> OffsetCommitResponse:
-    """The error for every partition."""
+    """Return the error for every partition."""
     return _response([_TopicCommit(topic, topic.name, error) for topic in request.topics], {})
 
 
@@ -144,7 +144,7 @@ class _TopicCommit:
         self.image = image
 
     def known_partitions(self) -> list[OffsetCommitRequestPartition]:
-        """What the coordinator may be asked to commit: partitions that exist."""
+        """Return what the coordinator can commit: partitions that exist."""
         if self.error is not ErrorCode.NONE or self.image is None:
             return []
         known = self.image.partitions

@@ -117,7 +117,7 @@ class _Topic:
 def _response(
     request: OffsetDeleteRequest, refused: PartitionErrors, errors: PartitionErrors | ErrorCode
 ) -> OffsetDeleteResponse:
-    """An error of the group leaves no room for those of partitions."""
+    """Return the response. An error of the group leaves no room for those of partitions."""
     if isinstance(errors, ErrorCode):
         return OffsetDeleteResponse(error_code=errors)
     by_partition = refused | errors

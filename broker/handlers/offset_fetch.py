@@ -49,7 +49,7 @@ _LEAST_BYTES_PER_OFFSET: Final = 20
 
 
 def refuse_offset_fetch(request: OffsetFetchRequest, version: int, error: ErrorCode) -> OffsetFetchResponse:
-    """The error for every group."""
+    """Return the error for every group."""
     groups = _groups(request, version)
     if version < _FIRST_WITH_SEVERAL_GROUPS:
         return _refused(groups[0], version, error)
@@ -66,7 +66,7 @@ def handle_offset_fetch(broker: Broker, context: RequestContext, request: Offset
 
 
 def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
-    """One form for all versions."""
+    """Return the groups of a request of any version."""
     if version >= _FIRST_WITH_SEVERAL_GROUPS:
         return request.groups
     topics = None
@@ -206,7 +206,7 @@ class _Fetch:
         return answer
 
     def _old_topics(self, answer: OffsetFetchResponseGroup) -> Steps[list[OffsetFetchResponseTopic]]:
-        """The topics of the one group of an old request."""
+        """Return the topics of the one group of an old request."""
         topics = []
         for topic in answer.topics:
             told = OffsetFetchResponseTopic(name=topic.name)
@@ -269,7 +269,7 @@ def _judge_topic(broker: Broker, context: RequestContext, topic: OffsetFetchRequ
 
 
 def _all_topics(broker: Broker, context: RequestContext, fetched: FetchedOffsets) -> list[_Topic]:
-    """Topics that the client may see; where they are named by id, those that have one."""
+    """Return the topics that the client may see; where they are named by id, those that have one."""
     by_name: dict[str, _Topic] = {}
     for name, index in fetched:
         topic = by_name.get(name)
@@ -315,7 +315,7 @@ def _old_partition(partition: OffsetFetchResponsePartitions) -> OffsetFetchRespo
 
 
 def _refused(group: OffsetFetchRequestGroup, version: int, error: ErrorCode) -> OffsetFetchResponse:
-    """The error of the one group of an old request."""
+    """Return the error of the one group of an old request."""
     topics = _error_topics(group, error) if version < _FIRST_WITH_GROUP_ERROR else []
     return OffsetFetchResponse(error_code=error, topics=topics)
 

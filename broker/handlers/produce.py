@@ -122,7 +122,7 @@ _CODECS: Final = {
 
 
 def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> ProduceResponse:
-    """Every partition failed for a reason that nobody foresaw."""
+    """Return KAFKA_STORAGE_ERROR for every partition after an unexpected exception."""
     if request.acks == _NO_ACKS:
         raise CloseConnection("a produce without acks failed")
     return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -242,7 +242,7 @@ def _merge_duplicates(request: ProduceRequest) -> None:
 
 
 def _parts(request: ProduceRequest) -> Iterator[ProduceRequest]:
-    """The request itself, or as several ones of few partitions."""
+    """Yield the request itself, or as several requests of few partitions."""
     if sum([len(topic.partition_data) for topic in request.topic_data]) <= _PART_SIZE:
         yield request
         return
@@ -285,7 +285,7 @@ class _Appends:
         self.budget = new_budget()
 
     def outcome(self) -> ProduceResponse | Later | None:
-        """The response, once everything is appended, or a future of it."""
+        """Return the response, once everything is appended, or a future of it."""
         broker, context = self._broker, self._context
         response = ProduceResponse(
             responses=self._responses, throttle_time_ms=broker.quotas.record_produce(context, self._size)
@@ -409,7 +409,7 @@ class _Appends:
     # One batch
 
     def _responses_of(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
-        """The responses of a topic, which may come in parts."""
+        """Return the responses of a topic, which may come in parts."""
         last = self._responses[-1] if self._responses else None
         if last is None or (last.name, last.topic_id) != (topic.name, topic.topic_id):
             last = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
@@ -532,7 +532,7 @@ def _refusal(
 
 
 def _may_write(broker: Broker, context: RequestContext, topic: str) -> bool:
-    """Whether batches of a topic may be appended at all, as far as the topic's name goes."""
+    """Return whether batches of a topic may be appended at all, as far as the topic's name goes."""
     return topic not in INTERNAL_TOPICS and broker.authorizer.authorize(
         context, Operation.WRITE, ResourceType.TOPIC, topic
     )

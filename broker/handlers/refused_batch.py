@@ -28,7 +28,7 @@ def refused_batch(index: int, error: ErrorCode) -> PartitionProduceResponse:
 
 
 def rejected_records(index: int, rejected: RejectedRecords, log_start_offset: int) -> PartitionProduceResponse:
-    """A batch that is refused as a whole, and which of its records are the reason (KIP-467)."""
+    """Return the error of a batch, and which of its records are the reason (KIP-467)."""
     noun = "record error" if rejected.total == 1 else "record errors"
     return PartitionProduceResponse(
         index=index,

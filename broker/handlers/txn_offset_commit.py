@@ -48,7 +48,7 @@ _UNITS_PER_RESPONSE: Final = 2
 def refuse_txn_offset_commit(
     request: TxnOffsetCommitRequest, version: int, error: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    """The error for every partition."""
+    """Return the error for every partition."""
     errors = {
         TopicPartition(topic.name, partition.partition_index): error
         for topic in request.topics
@@ -189,7 +189,7 @@ class _Commit:
         return self.append(errors)
 
     def append(self, unverified: Errors) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
-        """In the same step as the verdict."""
+        """Append the offsets in the same step as the verification."""
         request, reply = self._request, Promise[TxnOffsetCommitResponse]()
         for error in unverified.values():
             return self._answer(dict.fromkeys((offset.partition for offset in self.offsets), error))

@@ -29,7 +29,7 @@ from oncelog.protocol.messages.write_txn_markers import (
 
 
 def error_response(request: WriteTxnMarkersRequest, version: int, error: ErrorCode) -> WriteTxnMarkersResponse:
-    """The same error for every partition: the API has no other place for one."""
+    """Return the same error for every partition: the API has no other place for one."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(

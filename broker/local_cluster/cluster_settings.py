@@ -15,7 +15,7 @@ _ALWAYS: Final = {"zookeeper.session.timeout.ms": "10000"}
 
 
 def default_settings(brokers: int) -> dict[str, str]:
-    """The settings that follow from the number of brokers."""
+    """Return the settings that follow from the number of brokers."""
     replicas = min(_MOST_REPLICAS, brokers)
     in_sync = 2 if replicas == _MOST_REPLICAS else 1
     settings = {"default.replication.factor": str(replicas), "min.insync.replicas": str(in_sync)}
@@ -27,9 +27,9 @@ def default_settings(brokers: int) -> dict[str, str]:
 
 
 def settings_of(broker_id: int, brokers: int, given: Iterable[str]) -> list[str]:
-    """The settings of one of so many brokers, ``key=value`` each.
+    """Return the settings of one of so many brokers, ``key=value`` each.
 
-    ``given`` is what the user said: ``key=value`` of all brokers, or ``ID:key=value`` of one, which wins.
+    ``given`` is what the user set: ``key=value`` of all brokers, or ``ID:key=value`` of one, which wins.
     """
     of_all: dict[str, str] = {}
     of_this: dict[str, str] = {}
@@ -43,6 +43,6 @@ def settings_of(broker_id: int, brokers: int, given: Iterable[str]) -> list[str]
 
 
 def addressee(setting: str) -> int | None:
-    """The id of the broker that a setting is for; None if it is for all."""
+    """Return the id of the broker that a setting is for; None if it is for all."""
     match = _OF_ONE_BROKER.fullmatch(setting)
     return None if match is None else int(match[1])

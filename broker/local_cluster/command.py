@@ -67,7 +67,7 @@ def cluster(
 
 
 def _run(directory: Path, brokers: int | None, port: int | None, settings: Sequence[str]) -> int:
-    """Until a signal ends it."""
+    """Run the cluster until a signal ends it."""
     from oncelog.broker.local_cluster.layout import LayoutError, free_ports, plan_layout, read_layout
     from oncelog.broker.local_cluster.run import run_cluster
     from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
@@ -131,7 +131,7 @@ def _order(directory: Path, order: Order, output: str) -> int:
 
 
 def format_members(members: Iterable[MemberStatus]) -> str:
-    """A table for people."""
+    """Return a table for people."""
     rows = [("MEMBER", "STATE", "PID", "ADDRESS")]
     rows += [(member.member, member.state, str(member.pid or "-"), member.address) for member in members]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -41,7 +41,7 @@ class Layout:
 
     @classmethod
     def decode(cls, data: bytes) -> "Layout":
-        """Raises ``LayoutError``."""
+        """Decode a layout. Raises ``LayoutError``."""
         try:
             found = json.loads(data)
             brokers = {int(broker_id): int(port) for broker_id, port in found["brokers"].items()}
@@ -53,7 +53,7 @@ class Layout:
 def plan_layout(
     kept: Layout | None, *, brokers: int | None, port: int | None, free_ports: Callable[[], Iterator[int]]
 ) -> Layout:
-    """The layout to start: ``kept`` is that of earlier starts, None is what was not asked for. Port 0: any."""
+    """Return the layout to start: ``kept`` is that of earlier starts, None what the user left open. Port 0: any."""
     known = {} if kept is None else dict(kept.broker_ports)
     count = brokers or len(known) or DEFAULT_BROKERS
     if count < len(known):
@@ -72,7 +72,7 @@ def plan_layout(
 
 
 def read_layout(directory: Path) -> Layout | None:
-    """What earlier starts decided; None before the first. Raises ``LayoutError``."""
+    """Return what earlier starts decided; None before the first. Raises ``LayoutError``."""
     path = str(directory / FILE_NAME)
     disk = LocalDisk()
     return Layout.decode(disk.read(path)) if disk.exists(path) else None
@@ -83,7 +83,7 @@ def write_layout(directory: Path, layout: Layout) -> None:
 
 
 def free_ports(rng: random.Random) -> Iterator[int]:
-    """Ports of loopback that nobody listens at now, each once."""
+    """Yield ports of loopback that no process listens at now, each once."""
     for port in rng.sample(_OWN_PORTS, len(_OWN_PORTS)):
         with socket.socket() as probe:
             try:

@@ -49,7 +49,7 @@ class LocalCluster:
         settings: Callable[[int], Sequence[str]],
         announce: Callable[[str], None],
     ) -> None:
-        """``settings``: of a broker, by its id, ``key=value`` each. ``announce`` prints a line."""
+        """Start nothing yet; ``settings``: by broker id, ``key=value`` each; ``announce`` prints a line."""
         self._announce = announce
         self.zookeeper = ZooKeeperMember(directory, layout.zookeeper_port, announce)
         self.brokers = [
@@ -97,7 +97,7 @@ class LocalCluster:
             self._announce(problem)
 
     def kill_at_once(self) -> None:
-        """kill -9 everything."""
+        """Kill everything with SIGKILL."""
         for member in self._members.values():
             member.kill_at_once()
 
@@ -150,7 +150,7 @@ async def _try(deed: Deed, member: MemberProcess) -> str | None:
 
 
 async def _look(address: str) -> tuple[set[int], int | None]:
-    """The brokers and the controller that a broker knows; nobody if it does not answer."""
+    """Return the brokers and the controller that a broker knows; none if it does not respond."""
     connection: Connection | None = None
     host, _, port = address.rpartition(":")
     try:

@@ -60,7 +60,7 @@ class Life(asyncio.SubprocessProtocol):
                 pass  # It has ended, and that will be told in a moment.
 
     async def until_exit(self, seconds: float | None = None) -> bool:
-        """Whether the process is gone, at the latest after so long."""
+        """Wait for the process to end, at most so many seconds. Returns whether it is gone."""
         await asyncio.wait([self.exited], timeout=seconds)
         return self.exited.done()
 
@@ -89,7 +89,7 @@ class MemberProcess:
     """A broker or the ZooKeeper server: subclasses say how it is started, and how to see that it is ready."""
 
     def __init__(self, name: str, title: str, log: Path, announce: Callable[[str], None]) -> None:
-        """``name``: in commands. ``title``: in sentences. ``announce`` is told of an end that nobody intended."""
+        """Start nothing yet; ``name``: in commands, ``title``: in sentences; ``announce`` gets unintended ends."""
         self.name = name
         self.title = title
         self.log = log
@@ -171,14 +171,14 @@ class MemberProcess:
                 self._life = None
 
     async def kill(self) -> None:
-        """kill -9; return when it is gone. Raises ``Refused``."""
+        """Send SIGKILL; return when the process is gone. Raises ``Refused``."""
         life = self._alive()
         life.ended_as = "killed"
         life.send(signal.SIGKILL)
         await life.until_exit()
 
     async def stop(self) -> None:
-        """SIGTERM, also if it is paused; return when it has shut down. Raises ``Refused``."""
+        """Send SIGTERM, also if it is paused; return when it has shut down. Raises ``Refused``."""
         life = self._alive()
         life.ended_as = "stopped"
         life.send(signal.SIGTERM)
@@ -188,7 +188,7 @@ class MemberProcess:
             raise Refused(f"{self.title} did not stop within {STOP_SECONDS:g} s, and was killed")
 
     async def pause(self) -> None:
-        """SIGSTOP; return when it stands still. Raises ``Refused``."""
+        """Send SIGSTOP; return when it stands still. Raises ``Refused``."""
         life = self._alive()
         life.send(signal.SIGSTOP)
         assert life.pid is not None
@@ -196,7 +196,7 @@ class MemberProcess:
             raise Refused(f"{self.title} has ended")
 
     async def resume(self) -> None:
-        """SIGCONT. Raises ``Refused``."""
+        """Send SIGCONT. Raises ``Refused``."""
         self._alive().send(signal.SIGCONT)
 
     async def restart(self) -> None:
@@ -206,7 +206,7 @@ class MemberProcess:
         await self.start()
 
     def kill_at_once(self) -> None:
-        """kill -9, without waiting."""
+        """Send SIGKILL, without waiting."""
         if self._life is not None:
             self._life.ended_as = "killed"
             self._life.send(signal.SIGKILL)
@@ -226,7 +226,7 @@ class MemberProcess:
             self._announce(f"{self.title} ended unexpectedly: {_describe(code)}{said}")
 
     def _log_tail(self) -> str:
-        """The end of what its last life wrote."""
+        """Return the end of what its last incarnation wrote."""
         with self.log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - _TAIL_BYTES))
@@ -235,7 +235,7 @@ class MemberProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Our own; and the children run the code that this process runs, also if it is not installed."""
+    """Return our own environment; children run the code of this process, even if it is not installed."""
     if _SOURCES in sys.path and not _SOURCES.endswith("-packages"):
         paths = [_SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]
         return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -249,7 +249,7 @@ def _describe(exit_code: int) -> str:
 
 
 def _is_paused(pid: int) -> bool:
-    """Whether the kernel has stopped the process, whoever wanted it."""
+    """Return whether the kernel has stopped the process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -267,5 +267,5 @@ def _until_paused(pid: int) -> bool:
 
 
 def serve_command(*options: str) -> list[str]:
-    """The command line of a broker."""
+    """Return the command line of a broker."""
     return [sys.executable, "-P", "-m", "oncelog", "serve", *options]

@@ -57,7 +57,7 @@ class BrokerMember(MemberProcess):
         settings: Sequence[str],
         announce: Callable[[str], None],
     ) -> None:
-        """``settings``: ``key=value`` each."""
+        """Start nothing yet; ``settings``: ``key=value`` each."""
         place = directory / f"broker-{broker_id}"
         super().__init__(str(broker_id), f"broker {broker_id}", place.with_suffix(".log"), announce)
         self.broker_id = broker_id

@@ -55,7 +55,7 @@ async def run_cluster(directory: Path, layout: Layout, given: Sequence[str]) -> 
 
 
 def _stop_on_signals(cluster: LocalCluster) -> "asyncio.Future[str]":
-    """Done, with its name, at the first signal that asks for the end."""
+    """Return a future that is done, with its name, at the first signal that ends the cluster."""
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[str] = loop.create_future()
 

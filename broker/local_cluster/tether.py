@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def tethered(command: Sequence[str]) -> list[str]:
-    """The same command, tied to the process that calls this and starts it from its main thread."""
+    """Return the command, tied to the process that calls this and starts it from its main thread."""
     return [sys.executable, "-P", "-m", __name__, str(os.getpid()), *command]
 
 

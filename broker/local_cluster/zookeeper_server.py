@@ -43,7 +43,7 @@ class CannotStart(Exception):
 
 
 def find_jars() -> list[Path]:
-    """The jars to start a server from. ``CannotStart`` says where they could come from."""
+    """Return the jars to start a server from. Raises ``CannotStart``, which says where they could come from."""
     directory = _jar_directory()
     found = sorted(jar for jar in directory.glob("*.jar") if jar.name.startswith(_NEEDED)) if directory else []
     if not any(jar.name.startswith("zookeeper-") for jar in found):
@@ -137,11 +137,11 @@ class ZooKeeperServer:
         raise CannotStart(f"ZooKeeper does not answer on port {self._port}; its log ends with:\n{said}")
 
     def kill(self) -> None:
-        """kill -9, and wait until the process is gone."""
+        """Send SIGKILL, and wait until the process is gone."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM, and wait until the process is gone."""
+        """Send SIGTERM, and wait until the process is gone."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
@@ -166,7 +166,7 @@ class ZooKeeperServer:
 
 
 def is_serving(port: int) -> bool:
-    """Whether a server answers, and serves."""
+    """Return whether a server responds, and serves."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_SECONDS) as connection:
             connection.sendall(b"srvr")

@@ -29,7 +29,7 @@ class Identity(NamedTuple):
 
 
 async def identify(config: BrokerConfig, disk: Disk, session: Session, rng: random.Random) -> Identity:
-    """The broker's identity; the cluster has its id afterwards."""
+    """Return the broker's identity; the cluster has its id afterwards."""
     owner = read_meta_properties(disk, config.data_dir)
     owned_by, owned_cluster = (None, None) if owner is None else (owner.broker_id, owner.cluster_id)
     _check(config)
@@ -44,7 +44,7 @@ async def identify(config: BrokerConfig, disk: Disk, session: Session, rng: rand
 
 
 def _check(config: BrokerConfig) -> None:
-    """Ids that are chosen and ids that are generated must never be the same."""
+    """Refuse a configuration in which chosen and generated ids may be the same. Raises ``ConfigError``."""
     highest = config.reserved_broker_max_id
     if not config.is_embedded and config.broker_id_generation_enable and config.broker_id > highest:
         raise ConfigError(

@@ -194,7 +194,7 @@ class MetadataJournal:
 
 
 async def _snapshot_file(first: int, snapshot: Iterable[bytes]) -> bytes:
-    """The content of the snapshot's file. Between parts the loop has its turn."""
+    """Return the content of the snapshot's file. Between parts the loop has its turn."""
     parts, crc = [b""], 0
     for part in snapshot:
         parts.append(part)
@@ -205,7 +205,7 @@ async def _snapshot_file(first: int, snapshot: Iterable[bytes]) -> bytes:
 
 
 def _record_at(content: bytes, position: int) -> bytes | None:
-    """The payload of the record at ``position``, if it is whole and unharmed."""
+    """Return the payload of the record at ``position``, if it is whole and unharmed."""
     payload_at = position + _RECORD_HEADER.size
     if payload_at > len(content):
         return None

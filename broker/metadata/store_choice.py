@@ -39,10 +39,10 @@ _PATIENCE_SECONDS: Final = 2.0
 async def open_store(
     config: BrokerConfig, disk: Disk, resources: AsyncExitStack, on_failure: OnFailure
 ) -> MetadataStore:
-    """The store that the configuration names.
+    """Open the store that the configuration names.
 
     Raises ``ConfigError`` if the data directory belongs to the other one, ``StoreUnavailable`` if ZooKeeper does not
-    answer in time.
+    respond in time.
     """
     refusal = _why_not_here(config, disk)
     if refusal is not None:
@@ -132,7 +132,7 @@ class OutageLog:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """The broker is about to end its session itself."""
+        """Expect the end of the session: the broker is about to end it itself."""
         self._is_stopped = True
 
     def on_session(self, event: SessionEvent, session: Session) -> None:

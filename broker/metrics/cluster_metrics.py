@@ -18,7 +18,7 @@ _GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 
 
 def controller_metrics(broker: Broker) -> Iterator[Metric]:
-    """Counts of the whole cluster are 0 on a broker that is not the controller, so that they can be added up."""
+    """Yield counts of the whole cluster; 0 on a broker that is not the controller, so that they can be added up."""
     active = broker.controller.is_active
     image = broker.metadata.image if active else ClusterImage()
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions.values()]
@@ -44,7 +44,7 @@ def controller_metrics(broker: Broker) -> Iterator[Metric]:
 
 
 def session_metrics(broker: Broker) -> Iterator[Metric]:
-    """The session with ZooKeeper; nothing on a broker with the embedded store."""
+    """Yield the session with ZooKeeper; nothing on a broker with the embedded store."""
     if broker.config.is_embedded:
         return
     health, state = broker.session_health, broker.session_health.state

@@ -25,7 +25,7 @@ class _One(Collector):
 
 
 async def write_families(families: Iterable[Metric]) -> bytes:
-    """The text of all families; others run between them."""
+    """Return the text of all families; other work runs between them."""
     text, name = bytearray(), ""
     for family in families:
         written = generate_latest(_One(family))
@@ -36,6 +36,6 @@ async def write_families(families: Iterable[Metric]) -> bytes:
 
 
 def _without_head(written: bytes) -> bytes:
-    """A family's rows, without the lines that name it."""
+    """Return a family's rows, without the lines that name it."""
     rows = [line for line in written.splitlines(keepends=True) if not line.startswith(b"#")]
     return b"".join(rows)

@@ -62,7 +62,7 @@ class HttpEndpoint:
         self._supervisor.spawn(work, "HTTP request")
 
     def admit(self, connection: "_Connection") -> bool:
-        """Whether there is room for one more."""
+        """Return whether there is room for one more connection."""
         self._connections[connection] = None
         return len(self._connections) <= _MOST_CONNECTIONS
 
@@ -70,7 +70,7 @@ class HttpEndpoint:
         del self._connections[connection]
 
     async def answer(self, request: bytes) -> Page:
-        """The page that a request asks for, or the one that says why there is none."""
+        """Return the page that a request names, or the one that says why there is none."""
         method, _, rest = request.partition(b" ")
         target, _, version = rest.partition(b" ")
         if not version.startswith(b"HTTP/1.") or not target.startswith(b"/"):

@@ -67,7 +67,7 @@ class Monitor:
         self._endpoint.stop()
 
     def show(self, broker: "Broker", dispatcher: "Dispatcher", server: SocketServer) -> None:
-        """From now on the pages are about this broker."""
+        """Make the pages about this broker from now on."""
         dispatcher.on_answer = self.errors.note
 
         async def metrics() -> Page:
@@ -105,7 +105,7 @@ def loop_metrics(lag: LoopLag) -> Iterator[Metric]:
 
 
 def broker_families(broker: "Broker") -> Iterator[Metric]:
-    """What the parts of a broker tell of themselves."""
+    """Yield what the parts of a broker measure."""
     replicas = broker.replica_manager
     return chain(
         controller_metrics(broker),
@@ -124,7 +124,7 @@ def broker_families(broker: "Broker") -> Iterator[Metric]:
 
 
 def task_metrics(supervisor: Supervisor) -> Iterator[Metric]:
-    """How the broker's background tasks fare. A task has its row from its start on."""
+    """Yield how the broker's background tasks fare. A task has its row from its start on."""
     failures = CounterMetricFamily(
         "oncelog_background_task_failures",
         "Unexpected exceptions of a background task, which is restarted each time.",
@@ -142,7 +142,7 @@ def task_metrics(supervisor: Supervisor) -> Iterator[Metric]:
 
 
 def storage_metrics(broker: "Broker") -> Iterator[Metric]:
-    """Whether the data directory takes writes (Kafka: LogManager)."""
+    """Yield whether the data directory takes writes (Kafka: LogManager)."""
     yield GaugeMetricFamily(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "1 while the disk of the data directory is full.",
@@ -151,7 +151,7 @@ def storage_metrics(broker: "Broker") -> Iterator[Metric]:
 
 
 def warnings(broker: "Broker") -> list[str]:
-    """What should be looked at on a broker although it serves: one sentence each."""
+    """Return what an operator should look at although the broker serves: one sentence each."""
     return [*_of_the_store(broker), *_of_open_files(broker)] + [
         f"background task '{name}' keeps failing ({failing.attempts} times in a row): {failing.error}"
         for name, failing in broker.supervisor.failing.items()
@@ -174,7 +174,7 @@ def _of_open_files(broker: "Broker") -> Iterator[str]:
 
 
 def why_not_ready(broker: "Broker") -> str | None:
-    """Why clients should not be sent to a broker, or None."""
+    """Return why clients should not be sent to a broker, or None."""
     if broker.failure.done():
         return f"the broker cannot go on: {broker.failure.result()}"
     if broker.log_manager.space.is_full:

@@ -49,7 +49,7 @@ def replica_metrics(replicas: ReplicaManager, control: ReplicaControl) -> Iterat
 
 
 def _what_it_is(partition: Partition) -> dict[str, int]:
-    """Whose counts one partition adds to, and how much."""
+    """Return the counts that one partition adds to, and how much."""
     log, leading = partition.log, partition.leading
     counts = {"partitioncount": 1, "offlinereplicacount": int(partition.failed)}
     if log is not None:

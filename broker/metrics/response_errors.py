@@ -42,7 +42,7 @@ class ResponseErrors:
             walk(api, response)
 
     def _walk_of(self, cls: MessageType) -> _Note | None:
-        """A function that notes the errors of an instance; None if it never has any."""
+        """Return a function that notes the errors of an instance; None if it never has any."""
         codes = [field.name for field in cls.fields if field.kind is Kind.INT16 and field.name.endswith("error_code")]
         structs = {field.name: field.struct for field in cls.fields if field.struct is not None}
         arrays = {field.name: field.element.struct for field in cls.fields if field.element and field.element.struct}

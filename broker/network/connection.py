@@ -71,7 +71,7 @@ class Owner(Protocol):
     """Who keeps the list of connections."""
 
     def connection_made(self, connection: "Connection") -> bool:
-        """Whether there is room for it."""
+        """Return whether there is room for the connection."""
 
     def connection_lost(self, connection: "Connection") -> None: ...
 
@@ -259,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         return Reading(self._full_since, self._last_read, read - self._full_at, unread)
 
     def _unread(self) -> int:
-        """What was sent and has not arrived at the client."""
+        """Return the bytes that were sent and have not arrived at the client."""
         return self._transport.get_write_buffer_size() + unacknowledged_bytes(self.info.descriptor)
 
     def _count_held(self) -> None:
@@ -331,9 +331,9 @@ class Connection(asyncio.BufferedProtocol):
             self._closing = self._owner.adopt_heartbeats(self, self._transport)
 
     def _must_wait(self, frame: memoryview) -> bool:
-        """Whether a request may not begin while earlier ones are not answered, or so much is ready behind them.
+        """Return whether a request may not begin before earlier ones have responses, or so much is ready behind them.
 
-        A follower's fetch may overtake one that waits, as it tells of partitions that its session has not yet.
+        A follower's fetch may overtake one that waits, as it names partitions that its session has not yet.
         """
         if self._ready_bytes >= _MAX_READY_BYTES:
             return True
@@ -394,7 +394,7 @@ class Connection(asyncio.BufferedProtocol):
         later.add_done_callback(partial(self._finish, request, slot))
 
     def _unblock(self, request: Unfinished, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
-        """The coroutine is done: the next request may begin, also if this one's answer comes later still."""
+        """Begin the next request: the coroutine is done, even if its own response comes later still."""
         self._blocked = False
         later = None if task.cancelled() or task.exception() is not None else task.result()
         if isinstance(later, asyncio.Future):

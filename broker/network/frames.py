@@ -33,7 +33,7 @@ _API_KEY: Final = Struct(">h")
 
 
 def new_scratch() -> bytearray:
-    """A buffer that the frame readers of one event loop can share."""
+    """Return a buffer that the frame readers of one event loop can share."""
     return bytearray(SCRATCH_SIZE)
 
 
@@ -67,7 +67,7 @@ class FrameReader:
         """Why nothing more can be read: a size that no frame may have. The frames before it are good."""
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """Return where the next bytes go."""
         if self._frame is None:
             kept = len(self._prefix)
             if not kept:
@@ -86,7 +86,7 @@ class FrameReader:
         return self._view[self._received :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """The frames that are whole, now that ``count`` more bytes are in the buffer."""
+        """Return the frames that are whole, now that ``count`` more bytes are in the buffer."""
         if self.refusal:
             return []
         if self._frame is None:

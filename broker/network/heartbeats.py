@@ -40,7 +40,7 @@ _SIZE: Final = Struct(">i")
 
 
 def heartbeat_client_id(broker_id: int) -> str:
-    """The client id under which a broker sends heartbeats."""
+    """Return the client id under which a broker sends heartbeats."""
     return f"{_CLIENT_ID}{broker_id}"
 
 
@@ -79,7 +79,7 @@ class Heartbeats:
         on_lost()
 
     def is_turning(self) -> bool:
-        """Whether the broker's loop has turned lately. Called on the side loop."""
+        """Return whether the broker's loop has turned lately. Called on the side loop."""
         now = asyncio.get_running_loop().time()
         asked_at = self._asked_at  # Read once: the broker's loop, in another thread, may clear it at any moment.
         if asked_at is None:

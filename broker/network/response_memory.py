@@ -131,7 +131,7 @@ class ResponseMemory:
         self._logged_at = -math.inf
 
     def grant(self, wanted: int) -> int:
-        """Bytes that a response may have which would like to have ``wanted``."""
+        """Return the bytes that a response may have of those that it wants."""
         if wanted <= SMALLEST_GRANT:
             return wanted
         waiting = len(self._readers) + len(self._newcomers)
@@ -192,7 +192,7 @@ class ResponseMemory:
             self._admit_soon()
 
     def forget(self, read: Read) -> None:
-        """The fetch waits for room no more. No effect if it did not."""
+        """Remove a fetch that waits for room. No effect if it does not."""
         self._readers.pop(read, None)
         self._newcomers.pop(read, None)
 
@@ -235,13 +235,13 @@ class ResponseMemory:
     # Who does not read
 
     def add_slow(self, client: SlowClient) -> None:
-        """The client's transport is full."""
+        """Note that the client's transport is full."""
         self._slow[client] = None
         if self.is_full:
             self._look_soon()
 
     def remove_slow(self, client: SlowClient) -> None:
-        """The client's transport has room again, or is closed. No effect if it was not full."""
+        """Note that the client's transport has room again, or is closed. No effect if it was not full."""
         self._slow.pop(client, None)
 
     def _look_soon(self) -> None:
@@ -284,7 +284,7 @@ class ResponseMemory:
 
 
 def is_too_slow(reading: Reading, now: float) -> bool:
-    """Whether a client has stopped reading, or would not be done with its response in time. Pure."""
+    """Return whether a client has stopped reading, or would not have read its response in time. Pure."""
     if now - reading.last_read >= PATIENCE_SECONDS:
         return True
     elapsed = now - reading.full_since

@@ -63,7 +63,7 @@ class SocketServer:
     """Implements ``connection.Owner``."""
 
     def __init__(self, config: BrokerConfig, supervisor: Supervisor, heartbeats: Heartbeats | None = None) -> None:
-        """``heartbeats`` answers those of other brokers; None: the connections do."""
+        """Serve nothing yet; ``heartbeats`` answers those of other brokers; None: the connections do."""
         self._heartbeats = heartbeats
         self._config = config
         self._supervisor = supervisor
@@ -99,7 +99,7 @@ class SocketServer:
         return len(self._connections.keys() | self._adopted)
 
     def traffic(self) -> dict[str, Traffic]:
-        """By the listener's name. A walk over the connections: for somebody who looks now and then."""
+        """Return the traffic by the listener's name. It walks over the connections."""
         traffic = {name: replace(ended) for name, ended in self._ended.items()}
         for connection in self._connections:
             here = traffic[connection.info.listener_name]
@@ -211,7 +211,7 @@ class SocketServer:
         return decision.is_accepted
 
     def _bound(self, has_descriptor: bool) -> str:
-        """What there are no more connections for."""
+        """Return the setting that allows no more connections."""
         if has_descriptor:
             return "max.connections is reached"
         return f"{self._first_kept_back} files are open, the others are kept for logs; raise ulimit -n"
@@ -288,7 +288,7 @@ class _Refused(asyncio.Protocol):
 
 
 def first_descriptor_kept_back(limit: int) -> int:
-    """The lowest descriptor that no connection of a client may have, of ``limit`` that the process may open."""
+    """Return the lowest descriptor that no client's connection may have, of ``limit`` of the process."""
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
     return limit - min(limit // 4, _MOST_KEPT_BACK)

@@ -141,7 +141,7 @@ class AutoTopicCreation:
 
 
 def _outcome(task: _Creation, name: str) -> ErrorCode:
-    """What a client is told of a topic; NONE once the topic is known."""
+    """Return the error of a topic; NONE once the topic is known."""
     if not task.done() or task.cancelled() or task.exception() is not None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return task.result().get(name, ErrorCode.NONE)

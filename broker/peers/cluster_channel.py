@@ -54,7 +54,7 @@ class ClusterChannel:
         socket_timeout_ms: int = 30_000,
         request_timeout_ms: int = 30_000,
     ) -> None:
-        """``address_of`` tells where another broker listens for brokers; None if that is not known.
+        """Connect to no broker yet; ``address_of`` returns where one listens for brokers, or None if not known.
 
         ``socket_timeout_ms`` is the time-out of requests from and to the controller, ``request_timeout_ms`` that of
         requests from and to transaction coordinators.

@@ -70,7 +70,7 @@ class ClusterMember:
         listener_name: str,
         supervisor: Supervisor,
     ) -> None:
-        """Before the dynamic configuration is loaded.
+        """Make the member before the dynamic configuration is loaded.
 
         ``listener_name``: of the listener over which brokers reach each other.
         """
@@ -159,7 +159,7 @@ class ClusterMember:
             logger.warning("Nobody helped broker %d to leave the cluster", self._broker_id)
 
     async def _ask_to_leave(self, client: ControllerClient) -> None:
-        """Until nothing is left to lead, nobody is left who could, or nobody is there to decide."""
+        """Request a controlled shutdown until nothing is left to lead, or no broker is left to lead or decide."""
         tries, alone_since, loop = 0, math.inf, asyncio.get_running_loop()
         while not self._last.is_set():
             response = await self._ask_once(client)
@@ -182,7 +182,7 @@ class ClusterMember:
         logger.warning("Broker %d stops while it still leads partitions", self._broker_id)
 
     async def _ask_once(self, client: ControllerClient) -> ControlledShutdownResponse | None:
-        """What the controller did; None if there is none, or another one in a moment."""
+        """Return the controller's response; None if there is no controller, or another one in a moment."""
         request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=client.controller.broker_epoch)
         response = await client.ask(request)
         if isinstance(response, ControlledShutdownResponse) and not response.error_code:
@@ -194,7 +194,7 @@ class ClusterMember:
         return None
 
     async def _rest(self, seconds: float) -> None:
-        """Until it makes sense to ask again, or nobody is left who could help."""
+        """Wait until a retry makes sense, or no other broker is left."""
         try:
             async with asyncio.timeout(seconds):
                 await self._last.wait()
@@ -230,7 +230,7 @@ class ClusterMember:
         self._watched = wanted
 
     def _address_of(self, broker_id: int) -> Address | None:
-        """Where another broker listens for brokers. The controller is the first to know."""
+        """Return where another broker listens for brokers. The controller is the first to know."""
         endpoint = None if self._controller is None else self._controller.endpoint_of(broker_id)
         known = endpoint or self._metadata.image.endpoint(broker_id, self._listener_name)
         return None if known is None else Address(known.host, known.port)
@@ -238,7 +238,7 @@ class ClusterMember:
     # Brokers that cannot be reached
 
     def _on_unreachable(self, broker_id: int, *, refused: bool) -> None:
-        """A connection to a broker broke, or could not be made: it refuses connections, or is silent."""
+        """React to a broker that refuses connections, or is silent."""
         controller, link = self._controller, self.controller_link
         if controller is None or link is None:
             return

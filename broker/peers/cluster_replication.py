@@ -40,7 +40,7 @@ class ClusterReplication:
         supervisor: Supervisor,
         controller: Callable[[], Controller | None],
     ) -> None:
-        """Before the dynamic configuration is loaded. ``controller`` returns this broker's, once it is made."""
+        """Make the parts before the dynamic configuration is loaded; ``controller`` returns this broker's, or None."""
         self._metadata = metadata
         self._controller = controller
         self._supervisor = supervisor

@@ -47,7 +47,7 @@ class ControllerClient:
         return [told.get(topic.name, _NOT_ANSWERED) for topic in topics]
 
     async def ask(self, request: Message) -> Message | None:
-        """The answer of the broker that reigns, as far as is known; None if there is none."""
+        """Return the response of the current controller, as far as it is known; None if there is none."""
         if self.controller.controller_id == NO_CONTROLLER:
             return None
         answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()

@@ -141,7 +141,7 @@ class ControllerLink:
             await asyncio.sleep(0)
 
     async def _carry_out(self, request: Message) -> None:
-        """What cannot be done is tried again with the next reading."""
+        """Carry out a request; what cannot be done is retried with the next reading."""
         done = asyncio.Event()
         self._local.send(self._broker_id, request, lambda response: done.set())
         await done.wait()
@@ -159,4 +159,4 @@ def contact_of(number: int) -> ControllerContact:
 
 
 def _ignore() -> None:
-    """Nobody waits for brokers to come or go."""
+    """Ignore that brokers come or go."""

@@ -64,7 +64,7 @@ KEPT_LANES: Final = frozenset({Lane.HEARTBEATS, Lane.CONTROL})
 
 
 def replicas_in(request: Message) -> int:
-    """Return of how many replicas a request of the controller opens or stops the logs."""
+    """Return the number of replicas whose logs a request of the controller opens or stops."""
     if isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
         return sum(len(topic.partition_states) for topic in request.topic_states)
     return 0

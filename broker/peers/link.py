@@ -54,14 +54,14 @@ class Peer(NamedTuple):
 
 
 def _ignore_request(request: Message, response: "asyncio.Future[Message]") -> None:
-    """No heartbeat depends on the request."""
+    """Do nothing: no heartbeat depends on the request."""
 
 
 class Link:
     """One lane to one broker."""
 
     def __init__(self, peer: Peer, spawn: Spawn, on_unreachable: Callable[[int, bool], None]) -> None:
-        """``on_unreachable`` gets the broker's id, and whether the last attempt was refused."""
+        """Begin idle; ``on_unreachable`` gets the broker's id, and whether the last attempt was refused."""
         self._peer = peer
         self._spawn = spawn
         self._on_unreachable = on_unreachable

@@ -55,7 +55,7 @@ class LocalChannel:
         self._controller = controller
 
     def topics_without_log(self, request: LeaderAndIsrRequest) -> set[str]:
-        """The topics of which this broker must create logs to obey the request."""
+        """Return the topics of which this broker must create logs to carry out the request."""
         return set() if self._replicas is None else self._replicas.topics_without_log(request)
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:

@@ -61,7 +61,7 @@ class ReplicationThrottles:
             quota.throttle(topic, throttled_partitions(text, self._broker_id))
 
     def _on_metadata_change(self, change: MetadataChange) -> None:
-        """What was said of a deleted topic says nothing about a later one of its name."""
+        """Drop what was set for a deleted topic: a later one of its name has its own settings."""
         for topic in change.topics:
             if change.after.topic(topic) is None:
                 self.leader.release(topic)
@@ -69,7 +69,7 @@ class ReplicationThrottles:
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """The partitions whose replica on this broker a topic's setting names; None: all."""
+    """Return the partitions whose replica on this broker a topic's setting names; None: all."""
     replicas: tuple[str, ...] = TOPIC_SETTINGS[LEADER_THROTTLE].parse(text)
     if replicas == ("*",):
         return None
@@ -82,4 +82,4 @@ def _limit(rate: int) -> float:
 
 
 def _nobody() -> None:
-    """Nothing is replicated yet."""
+    """Do nothing: no replica is copied yet."""

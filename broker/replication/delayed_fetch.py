@@ -143,7 +143,7 @@ class DelayedFetch:
         return self._memory.postpone(read, for_follower=self._client.is_replica_fetcher)
 
     def _must_await_room(self, attempt: Attempt) -> bool:
-        """Whether to wait for room, as there is nothing, or has been nothing for some time, but too large batches."""
+        """Return whether to wait for room: there are only batches that are too large, now or for some time."""
         client = self._client
         if attempt.needs_room:
             return True
@@ -260,7 +260,7 @@ class DelayedFetch:
             self.hinted()
 
     def progressed(self, position: FetchPosition, base_offset: int, size: int) -> None:
-        """More of this partition may be visible; the last append put ``size`` bytes at ``base_offset``."""
+        """Note that more of this partition may be visible; the last append put ``size`` bytes at ``base_offset``."""
         if self._woken or position.watched is None or position.throttled:
             return
         if self._awaits_room:
@@ -366,7 +366,7 @@ class DelayedFetch:
             self._context.session.waiting = None
 
     def _settled(self, future: "asyncio.Future[FetchResponse]") -> None:
-        """Answered, or cancelled because the connection has gone."""
+        """Clean up: the fetch has its response, or was cancelled because the connection has gone."""
         self._unpark()
         if self._has_awaited_room:
             self._memory.forget(self._read_again)
@@ -376,6 +376,6 @@ class DelayedFetch:
             self._give_up()
 
     def _give_up(self) -> None:
-        """There will be no answer; a session that the client does not know of ends."""
+        """End a session that the client does not know of: there will be no response."""
         if self._context.kind is not FetchKind.INCREMENTAL:
             self._context.session.close()

@@ -41,7 +41,10 @@ class Line(NamedTuple):
 
 
 def desertion_ms(silence_ms: int, fetch_wait_ms: int) -> int:
-    """After how long without a fetch a partition is deserted: not before two fetches can have waited. 0: never."""
+    """Return the milliseconds without a fetch after which a partition is deserted; 0 means never.
+
+    Two fetches can have waited before.
+    """
     return max(silence_ms, _FETCHES * fetch_wait_ms) if silence_ms != WITHOUT_LIMIT else _NEVER_DESERTED_MS
 
 

@@ -149,7 +149,7 @@ class FetchReader:
             attempt.must_tell |= any(reply.error_code for reply in replies.values())
 
     def count(self, context: FetchContext) -> None:
-        """The replies are answered now: note how much of each partition that is."""
+        """Count the bytes of each partition in replies that are sent now."""
         for position, reply in context.replies.items():
             if reply.records and position.topic is not None:
                 partition = self._replicas.partition((position.topic, position.partition_index))
@@ -266,7 +266,7 @@ class FetchReader:
         return _fill(reply, log, offset, fetched)
 
     def _reply(self, position: FetchPosition, log: PartitionLog) -> PartitionData:
-        """All but the records, of one moment."""
+        """Return a reply with all offsets of this moment, but without records."""
         return PartitionData(
             partition_index=position.partition_index,
             high_watermark=log.high_watermark,
@@ -277,7 +277,7 @@ class FetchReader:
         )
 
     def _followed_log(self, partition: Partition) -> PartitionLog | None:
-        """The log of a follower, for a fetch that may read it."""
+        """Return the log of a follower, for a fetch that may read it."""
         return partition.readable_log if self._params.reads_followers else None
 
     def _find(self, position: FetchPosition) -> Partition | ErrorCode:
@@ -315,7 +315,7 @@ class FetchReader:
 
 
 def error_reply(partition_index: int, error: ErrorCode) -> PartitionData:
-    """The reply of a partition that cannot be read."""
+    """Return the reply of a partition that cannot be read."""
     return PartitionData(partition_index=partition_index, error_code=error, high_watermark=_UNKNOWN_OFFSET, records=b"")
 
 
@@ -339,14 +339,17 @@ def _fill(reply: PartitionData, log: PartitionLog, offset: int, fetched: Fetched
 
 
 def _out_of_range(partition: Partition, log: PartitionLog, offset: int) -> ErrorCode:
-    """The end of a follower's log is not the partition's: whoever is beyond it is asked to look for the leader."""
+    """Return the error of an offset beyond a log.
+
+    The end of a follower's log is not the partition's: a client beyond it must look for the leader.
+    """
     if offset > log.log_end_offset and partition.leading is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def _divergence(position: FetchPosition, log: PartitionLog) -> EpochEndOffset | ErrorCode | None:
-    """Where the fetcher's log and ours part (KIP-595's truncation on fetch); None if they do not."""
+    """Return where the fetcher's log and this one diverge (KIP-595's truncation on fetch); None if they do not."""
     last_fetched_epoch = position.last_fetched_epoch
     epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
     if epoch == UNDEFINED_EPOCH or position.fetch_offset < log.log_start_offset:

@@ -56,7 +56,7 @@ PartitionKey: TypeAlias = tuple[str | bytes, int]
 
 
 def next_epoch(epoch: int) -> int:
-    """The session epoch of the request after one with this epoch; it skips zero when it wraps."""
+    """Return the session epoch of the request after one with this epoch; it skips zero when it wraps."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == _MAX_INT32 else epoch + 1
@@ -80,23 +80,23 @@ class Watched(Protocol):
     def remove_watcher(self, position: "FetchPosition") -> None: ...
 
     def visible_end(self, isolation: FetchIsolation) -> int:
-        """The offset below which a fetch of this isolation may read."""
+        """Return the offset below which a fetch of this isolation may read."""
 
     def size_between(self, start_offset: int, end_offset: int) -> int:
-        """About how many bytes the log has there."""
+        """Return about how many bytes the log has there."""
 
 
 class Waiting(Protocol):
     """A fetch of this session that is parked until there is enough to answer."""
 
     def progressed(self, position: "FetchPosition", base_offset: int, size: int) -> None:
-        """More of this partition may be visible; the last append put `size` bytes at `base_offset`."""
+        """Note that more of this partition may be visible; the last append put ``size`` bytes at ``base_offset``."""
 
     def disturbed(self) -> None:
-        """Something other than data changed: answer now."""
+        """Respond now: something other than data has changed."""
 
     def hinted(self) -> None:
-        """Something changed that should be told soon, if nothing else is told before."""
+        """Respond soon: something has changed that is worth a response if nothing else causes one before."""
 
 
 class FetchPosition:
@@ -160,11 +160,11 @@ class FetchPosition:
             self.watched = None
 
     def knows(self, reply: PartitionData) -> bool:
-        """Whether the client was told of these watermarks before."""
+        """Return whether the client was sent these watermarks before."""
         return reply.high_watermark == self.sent_high_watermark and reply.log_start_offset == self.sent_log_start_offset
 
     def must_tell(self, reply: PartitionData) -> bool:
-        """Whether an incremental answer carries this reply; remembers what the client then knows."""
+        """Return whether an incremental response carries this reply; remember what the client then knows."""
         told = (
             bool(reply.records)
             or reply.error_code != ErrorCode.NONE
@@ -242,7 +242,7 @@ class FetchSession:
                 self._forget((forgotten.topic_id if by_id else forgotten.topic, index))
 
     def live_again(self, replica_epoch: int) -> None:
-        """The follower has registered anew: its next fetch counts for every partition, also where nothing is new."""
+        """Mark every partition as changed: the follower has registered anew, so its next fetch counts for all."""
         self.replica_epoch = replica_epoch
         self.dirty = dict.fromkeys(self.positions.values())
 
@@ -259,13 +259,13 @@ class FetchSession:
             self.waiting.progressed(position, base_offset, size)
 
     def appended(self, position: FetchPosition, base_offset: int, size: int) -> None:
-        """A follower has something to fetch; until now it may have had everything."""
+        """Note that a follower has something to fetch; until now it may have had everything."""
         if position not in self.dirty:
             position.caught_up_ms = self.last_used_ms
         self.progressed(position, base_offset, size)
 
     def high_watermark_moved(self, position: FetchPosition) -> None:
-        """A follower should hear how much is replicated. That can wait until there are records to go with it."""
+        """Note that a follower should learn the high watermark. That can wait until there are records to go with it."""
         self.dirty[position] = None
         if self.waiting is not None:
             self.waiting.hinted()
@@ -276,11 +276,11 @@ class FetchSession:
             self.waiting.disturbed()
 
     def quiet(self, position: FetchPosition) -> None:
-        """A visit found nothing that the client does not know."""
+        """Note that a visit found nothing that the client does not know."""
         self.dirty.pop(position, None)
 
     def served(self, position: FetchPosition) -> None:
-        """The client got records of this partition: the others come first next time."""
+        """Note that the client got records of this partition: the others come first next time."""
         self.dirty.pop(position, None)
         self.dirty[position] = None
 
@@ -326,7 +326,7 @@ class FetchContext:
         return self.session.epoch != self.expected_epoch
 
     def replies_to_send(self) -> Iterator[tuple[FetchPosition, PartitionData]]:
-        """The partitions of the answer; from here on the session knows that the client was told."""
+        """Yield the partitions of the response; from here on the session knows that the client was sent them."""
         session = self.session
         for position, reply in self.replies.items():
             if self.kind is FetchKind.INCREMENTAL:
@@ -380,7 +380,7 @@ class FetchSessionCache:
         return FetchContext(kind=kind, session=session, expected_epoch=session.epoch, replies={})
 
     def _remove_former_lives(self, newcomer: FetchSession) -> None:
-        """A broker that has restarted will not come back to its sessions."""
+        """Remove the sessions of a broker that has restarted: it will not come back to them."""
         for session in list(self._sessions.values()):
             if session.replica_id == newcomer.replica_id and session.replica_epoch < newcomer.replica_epoch:
                 self.remove(session.id)
@@ -476,12 +476,12 @@ def _worth(session: FetchSession) -> tuple[bool, int]:
 
 
 def replica_id(request: FetchRequest) -> int:
-    """Who fetches: a broker id, or a negative number for a consumer (it moved to `replica_state` in version 15)."""
+    """Return the broker id of a follower; negative for a consumer. Version 15 moved it to ``replica_state``."""
     if request.replica_state is not None:
         return request.replica_state.replica_id
     return request.replica_id
 
 
 def replica_epoch(request: FetchRequest) -> int:
-    """Which life of the follower fetches (KIP-903); -1 for consumers, and before version 15."""
+    """Return the broker epoch of the follower that fetches (KIP-903); -1 for consumers, and before version 15."""
     return -1 if request.replica_state is None else request.replica_state.replica_epoch

@@ -69,14 +69,14 @@ class FollowedPartition:
         return self.partition.topic_id, self.partition.topic_partition.partition
 
     def position(self) -> Position:
-        """Where the log is now."""
+        """Return where the log is now."""
         log = self.log
         latest = log.epochs.latest_epoch
         last_fetched_epoch = NO_EPOCH if latest is None else latest
         return Position(self.leader_epoch, log.log_end_offset, last_fetched_epoch, log.log_start_offset)
 
     def tell(self, request_number: int, max_bytes: int) -> FetchPartition:
-        """Its part of a request."""
+        """Return this partition's part of a request."""
         position = self.told = self.position()
         self.told_in = request_number
         return FetchPartition(
@@ -89,7 +89,7 @@ class FollowedPartition:
         )
 
     def is_answered_by(self, request_number: int) -> bool:
-        """Whether the answer to a request is about the log as it is now."""
+        """Return whether the response to a request is about the log as it is now."""
         return (
             not self.resting
             and self.told is not None
@@ -134,7 +134,7 @@ class FollowedPartition:
         return error
 
     def reset(self, leader_start_offset: int, leader_end_offset: int) -> None:
-        """The leader has nothing at this log's end: it lost its own end, or deleted what is there."""
+        """Cut the log, or begin it anew: the leader lost its own end, or deleted what is there."""
         if leader_end_offset < self.log.log_end_offset:
             self._truncate_to(leader_end_offset)
         elif leader_start_offset > self.log.log_end_offset:
@@ -158,10 +158,10 @@ class FollowedPartition:
 
 
 def _common_end(log: PartitionLog, leaders: EpochEndOffset) -> int:
-    """Up to where a log can agree with its leader's, in which the last epoch of this log, or one below, so ends.
+    """Return the offset up to which a log can agree with its leader's.
 
-    Beyond that end the leader has later epochs only, and beyond the end of that epoch here this log has some that the
-    leader lacks.
+    ``leaders`` is where the last epoch of this log, or one below, ends in the leader's log. Beyond that end the
+    leader has later epochs only, and beyond the end of that epoch here this log has some that the leader lacks.
     """
     _, mine = log.end_offset_for_epoch(leaders.epoch)
     if mine == UNDEFINED_EPOCH_OFFSET:

@@ -48,7 +48,7 @@ class FollowerConnections:
 
 
 def _has_room(places: dict[Connected, int], named_epoch: int, registered_epoch: int) -> bool:
-    """Whether there is a place for one more connection, once those have left that must."""
+    """Return whether there is a place for one more connection, once those have left that must."""
     for other, epoch in list(places.items()):
         if not other.is_open or not may_have_place(epoch, registered_epoch):
             _vacate(places, other)
@@ -64,5 +64,5 @@ def _vacate(places: dict[Connected, int], connection: Connected) -> None:
 
 
 def may_have_place(named_epoch: int, registered_epoch: int) -> bool:
-    """Whether a fetch that names an epoch may come from the follower of that registration. Pure."""
+    """Return whether a fetch that names an epoch may come from the follower of that registration. Pure."""
     return UNKNOWN_EPOCH in (named_epoch, registered_epoch) or named_epoch == registered_epoch

@@ -32,17 +32,17 @@ class FollowerContacts:
         """Who was silent when that was last looked at."""
 
     def limit(self, silence_ms: int, fetch_wait_ms: int) -> None:
-        """Silence begins after ``silence_ms``, but not before four fetches can have waited. 0: never."""
+        """Begin silence after ``silence_ms``, but not before four fetches can have waited. 0: never."""
         self._limit_ms = silence_ms and max(silence_ms, _FETCHES * fetch_wait_ms)
 
     def expect(self, broker: int, now_ms: int) -> None:
-        """A follower should be fetching from now on."""
+        """Expect fetches of a follower from now on."""
         self._heard_ms[broker] = now_ms
 
     def heard(self, broker: int, time_ms: int) -> None:
-        """The follower was there at that time: it has asked, or has had an answer.
+        """Note that a follower was there at a time: it has fetched, or was sent a response.
 
-        No effect for who follows nothing: any client can call itself a replica, this broker itself among them.
+        No effect for a broker that follows nothing: any client can call itself a replica, this broker included.
         """
         known_ms = self._heard_ms.get(broker)
         if known_ms is not None and time_ms > known_ms:

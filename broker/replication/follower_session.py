@@ -122,7 +122,7 @@ class FollowerSession:
         return under_way == 0 or (self.is_urgent and under_way < _MOST_UNDER_WAY)
 
     def next_request(self, broker_epoch: int) -> FetchRequest | None:
-        """The next request; None if there is nothing to fetch."""
+        """Return the next request; None if there is nothing to fetch."""
         assert self.may_send
         self.is_urgent = False
         if not any(not followed.resting for followed in self._followed.values()):
@@ -200,12 +200,12 @@ class FollowerSession:
             self._epoch = next_epoch(INITIAL_EPOCH)
 
     def note(self, followed: FollowedPartition) -> None:
-        """The log of a partition that is followed may have changed."""
+        """Note that the log of a followed partition may have changed."""
         if followed.has_news:
             self._changed[followed] = None
 
     def begin_anew(self) -> None:
-        """The session has ended: what is under way will not be answered usefully any more."""
+        """Begin a new session: the request that is under way will have no response that is of use."""
         self._epoch = INITIAL_EPOCH
         self._opening = 0
         for followed in self._followed.values():

@@ -45,9 +45,9 @@ class FollowerState:
         self._last_leader_end = UNKNOWN_OFFSET
 
     def elected(self, *, leader_end: int, now_ms: int, in_sync: bool) -> None:
-        """The leader was elected, perhaps once more. As far as the ISR says, the follower is caught up.
+        """Begin with a leader that was elected, perhaps once more. As far as the ISR says, the follower is caught up.
 
-        What is known of its end stays: the log of who follows the same leader is the beginning of that leader's.
+        The known end stays: the log of a broker that follows the same leader is the beginning of that leader's.
         """
         self._last_leader_end = leader_end
         self.last_fetch_ms = self.last_caught_up_ms = now_ms if in_sync else NEVER
@@ -56,7 +56,7 @@ class FollowerState:
     def fetched(
         self, *, end: int, log_start_offset: int, leader_end: int, now_ms: int, broker_epoch: int, lag_ms: int
     ) -> None:
-        """It fetches from ``end`` on while the leader's log ends at ``leader_end``. See ``look`` for ``lag_ms``."""
+        """Note a fetch from ``end`` on while the leader's log ends at ``leader_end``. See ``look`` for ``lag_ms``."""
         if end >= leader_end:
             self.caught_up_at(now_ms)
         elif end >= self._last_leader_end:
@@ -76,10 +76,10 @@ class FollowerState:
             self.last_caught_up_ms = time_ms
 
     def look(self, leader_end: int, now_ms: int, lag_ms: int) -> bool:
-        """Whether it is caught up, or was ``lag_ms`` ago; remembers the answer."""
+        """Return whether it is caught up, or was ``lag_ms`` ago; remember the result."""
         self.is_close = self.end == leader_end or now_ms - self.last_caught_up_ms <= lag_ms
         return self.is_close
 
     def is_stale(self, broker_epoch: int) -> bool:
-        """Whether a fetch with this broker epoch comes from a former life of the follower (KIP-903)."""
+        """Return whether a fetch with this broker epoch comes from a former incarnation of the follower (KIP-903)."""
         return broker_epoch != UNKNOWN_EPOCH and broker_epoch < self.broker_epoch

@@ -30,7 +30,7 @@ class InSyncReplicas:
         return self.isr if self.proposed is None else self.isr | self.proposed
 
     def effective_min_isr(self, min_insync_replicas: int) -> int:
-        """The configured minimum, but never more than the partition has replicas."""
+        """Return the configured minimum, but never more than the partition has replicas."""
         return min(min_insync_replicas, len(self.replicas))
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
@@ -39,7 +39,7 @@ class InSyncReplicas:
     def replicated_end(
         self, leader_id: int, leader_end: int, followers: Mapping[int, FollowerState], is_alive: Callable[[int], bool]
     ) -> int:
-        """The offset below which every member of the maximal ISR has the log, and who is about to become one."""
+        """Return the offset below which every member of the maximal ISR has the log, and every follower to join."""
         end, maximal = leader_end, self.isr if self.proposed is None else self.maximal_isr
         for broker in maximal:
             if broker != leader_id:
@@ -58,10 +58,10 @@ class InSyncReplicas:
         epoch_start_offset: int,
         is_alive: Callable[[int], bool],
     ) -> frozenset[int]:
-        """Followers out of the ISR, close behind, that have all that is replicated, and what the epoch began with.
+        """Return the followers out of the ISR, close behind, that have all that is replicated and the epoch's start.
 
         The second matters while the high watermark lags behind after an election: what lies between was replicated
-        under the former leader, and who lacks it must not be elected (KAFKA-7128).
+        under the former leader, and a follower that lacks it must not be elected (KAFKA-7128).
         """
         needed = max(high_watermark, epoch_start_offset)
         return frozenset(
@@ -71,7 +71,7 @@ class InSyncReplicas:
         )
 
     def leaving(self, leader_id: int, followers: Mapping[int, FollowerState]) -> frozenset[int]:
-        """Members that were too far behind for too long, when that was last looked at."""
+        """Return the members that were too far behind for too long at the last check."""
         return frozenset(
             broker
             for broker in self.isr
@@ -79,9 +79,9 @@ class InSyncReplicas:
         )
 
     def leaving_silently(self, silent: Set[int], min_insync_replicas: int) -> frozenset[int]:
-        """Members that have fallen silent, if enough stay without them: the minimum, and one beside the leader.
+        """Return the members that have fallen silent, if enough stay: the minimum, and one beside the leader.
 
-        The leader cannot tell whether they are cut off from everybody, or it is.
+        The leader cannot tell whether they are cut off from the others, or it is.
         """
         leaving, needed = self.isr & silent, max(self.effective_min_isr(min_insync_replicas), 2)
         return leaving if len(self.isr) - len(leaving) >= needed else frozenset()
@@ -91,7 +91,7 @@ class InSyncReplicas:
         return replace(self, proposed=frozenset(isr))
 
     def withdraw(self) -> "InSyncReplicas":
-        """The controller did not do what it was asked for, and will not."""
+        """Return the state without the proposal: the controller did not do it, and will not."""
         return replace(self, proposed=None)
 
     def commit(self, isr: Set[int]) -> "InSyncReplicas":

@@ -87,7 +87,7 @@ OnDecided: TypeAlias = Callable[[IsrProposal, AlteredPartition], None]
 
 
 def propose_to_nobody(proposal: IsrProposal) -> None:
-    """A broker that is alone has no followers, and so nothing to propose."""
+    """Drop the proposal: a broker that is alone has no followers, and so nothing to propose."""
     raise AssertionError(f"{proposal.topic_partition} has followers, and nobody to ask about them")
 
 

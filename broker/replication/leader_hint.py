@@ -19,7 +19,7 @@ class LeaderHint(NamedTuple):
 def leader_hint(
     replicas: ReplicaManager, image: ClusterImage, listener_name: str, topic_partition: tuple[str, int]
 ) -> LeaderHint | None:
-    """What this broker knows of the leader; a LeaderAndIsr that took the leadership away names the new one."""
+    """Return what this broker knows of the leader; a LeaderAndIsr that took the leadership away names the new one."""
     leader = replicas.current_leader(topic_partition)
     if leader is None:
         return None

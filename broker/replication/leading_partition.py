@@ -167,7 +167,10 @@ class LeadingPartition:
             self._host.spawn(self._flush(), f"flush of {self.topic_partition}")
 
     async def _flush(self) -> None:
-        """Starts in the next turn of the loop, so that all appends of this one share the fsync."""
+        """Flush until less than the interval is unflushed.
+
+        It starts in the next turn of the loop, so that all appends of this one share the fsync.
+        """
         log = self.log
         try:
             while not self.is_over and log.log_end_offset - log.flushed_offset >= log.config.flush_interval_messages:

@@ -100,7 +100,7 @@ class Partition:
         return self._change_role(following, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def stop(self, error: ErrorCode) -> bool:
-        """Neither lead nor follow any more, for this reason. Returns whether a leadership ended."""
+        """End the role, for this reason. Returns whether a leadership ended."""
         return self._change_role(None, error)
 
     def _take(self, state: LeaderAndIsrPartitionState, log: PartitionLog) -> None:

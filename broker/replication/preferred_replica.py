@@ -12,7 +12,7 @@ NO_PREFERENCE: Final = -1
 def preferred_read_replica(
     partition: LeadingPartition, brokers: Mapping[int, BrokerImage], leader_id: int, rack_id: str, offset: int
 ) -> int:
-    """The in-sync follower in the rack that is farthest; -1 if the leader is there too, or nobody who has the offset.
+    """Return the farthest in-sync follower in the rack; -1 if the leader is there too, or no follower has the offset.
 
     A follower out of sync may stay behind for ever, and its consumers with it.
     """

@@ -64,11 +64,11 @@ class ReplicaControl:
         self.unopened.stop()
 
     def topics_without_log(self, request: LeaderAndIsrRequest) -> set[str]:
-        """The topics of which logs must be created to obey the request."""
+        """Return the topics of which logs must be created to carry out the request."""
         return {topic_partition.topic for topic_partition, _ in self._without_log(request)}
 
     def _without_log(self, request: LeaderAndIsrRequest) -> Iterator[tuple[TopicPartition, bytes]]:
-        """The partitions that have no log, or only that of a former topic of this name; with their topic ids."""
+        """Yield the partitions that have no log, or only that of a former topic of this name; with their topic ids."""
         for topic_partition, topic_id, state in ordered_states(request):
             if self._broker_id in state.replicas:
                 log = self._log_manager.get(topic_partition)
@@ -118,7 +118,10 @@ class ReplicaControl:
     def _apply_state(
         self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState, in_order: bool
     ) -> LeaderAndIsrPartitionError:
-        """``in_order``: the request is known to be newer than all that were carried out before."""
+        """Carry out the state of one partition.
+
+        ``in_order``: the request is known to be newer than all that were carried out before.
+        """
         error = self._refusal(topic_partition, topic_id, state, in_order)
         if not error:
             self.unopened.forget(topic_partition)
@@ -195,7 +198,7 @@ class ReplicaControl:
         return ErrorCode.KAFKA_STORAGE_ERROR if log.failed else ErrorCode.NONE
 
     def _log_of(self, topic_partition: TopicPartition, topic_id: bytes | None) -> PartitionLog | None:
-        """The partition's log, created if need be; None if it cannot be, for want of its topic's configuration."""
+        """Return the partition's log, created if need be; None if its topic's configuration cannot be read."""
         log = self._log_manager.get(topic_partition)
         if log is None:
             config = self._log_config(topic_partition.topic)
@@ -274,7 +277,7 @@ class ReplicaControl:
 
 
 def _is_newer(state: LeaderAndIsrPartitionState, known: Partition) -> bool:
-    """Whether an order tells more than is known. The ISR may change without an election."""
+    """Return whether a state is newer than what is known. The ISR may change without an election."""
     if state.leader_epoch != known.leader_epoch:
         return state.leader_epoch > known.leader_epoch
     return state.leader == known.leader_id and state.partition_epoch > known.partition_epoch

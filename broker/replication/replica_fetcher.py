@@ -119,7 +119,7 @@ class ReplicaFetcher:
                 self._session.connection_lost()
 
     async def _wait(self, seconds: float | None) -> None:
-        """Until there are news, or for some time."""
+        """Wait until there are news, or for some time."""
         self._news.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -244,7 +244,7 @@ class ReplicaFetcher:
             self._try_later(followed)
 
     def _must_wait(self, followed: FollowedPartition) -> bool:
-        """Whether too much was copied lately. Who keeps up is not held back."""
+        """Return whether too much was copied lately. A partition that keeps up is not throttled."""
         quota = self._quota
         if not quota.is_throttled(followed.partition.topic_partition) or not followed.is_behind:
             return False
@@ -307,7 +307,7 @@ class ReplicaFetchers:
         supervise: Supervise,
         quota: ReplicationQuota | None = None,
     ) -> None:
-        """``address_of`` tells where another broker listens for brokers; None if that is not known."""
+        """Make the fetchers; ``address_of`` returns where another broker listens for brokers, or None if not known."""
         self._quota = quota or ReplicationQuota()
         self._settings = settings
         self._address_of = address_of
@@ -318,9 +318,9 @@ class ReplicaFetchers:
         self._is_leaving = False
 
     def leave(self) -> None:
-        """This broker is about to stop: what is led elsewhere from now on is not followed any more.
+        """Follow nothing new: this broker is about to stop.
 
-        Its log would first be cut to what is replicated, which nobody needs, while clients wait to be sent elsewhere.
+        Its log would first be cut to what is replicated, which is of no use, while clients wait to be sent elsewhere.
         """
         self._is_leaving = True
 
@@ -340,7 +340,7 @@ class ReplicaFetchers:
             self._fetchers[leader_id].unfollow(topic_partition)
 
     def throttles_changed(self) -> None:
-        """What is throttled, or how much, may be another than before."""
+        """Look again at what is throttled, and how much."""
         for fetcher in self._fetchers.values():
             fetcher.throttles_changed()
 
@@ -359,11 +359,11 @@ class ReplicaFetchers:
 
 
 def _rest_ms(attempts: int, longest_ms: int) -> int:
-    """How long to rest after so many attempts in vain."""
+    """Return the milliseconds to pause after so many failed attempts."""
     return min(_FIRST_REST_MS << min(attempts - 1, 16), longest_ms)
 
 
 def _only_offset(response: ListOffsetsResponse) -> int | ErrorCode:
-    """The one offset that was asked for."""
+    """Return the one offset that was requested, or its error."""
     ((found,),) = (topic.partitions for topic in response.topics)
     return error_of(found.error_code) if found.error_code else found.offset

@@ -69,7 +69,7 @@ class ReplicaManager:
         events: ReplicaEvents,
         fetchers: Fetchers | None = None,
     ) -> None:
-        """``fetchers``: None if this broker is alone."""
+        """Manage the replicas of ``host``; ``fetchers``: None if this broker is alone."""
         self.host = host
         self.high_watermarks = high_watermarks
         self.fetch_sessions = fetch_sessions
@@ -166,7 +166,7 @@ class ReplicaManager:
             self._fetchers.unfollow(partition.topic_partition)
 
     def retire(self, partition: Partition) -> None:
-        """Neither lead nor follow a partition any more."""
+        """Drop a partition, which is neither led nor followed any more."""
         del self._partitions[partition.topic_partition]
         self._unfollow(partition.topic_partition)
         if partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):

@@ -59,8 +59,11 @@ class ReplicaProgress:
         state: LeaderAndIsrPartitionState,
         on_decided: Callable[[], None],
     ) -> None:
-        """``log`` is the leader's, for reading only. ``on_decided`` is called after each decision of the controller
-        that leaves the leadership as it is."""
+        """Begin with the controller's ``state``.
+
+        ``log`` is the leader's, for reading only. ``on_decided`` is called after each decision of the controller that
+        leaves the leadership as it is.
+        """
         self.topic_partition = topic_partition
         self._host = host
         self._log = log

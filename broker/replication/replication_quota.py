@@ -32,7 +32,7 @@ class ReplicationQuota:
         self._limit = bytes_a_second
 
     def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """From now on these partitions of a topic, instead of those before; None: all of them."""
+        """Throttle these partitions of a topic, instead of those before; None: all of them."""
         self.release(topic)
         if partitions is None:
             self._everything_of.add(topic)
@@ -40,7 +40,7 @@ class ReplicationQuota:
             self._partitions[topic] = partitions
 
     def release(self, topic: str) -> None:
-        """No partition of this topic is throttled any more."""
+        """Throttle no partition of this topic any more."""
         self._everything_of.discard(topic)
         self._partitions.pop(topic, None)
 
@@ -51,7 +51,7 @@ class ReplicationQuota:
         return index in self._partitions.get(topic, ()) or topic in self._everything_of
 
     def record(self, size: int, now: float) -> None:
-        """So much of a throttled partition was replicated."""
+        """Count bytes of a throttled partition that were replicated."""
         if self._samples and now - self._samples[-1][0] < self._window_seconds:
             since, known = self._samples.pop()
             self._samples.append((since, known + size))
@@ -61,7 +61,7 @@ class ReplicationQuota:
         self._forget_old(now)
 
     def is_exceeded(self, now: float) -> bool:
-        """Whether replicas that are not in sync must wait."""
+        """Return whether replicas that are not in sync must wait."""
         if self._limit == NO_LIMIT:
             return False
         self._forget_old(now)
@@ -70,7 +70,7 @@ class ReplicationQuota:
         return self._total > self._limit * max(now - self._samples[0][0], self._window_seconds)
 
     def free_at(self, now: float) -> float:
-        """When it makes sense to ask again whether the rate is exceeded, if it is now."""
+        """Return when to check again whether the rate is exceeded, if it is now."""
         if not self.is_exceeded(now):
             return now
         since, _ = self._samples[0]

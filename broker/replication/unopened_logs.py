@@ -34,7 +34,7 @@ class UnopenedLogs:
     """The replicas of one broker, in the order in which they failed."""
 
     def __init__(self, carry_out: Callable[[KeptOrder], bool]) -> None:
-        """``carry_out`` returns False if there is still no descriptor; it has then called ``keep`` again."""
+        """Keep nothing; ``carry_out`` returns False if there is still no descriptor: it has called ``keep`` again."""
         self._carry_out = carry_out
         self._orders: dict[TopicPartition, KeptOrder] = {}
         self._pause = _FIRST_PAUSE_SECONDS
@@ -60,11 +60,11 @@ class UnopenedLogs:
             self._timer = asyncio.get_running_loop().call_later(self._pause, self._try)
 
     def has(self, topic_partition: TopicPartition) -> bool:
-        """Whether the log of the replica is waited for."""
+        """Return whether the log of the replica cannot be opened yet."""
         return topic_partition in self._orders
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """A later order says what becomes of the replica. No effect if its log is open."""
+        """Drop what was kept of a replica: a later request says what becomes of it. No effect if its log is open."""
         self._orders.pop(topic_partition, None)
 
     def stop(self) -> None:

@@ -81,7 +81,7 @@ class AllowAll:
 def authorized_operations(
     authorizer: Authorizer, context: RequestContext, resource_type: ResourceType, name: str
 ) -> int:
-    """The bit field of the operations that this client may do to one resource: bit n for operation n."""
+    """Return the bit field of the operations that this client may do to a resource: bit n for operation n."""
     allowed = 0
     for operation in OPERATIONS[resource_type]:
         if authorizer.authorize(context, operation, resource_type, name):

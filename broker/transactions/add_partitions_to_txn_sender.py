@@ -63,7 +63,7 @@ class Question(NamedTuple):
         return 1 + len({partition.topic for partition in self.partitions}) + len(self.partitions)
 
     def parts(self) -> "list[Question]":
-        """Questions of at most ``MOST_PARTITIONS`` that ask the same."""
+        """Return requests for at most ``MOST_PARTITIONS`` each that together are this one."""
         partitions = sorted(self.partitions)
         starts = range(0, len(partitions), MOST_PARTITIONS)
         return [self._replace(partitions=frozenset(partitions[start : start + MOST_PARTITIONS])) for start in starts]
@@ -113,9 +113,9 @@ class AddPartitionsToTxnSender:
         self._coordinators: dict[int, _Coordinator] = {}
 
     def ask(self, broker_id: int, question: Question) -> asyncio.Future[PartitionErrors]:
-        """The answer for every partition of the question; what another broker refused as a whole, it refused for each.
+        """Return the error of every partition; what another broker refused as a whole, it refused for each.
 
-        Errors are as the coordinator gave them, and NETWORK_EXCEPTION where none came.
+        Errors are the coordinator's, and NETWORK_EXCEPTION where it did not respond.
         """
         if len(question.partitions) <= MOST_PARTITIONS:
             return self._ask(broker_id, question)
@@ -134,7 +134,7 @@ class AddPartitionsToTxnSender:
         return asked.answer
 
     def stop(self) -> None:
-        """Nobody is asked any more, and who waits hears that nobody answered."""
+        """Send no more requests, and fail those that wait."""
         for coordinator in self._coordinators.values():
             waiting = [asked for several in coordinator.waiting.values() for asked in several]
             coordinator.waiting.clear()
@@ -146,7 +146,7 @@ class AddPartitionsToTxnSender:
         self._coordinators.clear()
 
     def _send(self, broker_id: int, coordinator: _Coordinator) -> None:
-        """One question of each transactional id, as many as fit; the next request begins with those that do not."""
+        """Send one request of each transactional id, as many as fit; the next one begins with those that do not."""
         batch = _take(coordinator.waiting)
 
         def give_up() -> None:
@@ -191,7 +191,7 @@ def _take(waiting: dict[str, list[_Asked]]) -> list[_Asked]:
 
 
 def _all_of(parts: list[asyncio.Future[PartitionErrors]]) -> asyncio.Future[PartitionErrors]:
-    """The answers of all parts as one."""
+    """Return the results of all parts as one."""
     whole: asyncio.Future[PartitionErrors] = asyncio.get_running_loop().create_future()
     errors: PartitionErrors = {}
     left = len(parts)

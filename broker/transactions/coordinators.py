@@ -47,7 +47,7 @@ class Asked:
         return asyncio.get_running_loop().time() - self._began
 
     def at_once(self) -> PartitionErrors | None:
-        """The answer, if it is there."""
+        """Return the result, if it is there."""
         answer = self._answer
         return self._noted(answer) if isinstance(answer, dict | ErrorCode) else None
 
@@ -111,7 +111,7 @@ class TransactionCoordinators:
         return errors
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
-        """None: nobody coordinates it at the moment."""
+        """Return the broker that coordinates an id; None if there is none at the moment."""
         count = self._metadata.partition_count(TRANSACTION_STATE_TOPIC_NAME)
         if count is None:
             return None

@@ -55,7 +55,7 @@ _UNITS_PER_PARTITION: Final = 80
 
 
 def longest_wait_ms(request_timeout_ms: int) -> int:
-    """How long a leader waits for a marker to be replicated: half of what a coordinator waits for the answer."""
+    """Return how long a leader waits for a marker to be replicated: half of the coordinator's request time-out."""
     return request_timeout_ms // 2
 
 
@@ -86,7 +86,7 @@ class MarkerWriter:
         *,
         wait_ms: int = DEFAULT_WAIT_MS,
     ) -> None:
-        """``wait_ms``: how long the response waits for replication."""
+        """Write to the partitions of ``replicas``; ``wait_ms``: how long a response waits for replication."""
         self._replicas = replicas
         self._on_offsets_marker = on_offsets_marker
         self._wall_clock = wall_clock
@@ -164,7 +164,7 @@ class _MarkerWrite:
             self._timer = asyncio.get_running_loop().call_later(self._wait_ms / 1000, self._answer)
 
     def _built(self, marker: WritableTxnMarker) -> _Built | None:
-        """None: there is no such producer."""
+        """Return the marker's control batch; None if there is no such producer."""
         if marker.producer_id < 0 or marker.producer_epoch < 0:
             return None
         commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch

@@ -122,7 +122,7 @@ class TransactionVerifier:
     def verify_produce(
         self, transactional_id: str, written: Sequence[WrittenBatch], timeout_ms: int, version: int, may_write: MayWrite
     ) -> "Errors | Pending":
-        """For a request whose batches are all of one producer. Topics that may not be written to are left out."""
+        """Verify a request whose batches are all of one producer. Topics that may not be written to are left out."""
         operation = operation_of_produce(version)
         if not self._applies(operation):
             return {}
@@ -135,7 +135,7 @@ class TransactionVerifier:
     def verify_offsets(
         self, transactional_id: str, producer: ProducerIdAndEpoch, offsets_partition: TopicPartition, version: int
     ) -> "Errors | Pending":
-        """For offsets that are committed in a transaction; ``offsets_partition`` is their group's, led here."""
+        """Verify offsets that are committed in a transaction; ``offsets_partition`` is their group's, led here."""
         operation = operation_of_txn_offset_commit(version)
         if not self._applies(operation):
             return {}
@@ -146,7 +146,7 @@ class TransactionVerifier:
         return operation.adds_partitions or self.settings.enabled
 
     def _begins_transaction(self, written: Sequence[WrittenBatch]) -> bool:
-        """Whether there is a batch whose transaction is not open on its partition. Most requests end here."""
+        """Return whether there is a batch whose transaction is not open on its partition. Most requests end here."""
         for topic, index, (producer_id, epoch, _) in written:
             partition = self._replicas.led_partition((topic, index))
             if not isinstance(partition, ErrorCode):  # Else the append says why it is refused.
@@ -209,7 +209,7 @@ class Pending:
         return attempt, self._coordinators.ask(attempt.question) if attempt.guards else None
 
     def _pause(self, answers: PartitionErrors, asked: Asked, waited: float) -> float | None:
-        """Seconds until the next question; None if these answers are the last."""
+        """Return the seconds until the next attempt; None if these results are the last."""
         request = self._request
         if request.operation.adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values():
             if waited >= self._longest_retry:
@@ -270,7 +270,7 @@ class _Attempt:
         return Question(self._transactional_id, producer, partitions, self._adds_partitions)
 
     def settled(self, answers: PartitionErrors) -> Errors:
-        """What must not be appended in this step, by what was answered and by what has happened since the question."""
+        """Return what must not be appended in this step, by the results and by what has happened since the request."""
         errors = self.errors
         for batch in self._open:
             self._check(batch, None)

@@ -65,7 +65,7 @@ UNDECIDED: Final = UNREACHABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
 def produce_error(error: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
-    """For a batch. CONCURRENT_TRANSACTIONS is told as it is to clients of version 2, which meet it often.
+    """Return the error of a batch. Clients of version 2 get CONCURRENT_TRANSACTIONS as it is: they meet it often.
 
     OPERATION_NOT_ATTEMPTED: another partition of the same request could not be added; this one may be, the next time.
     UNKNOWN_SERVER_ERROR: the coordinator failed; to a producer that would be the end of its idempotence.
@@ -78,7 +78,7 @@ def produce_error(error: ErrorCode, operation: TransactionSupportedOperation) ->
 
 
 def offset_commit_error(error: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
-    """For offsets."""
+    """Return the error of offsets."""
     if error is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and not operation.adds_partitions:
