@@ -33,13 +33,13 @@ def page() -> str:
 
 def _table(settings: Iterable[Setting], *, with_embedded: bool) -> Iterator[str]:
     last = "" if with_embedded else " the broker's setting |"
-    yield f"| key | default | value | meaning |{last}"
-    yield "|--|--|--|--|" + ("" if with_embedded else "--|")
+    yield f"| key | meaning and values | default |{last}"
+    yield "|--|--|--|" + ("" if with_embedded else "--|")
     for setting in settings:
         default = _code(setting.format(setting.default))
         if with_embedded and setting.embedded is not None:
             default += f" ({_code(setting.format(setting.embedded))})"
-        row = f"| `{setting.key}` | {default} | {setting.expected} | {setting.doc} |"
+        row = f"| `{setting.key}` | {setting.doc} Value: {setting.expected}. | {default} |"
         if not with_embedded:
             row += " " + ", ".join(f"`{synonym.key}`" for synonym in SYNONYMS.get(setting.key, ())) + " |"
         yield row
