@@ -374,7 +374,7 @@ MUTATIONS: Final = (
         "        if isinstance(pending.request, EndTxn) and not manager.transaction.is_started:\n",
         "        if False:\n",
         "tests/unit/clients/producer/test_transaction_manager.py"
-        "::test_a_transaction_that_nobody_has_heard_of_ends_without_a_word",
+        "::test_empty_transaction_ends_without_a_request",
     ),
     Mutation(
         "B20", _STATE,

@@ -84,7 +84,7 @@ def asked(broker: ScriptedBroker, cls: type[Message]) -> list[list[str]]:
 
 
 @in_virtual_time
-async def test_a_broker_tells_of_itself_and_anybody_of_all_else() -> None:
+async def test_describe_configs_of_a_broker_goes_to_it_and_others_to_any_broker() -> None:
     one, two = brokers()
     async with cluster_of(one, two) as cluster:
         found = await describe_configs(cluster, {ORDERS: ["a"], BROKER_2: None, ALL_BROKERS: None})
@@ -102,7 +102,7 @@ async def test_a_broker_tells_of_itself_and_anybody_of_all_else() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_changes_itself_and_the_controller_all_else() -> None:
+async def test_alter_configs_of_a_broker_goes_to_it_and_others_to_the_controller() -> None:
     one, two = brokers()
     async with cluster_of(one, two) as cluster:
         change = [ConfigChange(name="a", operation=Operation.SET, value="1")]
@@ -113,7 +113,7 @@ async def test_a_broker_changes_itself_and_the_controller_all_else() -> None:
 
 
 @in_virtual_time
-async def test_so_it_is_when_all_of_a_configuration_is_replaced() -> None:
+async def test_replace_configs_of_a_broker_goes_to_it_and_others_to_the_controller() -> None:
     one, two = brokers()
     async with cluster_of(one, two) as cluster:
         outcomes = await replace_configs(cluster, {ORDERS: {"a": "1"}, BROKER_2: {}}, validate_only=True)

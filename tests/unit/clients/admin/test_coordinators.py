@@ -55,7 +55,7 @@ def states(answers: object) -> dict[str, str]:
 
 
 @in_virtual_time
-async def test_each_coordinator_is_asked_once_and_all_are_found_with_one_request() -> None:
+async def test_coordinators_are_found_with_one_request_and_called_once_each() -> None:
     one, two = (
         ScriptedBroker({DescribeGroupsRequest: described}),
         ScriptedBroker({DescribeGroupsRequest: described}, node_id=2),
@@ -74,7 +74,7 @@ async def test_each_coordinator_is_asked_once_and_all_are_found_with_one_request
 
 
 @in_virtual_time
-async def test_a_broker_that_finds_one_coordinator_at_a_time_is_asked_so() -> None:
+async def test_broker_without_batched_lookup_gets_one_lookup_for_each_key() -> None:
     broker = ScriptedBroker({DescribeGroupsRequest: described})
     broker.versions[FindCoordinatorRequest.api_key or 0] = Versions(0, 3)
 
@@ -89,7 +89,7 @@ async def test_a_broker_that_finds_one_coordinator_at_a_time_is_asked_so() -> No
 
 
 @in_virtual_time
-async def test_a_group_that_moved_is_asked_for_where_it_went_and_the_others_are_not_asked_again() -> None:
+async def test_group_that_moved_is_retried_at_its_new_coordinator_alone() -> None:
     one, two = ScriptedBroker({}), ScriptedBroker({DescribeGroupsRequest: described}, node_id=2)
     homes = Homes({"a": one, "b": one})
     one.script[FindCoordinatorRequest] = two.script[FindCoordinatorRequest] = homes
@@ -112,7 +112,7 @@ async def test_a_group_that_moved_is_asked_for_where_it_went_and_the_others_are_
 
 
 @in_virtual_time
-async def test_who_is_never_settled_is_given_up_in_the_end() -> None:
+async def test_key_with_lasting_transient_error_is_refused_when_the_time_is_up() -> None:
     broker = ScriptedBroker({})
     loading = DescribedGroup(group_id="a", error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     broker.script |= {
@@ -125,7 +125,7 @@ async def test_who_is_never_settled_is_given_up_in_the_end() -> None:
 
 
 @in_virtual_time
-async def test_a_lost_connection_is_made_again_and_what_is_left_out_is_refused() -> None:
+async def test_lost_connection_is_reopened_and_missing_result_is_refused() -> None:
     broker = ScriptedBroker({})
     deleted = DeleteGroupsResponse(results=[DeletableGroupResult(group_id="a", error_code=ErrorCode.NON_EMPTY_GROUP)])
     broker.script |= {
@@ -140,7 +140,7 @@ async def test_a_lost_connection_is_made_again_and_what_is_left_out_is_refused()
 
 
 @in_virtual_time
-async def test_a_group_that_is_dead_does_not_exist() -> None:
+async def test_group_that_is_dead_does_not_exist() -> None:
     broker = ScriptedBroker({})
     broker.script |= {
         FindCoordinatorRequest: lambda request: coordinated_by(broker)(request),
@@ -151,7 +151,7 @@ async def test_a_group_that_is_dead_does_not_exist() -> None:
 
 
 @in_virtual_time
-async def test_offsets_of_several_groups_with_what_is_unstable_and_nobody_waits() -> None:
+async def test_offsets_of_several_groups_return_unstable_ones_without_waiting() -> None:
     broker = ScriptedBroker({})
     partitions = [
         OffsetFetchResponsePartitions(partition_index=0, committed_offset=5, metadata="m"),
@@ -184,7 +184,7 @@ async def test_offsets_of_several_groups_with_what_is_unstable_and_nobody_waits(
 
 
 @in_virtual_time
-async def test_a_broker_without_offsets_of_several_groups_is_not_asked_about_one_of_them() -> None:
+async def test_broker_without_offsets_of_several_groups_gets_no_request() -> None:
     broker = ScriptedBroker({OffsetFetchRequest: OffsetFetchResponse()})
     broker.versions[OffsetFetchRequest.api_key or 0] = Versions(1, 7)
     broker.script[FindCoordinatorRequest] = lambda request: coordinated_by(broker)(request)
@@ -199,7 +199,7 @@ async def test_a_broker_without_offsets_of_several_groups_is_not_asked_about_one
 
 
 @in_virtual_time
-async def test_members_are_removed_by_either_name_and_each_has_its_answer() -> None:
+async def test_members_are_removed_by_either_id_and_each_has_its_result() -> None:
     broker = ScriptedBroker({})
     static, dynamic = MemberToRemove(group_instance_id="shelf-1"), MemberToRemove(member_id="m-1")
     members = [
@@ -219,7 +219,7 @@ async def test_members_are_removed_by_either_name_and_each_has_its_answer() -> N
 
 
 @in_virtual_time
-async def test_what_is_known_of_a_coordinator_is_not_asked_for_again() -> None:
+async def test_known_coordinator_is_not_looked_up_again() -> None:
     broker = ScriptedBroker({DescribeGroupsRequest: described})
     broker.script[FindCoordinatorRequest] = lambda request: coordinated_by(broker)(request)
     async with cluster_of(broker) as cluster:

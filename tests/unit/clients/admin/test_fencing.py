@@ -25,7 +25,7 @@ def asked(made: Scene) -> list[InitProducerIdRequest]:
 
 
 @in_virtual_time
-async def test_the_time_out_stays_and_no_producer_is_named() -> None:
+async def test_fencing_keeps_the_time_out_and_names_no_producer() -> None:
     made = scene()
     async with cluster_of(made.broker) as cluster:
         fencing = await force_terminate_transaction(cluster, "billing")
@@ -37,7 +37,7 @@ async def test_the_time_out_stays_and_no_producer_is_named() -> None:
 
 
 @in_virtual_time
-async def test_an_id_that_nobody_has_is_not_made_by_fencing_it() -> None:
+async def test_fencing_of_an_unknown_id_does_not_create_it() -> None:
     made = scene()
     async with cluster_of(made.broker) as cluster:
         with pytest.raises(BrokerRefused, match="TRANSACTIONAL_ID_NOT_FOUND"):
@@ -48,7 +48,7 @@ async def test_an_id_that_nobody_has_is_not_made_by_fencing_it() -> None:
 
 
 @in_virtual_time
-async def test_a_time_out_that_is_no_longer_allowed_is_replaced() -> None:
+async def test_time_out_that_is_no_longer_allowed_is_replaced() -> None:
     """As that of a two-phase commit, which has none."""
 
     def answer(request: Message) -> Message:
@@ -62,7 +62,7 @@ async def test_a_time_out_that_is_no_longer_allowed_is_replaced() -> None:
 
 
 @in_virtual_time
-async def test_the_answer_comes_when_the_abort_is_complete() -> None:
+async def test_fencing_returns_when_the_abort_is_complete() -> None:
     busy = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)
     made = scene(in_turn(busy, busy, FENCED))
     async with cluster_of(made.broker) as cluster:

@@ -18,12 +18,12 @@ PARTITIONS = (TopicPartition("bills", 2), TopicPartition("orders", 0), TopicPart
 
 
 @pytest.mark.parametrize("version", ConsumerProtocolAssignment.versions)
-def test_every_version_is_read(version: int) -> None:
+def test_assignment_of_each_version_is_read(version: int) -> None:
     data = version.to_bytes(2, "big") + encode(ASSIGNMENT, version)
     assert parse_assignment(data) == PARTITIONS
 
 
-def test_a_version_from_the_future_is_read_as_the_newest_known() -> None:
+def test_assignment_of_an_unknown_version_is_read_as_the_newest() -> None:
     newest = ConsumerProtocolAssignment.versions.last
     data = (newest + 5).to_bytes(2, "big") + encode(ASSIGNMENT, newest) + b"more"
     assert parse_assignment(data) == PARTITIONS
@@ -32,5 +32,5 @@ def test_a_version_from_the_future_is_read_as_the_newest_known() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\0", b"\0\0", b"\0\0\0\0\0\x09", b"\0\1\x7f\xff\xff\xff", b"not an assignment"]
 )
-def test_anything_else_is_no_partitions(data: bytes) -> None:
+def test_malformed_assignment_has_no_partitions(data: bytes) -> None:
     assert parse_assignment(data) == ()

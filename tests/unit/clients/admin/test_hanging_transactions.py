@@ -37,12 +37,14 @@ BILLS = TopicPartition("bills", 0)
         (transaction(ORDERS, start_ms=NOW_MS - 1), Reason.TOO_LONG),
     ],
 )
-def test_why_an_open_transaction_is_reported(says: TransactionDescription | None, reason: Reason | None) -> None:
+def test_open_transaction_is_reported_by_age_and_coordinator(
+    says: TransactionDescription | None, reason: Reason | None
+) -> None:
     assert why_hanging(opened(), says, NOW_MS) is reason
 
 
 @in_virtual_time
-async def test_what_hangs_is_found_however_young_it_is() -> None:
+async def test_hanging_transaction_is_found_however_young_it_is() -> None:
     scene = Scene(open_transactions=[producer(7), producer(8, start=None)], says=transaction(state="CompleteCommit"))
     async with cluster_of(scene.broker, leaders=scene.leaders) as cluster:
         findings = await find_hanging_transactions(cluster, [ORDERS], now_ms=NOW_MS)
@@ -53,7 +55,7 @@ async def test_what_hangs_is_found_however_young_it_is() -> None:
 
 
 @in_virtual_time
-async def test_a_transaction_that_ends_between_the_questions_does_not_hang() -> None:
+async def test_transaction_that_ends_between_two_requests_is_not_reported() -> None:
     """The partition was asked before the end, the coordinator after it."""
     scene = Scene(open_transactions=[producer()], says=transaction(state="CompleteCommit"))
 
@@ -68,7 +70,7 @@ async def test_a_transaction_that_ends_between_the_questions_does_not_hang() -> 
 
 
 @in_virtual_time
-async def test_nor_does_it_when_its_producer_has_begun_the_next_one() -> None:
+async def test_transaction_followed_by_the_next_one_is_not_reported() -> None:
     scene = Scene(open_transactions=[producer(start=10)], says=transaction(state="CompleteCommit"))
 
     def went_on(request: Message) -> Message:
@@ -81,7 +83,7 @@ async def test_nor_does_it_when_its_producer_has_begun_the_next_one() -> None:
 
 
 @in_virtual_time
-async def test_nobody_is_asked_for_all_transactions_where_none_is_open() -> None:
+async def test_transactions_are_not_listed_when_none_is_open() -> None:
     """No filter at all would ask for everything that there is."""
     scene = Scene(open_transactions=[producer(start=None)], says=transaction(ORDERS))
     async with cluster_of(scene.broker, leaders=scene.leaders) as cluster:
@@ -90,7 +92,7 @@ async def test_nobody_is_asked_for_all_transactions_where_none_is_open() -> None
 
 
 @in_virtual_time
-async def test_a_coordinator_that_does_not_say_is_not_taken_for_one_that_does_not_know() -> None:
+async def test_coordinator_that_refuses_is_not_taken_for_one_without_the_transaction() -> None:
     scene = Scene(open_transactions=[producer()], says=transaction(ORDERS))
     denied = TransactionState(transactional_id="billing", error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     scene.broker.script[DescribeTransactionsRequest] = DescribeTransactionsResponse(transaction_states=[denied])
@@ -100,7 +102,7 @@ async def test_a_coordinator_that_does_not_say_is_not_taken_for_one_that_does_no
 
 
 @in_virtual_time
-async def test_one_broker_is_asked_about_its_own_replicas() -> None:
+async def test_broker_id_limits_the_search_to_replicas_of_that_broker() -> None:
     scene = Scene(open_transactions=[producer()], says=None)
     follower = Scene(open_transactions=[replace(producer(), transaction_start_offset=11)], says=None)
     follower.broker.node_id = 2

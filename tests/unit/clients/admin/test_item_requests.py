@@ -28,7 +28,7 @@ def errors(outcomes: Mapping[str, Refusal | None]) -> dict[str, ErrorCode | None
 
 
 @in_virtual_time
-async def test_what_a_broker_says_about_an_error_that_passes_is_the_obstacle() -> None:
+async def test_message_of_a_transient_error_is_the_obstacle() -> None:
     """A person who waits for a full disk must hear which one, long before the time is up."""
     refused = CreatableTopicResult(name="a", error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message="/data is full")
     broker = ScriptedBroker({CreateTopicsRequest: CreateTopicsResponse(topics=[refused])})
@@ -126,7 +126,7 @@ def test_members_are_removed_whatever_happens_to_the_responses(faults: tuple[Fau
 
 
 @in_virtual_time
-async def test_a_topic_that_somebody_else_created_differently_meanwhile_is_refused() -> None:
+async def test_topic_that_another_client_created_differently_is_refused() -> None:
     truth = AdministeredCluster([Fault.LOST_REQUEST, Fault.LOST_RESPONSE], ErrorCode.NOT_CONTROLLER)
     async with cluster_of(truth.broker) as cluster:
         outcomes = await create_topics(
@@ -136,7 +136,7 @@ async def test_a_topic_that_somebody_else_created_differently_meanwhile_is_refus
 
 
 @in_virtual_time
-async def test_a_name_that_was_never_there_is_refused_also_after_a_lost_response() -> None:
+async def test_unknown_name_after_a_lost_response_is_refused() -> None:
     truth = AdministeredCluster([Fault.LOST_RESPONSE], ErrorCode.NOT_CONTROLLER)
     async with cluster_of(truth.broker) as cluster:
         outcomes = await delete_topics(cluster, ["nothing"])

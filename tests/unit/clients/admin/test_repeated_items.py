@@ -34,7 +34,7 @@ CHANGE = ConfigChange(name="retention.ms", operation=Operation.SET, value="1")
 
 
 @in_virtual_time
-async def test_only_the_partition_that_was_not_committed_is_committed_again() -> None:
+async def test_offset_commit_is_retried_for_refused_partitions_only() -> None:
     """The group may have members by then, and would refuse what it has taken."""
 
     def answer(request: Message) -> OffsetCommitResponse:
@@ -54,7 +54,7 @@ async def test_only_the_partition_that_was_not_committed_is_committed_again() ->
 
 
 @in_virtual_time
-async def test_only_the_configuration_that_was_not_changed_is_changed_again() -> None:
+async def test_configuration_change_is_retried_for_refused_resources_only() -> None:
     asked: list[list[str]] = []
 
     def answer(request: Message) -> Message:
@@ -89,7 +89,7 @@ async def test_only_the_configuration_that_was_not_changed_is_changed_again() ->
 
 
 @in_virtual_time
-async def test_a_level_that_a_lost_request_has_finalised_is_a_success() -> None:
+async def test_level_that_a_lost_request_has_finalised_is_a_success() -> None:
     refused = UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION)
     for finalised, outcome in ((2, None), (1, ErrorCode.INVALID_UPDATE_VERSION)):
         broker = ScriptedBroker({UpdateFeaturesRequest: in_turn(Reaction.CLOSE, refused)})

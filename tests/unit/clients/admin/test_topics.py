@@ -75,7 +75,7 @@ def test_pages_of_any_size_make_the_same_topics(page_size: int, names: tuple[str
 
 
 @in_virtual_time
-async def test_a_broker_that_never_comes_to_the_end_is_not_asked_for_ever() -> None:
+async def test_paging_ends_at_a_broker_that_repeats_its_cursor() -> None:
     same = DescribeTopicPartitionsResponse(next_cursor=Cursor(topic_name="orders", partition_index=1))
     async with cluster_of(ScriptedBroker({DescribeTopicPartitionsRequest: same})) as cluster:
         async with asyncio.timeout(OPERATION_SECONDS):
@@ -95,7 +95,7 @@ async def test_topics_are_deleted_by_id() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_that_knows_no_ids_is_not_told_to_delete_nothing() -> None:
+async def test_broker_without_topic_ids_gets_no_deletion() -> None:
     broker = ScriptedBroker({DeleteTopicsRequest: DeleteTopicsResponse()})
     broker.versions[DeleteTopicsRequest.api_key or 0] = Versions(1, 5)
     async with cluster_of(broker) as cluster:

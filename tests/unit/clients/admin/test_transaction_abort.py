@@ -77,11 +77,13 @@ def written(error: ErrorCode = ErrorCode.NONE) -> WriteTxnMarkersResponse:
         (transaction(state="Empty", start_ms=None), AbortAction.MARKER),
     ],
 )
-def test_what_the_coordinator_says_decides(says: TransactionDescription | None, action: AbortAction) -> None:
+def test_abort_plan_follows_the_coordinators_description(
+    says: TransactionDescription | None, action: AbortAction
+) -> None:
     assert plan_abort(opened(), says).action is action
 
 
-def test_a_fenced_transaction_is_aborted_wherever_it_is_a_hanging_one_where_it_hangs() -> None:
+def test_fencing_aborts_on_all_partitions_and_a_marker_on_one() -> None:
     assert plan_abort(opened(), transaction(BILLS, ORDERS)).partitions == (BILLS, ORDERS)
     assert plan_abort(opened(), transaction(BILLS)).partitions == (ORDERS,)
 
@@ -99,16 +101,16 @@ def test_a_fenced_transaction_is_aborted_wherever_it_is_a_hanging_one_where_it_h
         ({"start_offset": 10, "producer_id": 8}, False),
     ],
 )
-def test_a_transaction_is_what_all_that_is_said_of_it_fits(which: Mapping[str, int], matches: bool) -> None:
+def test_transaction_matches_all_fields_that_are_given(which: Mapping[str, int], matches: bool) -> None:
     assert WhichTransaction(**which).matches(opened()) is matches
 
 
-def test_a_producer_without_markers_has_coordinator_epoch_minus_1_as_in_kafkas_tool() -> None:
+def test_producer_without_markers_has_coordinator_epoch_minus_1_as_in_kafkas_tool() -> None:
     assert WhichTransaction(producer_id=7, coordinator_epoch=-1).matches(opened(coordinator_epoch=None))
 
 
 @in_virtual_time
-async def test_a_transaction_that_is_not_open_is_not_aborted() -> None:
+async def test_transaction_that_is_not_open_is_not_aborted() -> None:
     scene = Scene(open_transactions=[producer(), producer(9, start=None)], says=None)
     async with cluster_of(scene.broker, leaders=scene.leaders) as cluster:
         with pytest.raises(BrokerRefused, match="no open transaction begins at offset 11"):
@@ -118,7 +120,7 @@ async def test_a_transaction_that_is_not_open_is_not_aborted() -> None:
 
 
 @in_virtual_time
-async def test_a_hanging_transaction_gets_a_marker_and_nobody_is_fenced() -> None:
+async def test_hanging_transaction_gets_a_marker_and_no_producer_is_fenced() -> None:
     scene = Scene(open_transactions=[producer()], says=transaction(state="CompleteCommit"))
     scene.broker.script |= {WriteTxnMarkersRequest: written(), InitProducerIdRequest: InitProducerIdResponse()}
     async with cluster_of(scene.broker, leaders=scene.leaders) as cluster:
@@ -134,7 +136,7 @@ async def test_a_hanging_transaction_gets_a_marker_and_nobody_is_fenced() -> Non
 
 
 @in_virtual_time
-async def test_a_transaction_that_its_coordinator_has_is_aborted_there_and_gets_no_marker_from_us() -> None:
+async def test_transaction_of_a_coordinator_is_fenced_and_gets_no_marker() -> None:
     scene = Scene(open_transactions=[producer()], says=transaction(ORDERS, BILLS))
     fenced = InitProducerIdResponse(producer_id=7, producer_epoch=5)
     scene.broker.script |= {WriteTxnMarkersRequest: written(), InitProducerIdRequest: fenced}
@@ -159,7 +161,7 @@ async def test_a_transaction_that_its_coordinator_has_is_aborted_there_and_gets_
         ),
     ],
 )
-def test_nothing_is_done_once_the_coordinator_has_gone_on(
+def test_abort_is_refused_once_its_coordinator_has_moved_on(
     planned: TransactionDescription, now: TransactionDescription
 ) -> None:
     @in_virtual_time
@@ -178,7 +180,7 @@ def test_nothing_is_done_once_the_coordinator_has_gone_on(
 
 
 @in_virtual_time
-async def test_a_marker_for_a_producer_without_markers_has_coordinator_epoch_0() -> None:
+async def test_marker_for_a_producer_without_markers_has_coordinator_epoch_0() -> None:
     scene = Scene(open_transactions=[], says=None)
     scene.broker.script[WriteTxnMarkersRequest] = written(ErrorCode.INVALID_PRODUCER_EPOCH)
     async with cluster_of(scene.broker, leaders=scene.leaders) as cluster:
@@ -237,13 +239,13 @@ async def subjects_that_disagree(scene: Aftermath, plan: object = FENCED) -> lis
 
 
 @in_virtual_time
-async def test_all_agree_after_an_abort() -> None:
+async def test_checks_after_an_abort_all_agree() -> None:
     assert await subjects_that_disagree(Aftermath()) == []
     assert await subjects_that_disagree(Aftermath(), MARKED) == []
 
 
 @in_virtual_time
-async def test_a_partition_that_still_has_it_open_disagrees() -> None:
+async def test_check_of_a_still_open_partition_disagrees() -> None:
     scene = Aftermath()
     scene.open[ORDERS] = [producer()]
     scene.last_stable_offset = 10
@@ -251,21 +253,21 @@ async def test_a_partition_that_still_has_it_open_disagrees() -> None:
 
 
 @in_virtual_time
-async def test_records_that_were_committed_after_all_disagree() -> None:
+async def test_check_of_committed_records_disagrees() -> None:
     scene = Aftermath()
     scene.aborted = [AbortedTransaction(producer_id=7, first_offset=3)]
     assert await subjects_that_disagree(scene) == ["records"]
 
 
 @in_virtual_time
-async def test_a_coordinator_that_has_the_partition_again_disagrees() -> None:
+async def test_check_of_a_coordinator_with_the_partition_again_disagrees() -> None:
     scene = Aftermath()
     scene.says = transaction(ORDERS)
     assert await subjects_that_disagree(scene, MARKED) == ["coordinator"]
 
 
 @in_virtual_time
-async def test_offsets_that_are_pending_in_a_group_disagree() -> None:
+async def test_check_of_pending_offsets_disagrees() -> None:
     """In the group's memory, although the log of its coordinator has nothing open."""
     scene = Aftermath()
     scene.unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -273,14 +275,14 @@ async def test_offsets_that_are_pending_in_a_group_disagree() -> None:
 
 
 @in_virtual_time
-async def test_offsets_that_hang_beside_a_hanging_batch_disagree() -> None:
+async def test_check_of_hanging_offsets_disagrees() -> None:
     scene = Aftermath()
     scene.open[OFFSETS] = [producer(start=4)]
     assert await subjects_that_disagree(scene, MARKED) == ["group offsets"]
 
 
 @in_virtual_time
-async def test_offsets_of_a_transaction_that_goes_on_are_none_of_its_business() -> None:
+async def test_check_ignores_offsets_of_another_ongoing_transaction() -> None:
     """Its producer, of version 1, is in another transaction with the same epoch."""
     scene = Aftermath()
     scene.open[OFFSETS] = [producer(start=4)]
@@ -289,14 +291,14 @@ async def test_offsets_of_a_transaction_that_goes_on_are_none_of_its_business() 
 
 
 @in_virtual_time
-async def test_an_earlier_transaction_of_somebody_else_may_hold_the_last_stable_offset_back() -> None:
+async def test_check_allows_an_earlier_transaction_of_another_producer() -> None:
     scene = Aftermath()
     scene.open[ORDERS] = [producer(8, start=4)]
     scene.last_stable_offset = 4
     assert await subjects_that_disagree(scene) == []
 
 
-def test_what_a_producer_has_begun_since_is_not_what_was_aborted() -> None:
+def test_next_transaction_of_the_producer_is_not_the_aborted_one() -> None:
     assert is_same_transaction(MARKED, opened())
     assert not is_same_transaction(MARKED, opened(start=20))
     assert not is_same_transaction(MARKED, opened(producer_id=8))

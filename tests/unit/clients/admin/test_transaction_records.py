@@ -27,12 +27,12 @@ def record(value: bytes | None) -> Record:
     return Record(5, 1_000, encoded_key("billing"), value, [])
 
 
-def test_the_key_is_that_of_kafka() -> None:
+def test_record_key_equals_that_of_kafka() -> None:
     assert encoded_key("billing") == b"\0\0" + b"\0\x07billing"
 
 
 @pytest.mark.parametrize("version", TransactionLogValue.versions)
-def test_each_version_of_the_value_is_read(version: int) -> None:
+def test_record_value_of_each_version_is_read(version: int) -> None:
     read = read_record(record(version.to_bytes(2, "big") + encode(VALUE, version)))
     assert (read.offset, read.timestamp_ms) == (5, 1_000)
     snapshot = read.snapshot
@@ -45,7 +45,7 @@ def test_each_version_of_the_value_is_read(version: int) -> None:
     assert snapshot.next_producer_id is None
 
 
-def test_an_id_at_rest_has_neither_start_nor_partitions() -> None:
+def test_id_without_transaction_has_neither_start_nor_partitions() -> None:
     value = TransactionLogValue(
         producer_id=7, transaction_partitions=None, transaction_start_timestamp_ms=-1, transaction_status=0
     )
@@ -54,11 +54,11 @@ def test_an_id_at_rest_has_neither_start_nor_partitions() -> None:
     assert (snapshot.state, snapshot.start_ms, snapshot.partitions) == ("Empty", None, ())
 
 
-def test_a_tombstone_says_that_the_id_is_forgotten() -> None:
+def test_tombstone_reads_as_forgotten_id() -> None:
     assert read_record(record(None)).snapshot is None
 
 
 @pytest.mark.parametrize("value", [b"", b"\0", b"\0\x09" + bytes(40), b"\0\0\0"])
-def test_what_cannot_be_read_is_said_with_its_offset(value: bytes) -> None:
+def test_unreadable_record_raises_with_its_offset(value: bytes) -> None:
     with pytest.raises(BadResponse, match="offset 5"):
         read_record(record(value))

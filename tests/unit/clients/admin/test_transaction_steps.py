@@ -65,7 +65,7 @@ def aborted(before: TransactionSnapshot, after: TransactionSnapshot, *later: Tra
         ([COMPLETE_COMMIT, bumped(EMPTY, 5)], "InitProducerId; records between have been compacted away"),
     ],
 )
-def test_what_led_to_a_record(snapshots: list[TransactionSnapshot | None], why: str) -> None:
+def test_cause_of_each_step_is_derived_from_two_records(snapshots: list[TransactionSnapshot | None], why: str) -> None:
     step = last_step(*snapshots)
     assert why in step.why
     assert step.is_derived
@@ -74,11 +74,11 @@ def test_what_led_to_a_record(snapshots: list[TransactionSnapshot | None], why: 
 # Aborts
 
 
-def test_an_abort_of_version_1_by_its_producer_keeps_the_epoch() -> None:
+def test_abort_of_version_1_by_its_producer_keeps_the_epoch() -> None:
     assert aborted(ONGOING, PREPARE_ABORT) == Step(why="EndTxn(abort) from its producer", is_derived=True, fenced=None)
 
 
-def test_an_abort_after_the_time_out_is_the_coordinators() -> None:
+def test_abort_after_the_time_out_is_by_the_coordinator() -> None:
     late = replace(PREPARE_ABORT, last_update_ms=START_MS + 60_000)
     for before in (ONGOING, ONGOING_2):
         step = aborted(before, bumped(late))
@@ -86,14 +86,14 @@ def test_an_abort_after_the_time_out_is_the_coordinators() -> None:
         assert step.fenced == (7, 3)
 
 
-def test_an_abort_of_version_1_with_a_bumped_epoch_is_for_a_successor() -> None:
+def test_abort_of_version_1_with_a_bumped_epoch_is_for_a_successor() -> None:
     """In version 2's form on a cluster that has finalised it, whatever the producer speaks."""
     step = aborted(ONGOING, bumped(replace(PREPARE_ABORT, client_transaction_version=2)))
     assert step.why == "InitProducerId of a successor"
     assert step.fenced == (7, 3)
 
 
-def test_of_an_abort_of_version_2_what_follows_tells() -> None:
+def test_abort_of_version_2_is_explained_by_the_next_record() -> None:
     abort = bumped(replace(PREPARE_ABORT, client_transaction_version=2))
     complete = bumped(COMPLETE_ABORT)
     step = aborted(ONGOING_2, abort, complete, bumped(EMPTY, 2))
@@ -107,25 +107,25 @@ def test_of_an_abort_of_version_2_what_follows_tells() -> None:
 # Fencing
 
 
-def test_a_new_producer_fences_the_one_before() -> None:
+def test_new_producer_fences_the_one_before() -> None:
     step = last_step(EMPTY, bumped(EMPTY))
     assert step.fenced == (7, 3)
     assert last_step(EMPTY, replace(EMPTY, producer_id=8, producer_epoch=0)).fenced == (7, 3)
 
 
-def test_the_epoch_of_a_fence_belongs_to_nobody_who_could_be_fenced() -> None:
+def test_epoch_of_an_abort_belongs_to_no_producer() -> None:
     abort = bumped(replace(PREPARE_ABORT, client_transaction_version=2))
     steps = list(explain([EMPTY, ONGOING, abort, bumped(COMPLETE_ABORT), bumped(EMPTY, 2), bumped(EMPTY, 3)]))
     assert [step.fenced for step in steps] == [None, None, (7, 3), None, None, (7, 5)]
 
 
-def test_a_producer_of_version_2_is_given_each_epoch_that_its_ends_lead_to() -> None:
+def test_producer_of_version_2_owns_the_epoch_of_each_end() -> None:
     commit = bumped(replace(ONGOING_2, state="PrepareCommit"))
     steps = list(explain([EMPTY, ONGOING_2, commit, bumped(COMPLETE_COMMIT), bumped(EMPTY, 2)]))
     assert [step.fenced for step in steps] == [None, None, None, None, (7, 4)]
 
 
-def test_a_producer_whose_id_was_replaced_when_it_ended_has_the_new_one() -> None:
+def test_producer_whose_id_was_replaced_when_it_ended_has_the_new_one() -> None:
     last = replace(ONGOING_2, producer_epoch=32_766)
     commit = replace(last, state="PrepareCommit", producer_epoch=32_767, next_producer_id=8)
     complete = replace(COMPLETE_COMMIT, producer_id=8, producer_epoch=0)
@@ -137,7 +137,7 @@ def test_a_producer_whose_id_was_replaced_when_it_ended_has_the_new_one() -> Non
     assert steps[-1].fenced == (8, 0)
 
 
-def test_an_id_whose_epochs_are_used_up_gets_a_new_producer_id() -> None:
+def test_id_whose_epochs_are_used_up_gets_a_new_producer_id() -> None:
     step = last_step(replace(EMPTY, producer_epoch=32_766), replace(EMPTY, producer_id=8, producer_epoch=0))
     assert "used up" in step.why
 
@@ -145,19 +145,19 @@ def test_an_id_whose_epochs_are_used_up_gets_a_new_producer_id() -> None:
 # What was recorded
 
 
-def test_what_was_recorded_is_not_derived() -> None:
+def test_recorded_cause_is_not_derived() -> None:
     cause = "InitProducerId from client 'app-1' at 127.0.0.1:50123"
     step = aborted(ONGOING_2, bumped(replace(PREPARE_ABORT, cause=cause)), bumped(replace(COMPLETE_ABORT, cause=cause)))
     assert step == Step(why=cause, is_derived=False, fenced=(7, 3))
 
 
-def test_a_cause_is_told_where_it_had_its_effect() -> None:
+def test_recorded_cause_belongs_to_the_step_that_it_caused() -> None:
     cause = "open for more than 60000 ms"
     step = last_step(bumped(replace(PREPARE_ABORT, cause=cause)), bumped(replace(COMPLETE_ABORT, cause=cause)))
     assert step == Step(why="all its partitions have their markers", is_derived=True, fenced=None)
 
 
-def test_the_first_producer_of_an_id_fences_nobody() -> None:
+def test_first_producer_of_an_id_fences_no_other() -> None:
     (step,) = explain([replace(EMPTY, producer_epoch=0, cause="InitProducerId from client 'app' at 127.0.0.1:1")])
     assert step.fenced is None
     assert not step.is_derived

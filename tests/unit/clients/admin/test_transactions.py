@@ -23,7 +23,7 @@ def lists(transactional_id: str) -> ListTransactionsResponse:
 
 
 @in_virtual_time
-async def test_every_broker_is_asked_and_the_ids_are_in_order() -> None:
+async def test_list_transactions_joins_all_brokers_in_order_of_ids() -> None:
     one = ScriptedBroker({ListTransactionsRequest: lists("b")})
     two = ScriptedBroker({ListTransactionsRequest: lists("a")}, node_id=2)
     async with cluster_of(one, two) as cluster:
@@ -44,9 +44,7 @@ async def test_every_broker_is_asked_and_the_ids_are_in_order() -> None:
         (2, {"transactional_id_pattern": "a.*"}, True),
     ],
 )
-def test_a_broker_that_does_not_know_a_filter_is_not_asked(
-    newest: int, filters: dict[str, Any], is_served: bool
-) -> None:
+def test_broker_without_a_filter_gets_no_request(newest: int, filters: dict[str, Any], is_served: bool) -> None:
     """It would list what was not asked for."""
 
     @in_virtual_time

@@ -78,7 +78,7 @@ def test_buffer_of_bytes_anywhere_is_stored_as_its_bytes(place: str, kind: str) 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", NOT_BYTES)
-def test_anything_else_is_refused_and_the_batch_stays_whole(place: str, kind: str) -> None:
+def test_value_that_is_no_buffer_of_bytes_is_refused_and_the_batch_unchanged(place: str, kind: str) -> None:
     batch = ProducerBatch(INPUT, 100_000, 0, 0.0)
     assert batch.append(0, *placed("value", b"before"))
     with pytest.raises(TypeError, match="must be"):
@@ -219,7 +219,7 @@ def test_acks_are_spelt_as_in_any_client(acks: Any, meant: str) -> None:
         ({"compression": "zip"}, "compression must be none, gzip, snappy, lz4 or zstd, not 'zip'"),
     ],
 )
-def test_wrong_choice_is_refused_with_its_value_and_those_that_there_are(settings: dict[str, Any], says: str) -> None:
+def test_wrong_choice_is_refused_with_its_value_and_the_valid_ones(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         ProducerConfig(bootstrap="x", **settings)
 

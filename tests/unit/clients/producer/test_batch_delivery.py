@@ -57,7 +57,7 @@ def sent(producer: PureProducer, value: bytes = b"value") -> tuple[Sent, Produce
     return record, batch
 
 
-def test_a_written_record_knows_where() -> None:
+def test_written_record_has_partition_and_offset() -> None:
     producer = made()
     record, batch = sent(producer)
     producer.answer(batch, base_offset=41)
@@ -66,7 +66,7 @@ def test_a_written_record_knows_where() -> None:
 
 
 @pytest.mark.parametrize("error", sorted(RETRIABLE - {ErrorCode.NONE}))
-def test_retriable_errors_are_tried_again(error: ErrorCode) -> None:
+def test_batch_with_retriable_error_is_retried(error: ErrorCode) -> None:
     producer = made()
     record, batch = sent(producer)
     producer.answer(batch, error)
@@ -104,7 +104,7 @@ def test_other_errors_fail_the_record_and_free_its_space(error: ErrorCode, trans
         assert producer.manager.state.current in (State.ABORTABLE_ERROR, State.FATAL_ERROR)
 
 
-def test_an_old_duplicate_counts_as_written_at_a_place_that_is_not_known() -> None:
+def test_duplicate_counts_as_written_at_an_unknown_offset() -> None:
     producer = made()
     record, batch = sent(producer)
     producer.answer(batch, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -116,7 +116,7 @@ def test_an_old_duplicate_counts_as_written_at_a_place_that_is_not_known() -> No
 
 
 @pytest.mark.parametrize("first", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-def test_an_error_after_a_lost_answer_leaves_the_outcome_unknown(first: ErrorCode) -> None:
+def test_error_after_a_lost_response_leaves_the_outcome_unknown(first: ErrorCode) -> None:
     """B61: a leader that lost its office while a batch waited for replicas says no more than one that is gone."""
     producer = made()
     record, batch = sent(producer)
@@ -127,7 +127,7 @@ def test_an_error_after_a_lost_answer_leaves_the_outcome_unknown(first: ErrorCod
     assert isinstance(record.future.exception(), OutcomeUnknown)
 
 
-def test_pauses_grow_but_not_while_a_transaction_completes() -> None:
+def test_backoff_grows_except_while_a_transaction_completes() -> None:
     producer = made()
     _, batch = sent(producer)
     pauses = []
@@ -144,7 +144,7 @@ def test_pauses_grow_but_not_while_a_transaction_completes() -> None:
 # Single records
 
 
-def test_the_records_that_a_broker_objects_to_are_told_why() -> None:
+def test_invalid_records_fail_with_errors_of_their_own() -> None:
     """KIP-467."""
     producer = made()
     records = [producer.send(0, b"%d" % index) for index in range(3)]
@@ -163,7 +163,7 @@ def test_the_records_that_a_broker_objects_to_are_told_why() -> None:
 # Batches that are too large
 
 
-def test_a_batch_that_is_too_large_is_split_and_its_records_keep_their_order() -> None:
+def test_batch_that_is_too_large_is_split_and_its_records_keep_their_order() -> None:
     producer = made()
     records = [producer.send(0, b"%d" % index) for index in range(8)]
     producer.turn()
@@ -192,7 +192,7 @@ def test_one_record_that_is_too_large_fails() -> None:
 # Time
 
 
-def test_a_record_that_could_not_be_sent_in_time_was_not_written() -> None:
+def test_record_that_could_not_be_sent_in_time_was_not_written() -> None:
     producer = made()
     producer.metadata.brokers.clear()
     record = producer.send(0, b"value")
@@ -205,7 +205,7 @@ def test_a_record_that_could_not_be_sent_in_time_was_not_written() -> None:
     assert not producer.accumulator.topic_names() - producer.accumulator.topics.keys()
 
 
-def test_a_record_without_answer_in_time_may_be_written_and_a_late_answer_changes_nothing() -> None:
+def test_record_without_response_in_time_may_be_written_and_stays_failed() -> None:
     producer = made()
     record, batch = sent(producer)
     producer.now = DELIVERY_SECONDS
@@ -218,7 +218,7 @@ def test_a_record_without_answer_in_time_may_be_written_and_a_late_answer_change
     assert record.fates == 1
 
 
-def test_the_last_error_in_time_is_the_last_attempt() -> None:
+def test_error_at_the_deadline_ends_the_last_attempt() -> None:
     producer = made()
     record, batch = sent(producer)
     producer.now = DELIVERY_SECONDS
@@ -230,7 +230,7 @@ def test_the_last_error_in_time_is_the_last_attempt() -> None:
     assert isinstance(record.future.exception(), DeliveryTimedOut)
 
 
-def test_record_that_runs_out_of_time_between_attempts_names_the_last_refusal() -> None:
+def test_record_that_expires_between_attempts_names_the_last_refusal() -> None:
     producer = made()
     record, batch = sent(producer)
     producer.answer(batch, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -260,7 +260,7 @@ def test_parts_of_a_batch_keep_its_age() -> None:
 # The state of the producer
 
 
-def test_an_abort_fails_what_was_not_sent_and_waits_for_the_rest() -> None:
+def test_abort_fails_unsent_records_and_waits_for_the_others() -> None:
     producer = made(transactional=True)
     first, batch = sent(producer)
     second = producer.send(0, b"second")
@@ -272,7 +272,7 @@ def test_an_abort_fails_what_was_not_sent_and_waits_for_the_rest() -> None:
     assert first.future.result().offset == 3
 
 
-def test_an_error_of_the_transaction_fails_what_was_not_sent() -> None:
+def test_error_of_the_transaction_fails_unsent_records() -> None:
     producer = made(transactional=True)
     _, batch = sent(producer)
     second = producer.send(0, b"second")
@@ -281,7 +281,7 @@ def test_an_error_of_the_transaction_fails_what_was_not_sent() -> None:
     assert isinstance(second.future.exception(), TransactionAbortable)
 
 
-def test_a_fatal_error_fails_everything() -> None:
+def test_fatal_error_fails_all_batches() -> None:
     producer = made()
     first, batch = sent(producer)
     producer.manager.fail_fatally(ProducerFenced("by another"))
@@ -291,7 +291,7 @@ def test_a_fatal_error_fails_everything() -> None:
     assert first.fates == 1
 
 
-def test_records_that_wait_for_a_producer_id_that_is_refused_fail_and_later_ones_do_not() -> None:
+def test_refused_producer_id_fails_waiting_records_and_not_later_ones() -> None:
     producer = made()
     first = producer.send(0, b"first")
     request = producer.requests.next_request(has_incomplete=True)
@@ -313,9 +313,7 @@ def test_records_that_wait_for_a_producer_id_that_is_refused_fail_and_later_ones
         (ErrorCode.REQUEST_TIMED_OUT, None),
     ],
 )
-def test_a_batch_that_is_given_up_tells_what_its_last_attempt_was_answered(
-    error: ErrorCode, last_error: ErrorCode | None
-) -> None:
+def test_expired_batch_names_the_error_of_its_last_attempt(error: ErrorCode, last_error: ErrorCode | None) -> None:
     producer = made()
     record, batch = sent(producer)
     producer.answer(batch, error)
@@ -326,7 +324,7 @@ def test_a_batch_that_is_given_up_tells_what_its_last_attempt_was_answered(
     assert len(producer.delivery.obstacles(producer.now)) == 0
 
 
-def test_an_attempt_that_nobody_answers_ends_a_refusal() -> None:
+def test_attempt_without_response_clears_the_refusal() -> None:
     producer = made()
     _, batch = sent(producer)
     producer.answer(batch, ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -184,7 +184,7 @@ def played(seed: int, world: World, *, without: Collection[str] = ()) -> World:
     return world
 
 
-def test_no_record_twice_none_out_of_order_every_future_once() -> None:
+def test_records_are_written_once_in_order_and_every_future_done_once() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(SEEDS):
         world = played(seed, World())
@@ -195,12 +195,12 @@ def test_no_record_twice_none_out_of_order_every_future_once() -> None:
         assert kinds[kind] > SEEDS / 20, kinds  # The scripts do reach what the safeguards are for.
 
 
-def test_batches_that_are_split_keep_the_order_too() -> None:
+def test_split_batches_keep_the_order() -> None:
     for seed in range(SEEDS // 2):
         played(seed, World(largest_batch=400)).check(seed)
 
 
-def test_without_idempotence_order_holds_still() -> None:
+def test_order_without_idempotence_is_kept() -> None:
     """Records can be there twice then: a retry is a new batch to the broker."""
     for seed in range(SEEDS // 2):
         world = played(seed, World(idempotent=False), without=("carry out late",))
@@ -210,7 +210,7 @@ def test_without_idempotence_order_holds_still() -> None:
             assert firsts == sorted(firsts), seed
 
 
-def test_without_faults_nothing_is_refused() -> None:
+def test_producer_without_faults_fails_no_record() -> None:
     for seed in range(SEEDS // 4):
         world = played(seed, World(), without=FAULTS)
         world.check(seed)

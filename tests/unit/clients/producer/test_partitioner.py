@@ -19,14 +19,14 @@ from oncelog.clients.producer.partitioner import murmur2, partition_for_key
         (b"abc", 479470107),
     ],
 )
-def test_hashes_of_the_java_client(key: bytes, signed: int) -> None:
+def test_hashes_equal_those_of_the_java_client(key: bytes, signed: int) -> None:
     assert murmur2(key) == signed & 0xFFFFFFFF
 
 
 @given(st.binary(max_size=40))
-def test_hashes_of_kafka_python(key: bytes) -> None:
+def test_hashes_equal_those_of_kafka_python(key: bytes) -> None:
     assert murmur2(key) == kafka_python_murmur2(key) & 0xFFFFFFFF
 
 
-def test_a_negative_hash_loses_its_sign_bit() -> None:
+def test_negative_hash_loses_its_sign_bit() -> None:
     assert partition_for_key(b"21", 10) == (-973932308 & 0x7FFFFFFF) % 10

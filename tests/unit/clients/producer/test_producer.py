@@ -70,7 +70,7 @@ def numbers(values: list[bytes]) -> list[int]:
 
 
 @in_virtual_time
-async def test_a_record_gets_where_it_was_put() -> None:
+async def test_record_metadata_has_partition_and_offset() -> None:
     stage = Stage()
     async with stage.producing() as producer:
         future = await producer.send(TOPIC, b"value", key=b"key", headers=[("name", b"of header")])
@@ -83,7 +83,7 @@ async def test_a_record_gets_where_it_was_put() -> None:
 
 
 @in_virtual_time
-async def test_many_may_wait_for_a_record_and_go_away() -> None:
+async def test_record_future_can_be_awaited_by_many_and_cancelled() -> None:
     stage = Stage()
     async with stage.producing() as producer:
         future = await producer.send(TOPIC, b"value")
@@ -107,7 +107,7 @@ async def test_records_that_come_together_share_a_batch() -> None:
 
 
 @in_virtual_time
-async def test_a_batch_does_not_linger_beyond_its_time() -> None:
+async def test_batch_does_not_linger_beyond_its_time() -> None:
     stage = Stage()
     async with stage.producing(linger_ms=5_000) as producer:
         started = asyncio.get_running_loop().time()
@@ -116,7 +116,7 @@ async def test_a_batch_does_not_linger_beyond_its_time() -> None:
 
 
 @in_virtual_time
-async def test_a_flush_does_not_wait_for_the_linger() -> None:
+async def test_flush_does_not_wait_for_the_linger() -> None:
     stage = Stage()
     async with stage.producing(linger_ms=60_000) as producer:
         futures = await send_all(producer, 3)
@@ -127,7 +127,7 @@ async def test_a_flush_does_not_wait_for_the_linger() -> None:
 
 
 @in_virtual_time
-async def test_at_most_five_requests_are_unanswered() -> None:
+async def test_requests_without_response_are_at_most_five() -> None:
     stage = Stage(partitions=2)
     async with stage.producing(linger_ms=0, batch_bytes=512, max_request_bytes=1024) as producer:
         for partition in range(2):
@@ -143,7 +143,7 @@ async def test_at_most_five_requests_are_unanswered() -> None:
 
 
 @in_virtual_time
-async def test_keys_decide_the_partition_as_in_java_and_settings_may_decide_otherwise() -> None:
+async def test_partition_is_javas_hash_of_the_key_or_the_partitioners_choice() -> None:
     stage = Stage(partitions=2)
     async with stage.producing() as producer:
         keys = (b"21", b"abc", b"a-little-bit-longer-string")
@@ -156,7 +156,7 @@ async def test_keys_decide_the_partition_as_in_java_and_settings_may_decide_othe
 
 
 @in_virtual_time
-async def test_acknowledgements_need_not_be_waited_for() -> None:
+async def test_acks_0_completes_records_without_response() -> None:
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = lambda request: (stage.produce(stage.broker, request), Reaction.SILENCE)[1]
     async with stage.producing(acks="0", enable_idempotence=False) as producer:
@@ -167,7 +167,7 @@ async def test_acknowledgements_need_not_be_waited_for() -> None:
 
 
 @in_virtual_time
-async def test_a_connection_that_does_not_empty_is_not_filled_without_end() -> None:
+async def test_blocked_connection_is_not_written_to() -> None:
     """With ``acks=0`` there are no answers to wait for."""
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.SILENCE
@@ -187,7 +187,7 @@ async def test_a_connection_that_does_not_empty_is_not_filled_without_end() -> N
 
 
 @in_virtual_time
-async def test_topics_go_by_their_ids_where_brokers_know_them() -> None:
+async def test_topics_are_sent_by_id_where_brokers_know_ids() -> None:
     stage = Stage()
     async with stage.producing() as producer:
         await (await producer.send(TOPIC, b"value"))
@@ -200,7 +200,7 @@ async def test_topics_go_by_their_ids_where_brokers_know_them() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_that_cannot_be_produced_to_ends_the_producer() -> None:
+async def test_broker_that_cannot_be_produced_to_ends_the_producer() -> None:
     stage = Stage()
     stage.broker.versions[ApiKey.PRODUCE] = Versions(0, 2)
     async with stage.producing() as producer:
@@ -213,7 +213,7 @@ async def test_a_broker_that_cannot_be_produced_to_ends_the_producer() -> None:
 
 
 @in_virtual_time
-async def test_a_lost_answer_does_not_write_a_record_twice() -> None:
+async def test_lost_response_does_not_write_a_record_twice() -> None:
     stage = Stage(partitions=1)
     answers: list[Answer] = [Reaction.CLOSE, Reaction.CLOSE]
 
@@ -230,7 +230,7 @@ async def test_a_lost_answer_does_not_write_a_record_twice() -> None:
 
 
 @in_virtual_time
-async def test_a_leader_that_moved_is_found_without_asking() -> None:
+async def test_new_leader_in_a_response_is_used_without_metadata_request() -> None:
     """KIP-951."""
     stage = Stage(partitions=1, brokers=2)
     async with stage.producing(retry_backoff_ms=10_000, retry_backoff_max_ms=10_000) as producer:
@@ -244,7 +244,7 @@ async def test_a_leader_that_moved_is_found_without_asking() -> None:
 
 
 @in_virtual_time
-async def test_a_leader_that_is_gone_is_looked_for() -> None:
+async def test_lost_leader_is_looked_up() -> None:
     stage = Stage(partitions=1, brokers=2)
     async with stage.producing() as producer:
         stage.lead(2)
@@ -256,7 +256,7 @@ async def test_a_leader_that_is_gone_is_looked_for() -> None:
 
 
 @in_virtual_time
-async def test_topics_that_do_not_exist_leave_nothing_behind() -> None:
+async def test_missing_topics_leave_no_state_behind() -> None:
     stage = Stage(partitions=1)
     async with stage.producing(max_block_ms=500) as producer:
         for number in range(50):
@@ -269,7 +269,7 @@ async def test_topics_that_do_not_exist_leave_nothing_behind() -> None:
 
 
 @in_virtual_time
-async def test_a_partition_without_leader_is_waited_for() -> None:
+async def test_partition_without_leader_is_sent_to_once_it_has_one() -> None:
     stage = Stage(partitions=1)
     async with stage.producing() as producer:
         await producer.partitions_for(TOPIC)
@@ -288,7 +288,7 @@ async def test_a_partition_without_leader_is_waited_for() -> None:
 
 
 @in_virtual_time
-async def test_a_refusal_that_passes_is_an_obstacle_until_it_has_passed() -> None:
+async def test_transient_refusal_is_an_obstacle_while_it_lasts() -> None:
     stage = Stage(partitions=2)
     refusing = True
 
@@ -331,7 +331,7 @@ async def test_order_is_kept_through_failures_in_the_middle() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_that_says_nothing_costs_the_delivery_time_and_no_more() -> None:
+async def test_silent_broker_fails_records_after_the_delivery_timeout() -> None:
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.SILENCE
     async with stage.producing(delivery_timeout_ms=5_000, request_timeout_ms=2_000, linger_ms=0) as producer:
@@ -343,7 +343,7 @@ async def test_a_broker_that_says_nothing_costs_the_delivery_time_and_no_more() 
 
 
 @in_virtual_time
-async def test_the_producer_goes_on_after_a_record_that_was_given_up() -> None:
+async def test_producer_continues_after_an_expired_record() -> None:
     stage = Stage(partitions=1)
     async with stage.producing(delivery_timeout_ms=5_000, request_timeout_ms=2_000, linger_ms=0) as producer:
         await (await producer.send(TOPIC, b"%06d" % 0))
@@ -360,7 +360,7 @@ async def test_the_producer_goes_on_after_a_record_that_was_given_up() -> None:
 
 
 @in_virtual_time
-async def test_a_throttled_producer_waits() -> None:
+async def test_throttled_producer_waits() -> None:
     """KIP-219: the client holds its requests back."""
     stage = Stage(partitions=1)
 
@@ -378,7 +378,7 @@ async def test_a_throttled_producer_waits() -> None:
 
 
 @in_virtual_time
-async def test_partitions_that_an_answer_leaves_out_are_not_lost() -> None:
+async def test_partitions_missing_in_a_response_are_retried() -> None:
     stage = Stage(partitions=1)
     answers: list[Answer] = [ProduceResponse()]
     stage.broker.script[ProduceRequest] = lambda request: (
@@ -389,7 +389,7 @@ async def test_partitions_that_an_answer_leaves_out_are_not_lost() -> None:
 
 
 @in_virtual_time
-async def test_nobody_listens() -> None:
+async def test_start_without_reachable_broker_raises() -> None:
     stage = Stage()
     async with stage.playing():
         pass
@@ -400,7 +400,7 @@ async def test_nobody_listens() -> None:
 
 
 @in_virtual_time
-async def test_a_failure_of_the_producer_itself_is_told_to_everybody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failure_of_the_sender_fails_all_records_and_calls(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     async with stage.producing(linger_ms=60_000) as producer:
         future = await producer.send(TOPIC, b"value")
@@ -427,7 +427,7 @@ BAD_ADDRESSES = {
 
 
 @pytest.mark.parametrize(("host", "port"), BAD_ADDRESSES.values(), ids=BAD_ADDRESSES)
-def test_leader_that_advertises_an_impossible_address_holds_up_its_partitions_only(host: str, port: int) -> None:
+def test_leader_with_impossible_address_delays_only_its_partitions(host: str, port: int) -> None:
     """On a real loop, because the one in virtual time knows neither names nor ports."""
 
     async def work() -> None:
@@ -476,7 +476,7 @@ def test_coordinator_at_an_impossible_address_is_found_again(host: str, port: in
 
 @pytest.mark.parametrize("place", ["connect", "encode", "coordinator", "metadata"])
 @in_virtual_time
-async def test_memory_that_is_missing_for_a_while_costs_no_record(
+async def test_transient_memory_error_loses_no_record(
     place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage(partitions=2)
@@ -537,7 +537,7 @@ async def test_send_waits_for_space_in_the_order_of_the_calls() -> None:
 
 
 @in_virtual_time
-async def test_nobody_gets_in_before_those_who_wait() -> None:
+async def test_send_nowait_does_not_overtake_waiting_sends() -> None:
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.HOLD
     async with stage.producing(linger_ms=0, max_request_bytes=4096, buffer_bytes=4096) as producer:
@@ -564,7 +564,7 @@ async def test_nobody_gets_in_before_those_who_wait() -> None:
 
 
 @in_virtual_time
-async def test_who_has_waited_does_not_get_in_again_before_the_others() -> None:
+async def test_send_after_waiting_does_not_overtake_other_waiting_sends() -> None:
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.HOLD
     settings = {"linger_ms": 60_000, "batch_bytes": 1024, "max_request_bytes": 4096, "buffer_bytes": 4096}
@@ -586,7 +586,7 @@ async def test_who_has_waited_does_not_get_in_again_before_the_others() -> None:
 
 
 @in_virtual_time
-async def test_waiting_for_space_has_an_end() -> None:
+async def test_send_without_space_times_out() -> None:
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.HOLD
     settings = {"max_request_bytes": 4096, "buffer_bytes": 4096, "max_block_ms": 2_000}
@@ -602,7 +602,7 @@ async def test_waiting_for_space_has_an_end() -> None:
 
 
 @in_virtual_time
-async def test_a_caller_without_pause_lets_the_producer_send() -> None:
+async def test_send_without_pause_lets_the_sender_run() -> None:
     stage = Stage(partitions=1)
     async with stage.producing(linger_ms=60_000, batch_bytes=1024) as producer:
         await send_all(producer, 1)
@@ -613,7 +613,7 @@ async def test_a_caller_without_pause_lets_the_producer_send() -> None:
 
 
 @in_virtual_time
-async def test_send_nowait_refuses_what_it_would_have_to_wait_for() -> None:
+async def test_send_nowait_raises_where_send_would_wait() -> None:
     stage = Stage()
     async with stage.producing() as producer:
         with pytest.raises(BufferFull, match="not known"):
@@ -631,7 +631,7 @@ async def test_send_nowait_refuses_what_it_would_have_to_wait_for() -> None:
 
 
 @in_virtual_time
-async def test_a_producer_is_started_before_and_closed_after() -> None:
+async def test_producer_before_start_and_after_close_raises() -> None:
     stage = Stage()
     async with stage.playing():
         producer = stage.producer()
@@ -649,7 +649,7 @@ async def test_a_producer_is_started_before_and_closed_after() -> None:
 
 
 @in_virtual_time
-async def test_closing_sends_what_was_accepted() -> None:
+async def test_close_sends_accepted_records() -> None:
     stage = Stage(partitions=1)
     async with stage.producing(linger_ms=60_000) as producer:
         futures = await send_all(producer, 10)
@@ -657,7 +657,7 @@ async def test_closing_sends_what_was_accepted() -> None:
 
 
 @in_virtual_time
-async def test_closing_has_an_end_and_fails_what_is_left(caplog: pytest.LogCaptureFixture) -> None:
+async def test_close_ends_in_time_and_fails_remaining_records(caplog: pytest.LogCaptureFixture) -> None:
     """B78."""
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.SILENCE
@@ -676,7 +676,7 @@ async def test_closing_has_an_end_and_fails_what_is_left(caplog: pytest.LogCaptu
 
 
 @in_virtual_time
-async def test_closing_tells_who_waits_for_a_transaction() -> None:
+async def test_close_fails_waiting_transactional_calls() -> None:
     stage = Stage(partitions=1, transaction_version=2)
     async with stage.transacting() as producer:
         stage.broker.script[TxnOffsetCommitRequest] = Reaction.HOLD
@@ -690,7 +690,7 @@ async def test_closing_tells_who_waits_for_a_transaction() -> None:
 
 
 @in_virtual_time
-async def test_a_close_that_is_cancelled_leaves_nothing_behind() -> None:
+async def test_cancelled_close_leaves_no_task_or_connection() -> None:
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.SILENCE
     async with stage.producing() as producer:
@@ -711,7 +711,7 @@ def ends(stage: Stage) -> list[bool]:
 
 
 @pytest.mark.parametrize(("level", "protocol"), [(None, 1), (0, 1), (1, 1), (2, 2)])
-def test_the_cluster_decides_the_protocol(level: int | None, protocol: int) -> None:
+def test_transaction_protocol_is_that_of_the_cluster(level: int | None, protocol: int) -> None:
     @in_virtual_time
     async def test() -> None:
         stage = Stage(partitions=1, transaction_version=level)
@@ -742,7 +742,7 @@ def test_the_cluster_decides_the_protocol(level: int | None, protocol: int) -> N
 
 
 @in_virtual_time
-async def test_an_upgrade_is_followed_after_a_new_connection() -> None:
+async def test_upgrade_is_followed_after_a_new_connection() -> None:
     stage = Stage(partitions=1, transaction_version=1)
     async with stage.producing(transactional_id="id") as producer:
         await producer.init_transactions()
@@ -773,7 +773,7 @@ def stage_bumps(stage: Stage) -> EndTxnResponse:
 
 
 @in_virtual_time
-async def test_a_broker_without_version_2_costs_the_transaction_only() -> None:
+async def test_broker_without_version_2_fails_the_transaction_only() -> None:
     """KIP-890: a cluster that is being upgraded."""
     stage = Stage(partitions=1, transaction_version=2)
     stage.broker.versions[ApiKey.PRODUCE] = Versions(3, 11)
@@ -786,7 +786,7 @@ async def test_a_broker_without_version_2_costs_the_transaction_only() -> None:
 
 
 @in_virtual_time
-async def test_an_abort_takes_back_what_was_not_sent() -> None:
+async def test_abort_drops_unsent_records() -> None:
     stage = Stage(partitions=1, transaction_version=2)
     async with stage.transacting(linger_ms=60_000) as producer:
         future = await producer.send(TOPIC, b"value")
@@ -797,7 +797,7 @@ async def test_an_abort_takes_back_what_was_not_sent() -> None:
 
 
 @pytest.mark.parametrize("call", ["init", "offsets", "commit", "abort"])
-def test_no_call_of_a_transaction_waits_for_ever_and_each_may_be_called_again(call: str) -> None:
+def test_transactional_calls_time_out_and_can_be_repeated(call: str) -> None:
     @in_virtual_time
     async def test() -> None:
         stage = Stage(partitions=1, transaction_version=2)
@@ -847,7 +847,7 @@ def test_no_call_of_a_transaction_waits_for_ever_and_each_may_be_called_again(ca
 
 
 @in_virtual_time
-async def test_a_commit_that_is_cancelled_goes_on() -> None:
+async def test_cancelled_commit_continues() -> None:
     stage = Stage(partitions=1, transaction_version=2)
     async with stage.transacting() as producer:
         await producer.send(TOPIC, b"value")
@@ -866,7 +866,7 @@ async def test_a_commit_that_is_cancelled_goes_on() -> None:
 
 
 @in_virtual_time
-async def test_a_lost_answer_to_an_end_is_asked_for_again() -> None:
+async def test_end_without_response_is_sent_again() -> None:
     stage = Stage(partitions=1, transaction_version=2)
     answers: list[Answer] = [Reaction.CLOSE]
     stage.broker.script[EndTxnRequest] = lambda request: answers.pop() if answers else stage.end_txn()
@@ -879,7 +879,7 @@ async def test_a_lost_answer_to_an_end_is_asked_for_again() -> None:
 
 
 @in_virtual_time
-async def test_a_producer_that_was_fenced_says_so_everywhere() -> None:
+async def test_fenced_producer_raises_in_every_call() -> None:
     stage = Stage(partitions=1, transaction_version=2)
     async with stage.transacting() as producer:
         future = await producer.send(TOPIC, b"value")
@@ -896,7 +896,7 @@ async def test_a_producer_that_was_fenced_says_so_everywhere() -> None:
 
 
 @in_virtual_time
-async def test_when_a_call_raises_the_records_have_failed() -> None:
+async def test_records_have_failed_when_the_call_raises() -> None:
     stage = Stage(partitions=1, transaction_version=1)
     async with stage.transacting() as producer:
         stage.broker.script[AddPartitionsToTxnRequest] = Reaction.HOLD
@@ -915,7 +915,7 @@ def fenced(request: Message) -> Message:
 
 
 @in_virtual_time
-async def test_a_member_that_lost_its_partitions_cannot_commit_their_offsets() -> None:
+async def test_member_that_lost_its_partitions_cannot_commit_their_offsets() -> None:
     """KIP-447."""
     stage = Stage(partitions=1, transaction_version=2)
     stage.broker.script[TxnOffsetCommitRequest] = lambda request: stage.commit_offsets(
@@ -933,7 +933,7 @@ async def test_a_member_that_lost_its_partitions_cannot_commit_their_offsets() -
 
 
 @in_virtual_time
-async def test_an_id_that_is_refused_can_be_asked_for_again() -> None:
+async def test_init_transactions_after_a_refusal_can_be_repeated() -> None:
     stage = Stage(partitions=1)
     stage.broker.script[InitProducerIdRequest] = InitProducerIdResponse(
         error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -947,7 +947,7 @@ async def test_an_id_that_is_refused_can_be_asked_for_again() -> None:
 
 
 @in_virtual_time
-async def test_closing_aborts_what_is_open_and_finishes_what_was_begun() -> None:
+async def test_close_aborts_an_open_transaction_and_completes_a_pending_commit() -> None:
     stage = Stage(partitions=1, transaction_version=2)
     async with stage.transacting() as producer:
         await producer.send(TOPIC, b"value")

@@ -38,7 +38,7 @@ def values(*names: str) -> list[NewRecord]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(records, min_size=1, max_size=6), st.sampled_from(Compression))
-def test_the_bytes_are_those_that_the_protocol_builds(added: list[NewRecord], codec: Compression) -> None:
+def test_batch_bytes_equal_those_of_the_protocol(added: list[NewRecord], codec: Compression) -> None:
     batch = batch_of(*added)
     batch.assign(PRODUCER, 17, is_transactional=True)
     expected = build_batch(
@@ -52,7 +52,7 @@ def test_long_batches_leave_the_table_of_short_varints() -> None:
     assert batch_of(*added).encode(Compression.NONE) == build_batch(added)
 
 
-def test_what_is_no_bytes_is_refused_whole() -> None:
+def test_value_of_another_type_leaves_the_batch_unchanged() -> None:
     batch = batch_of(*values("one"))
     with pytest.raises(TypeError):
         batch.append(NOW_MS, None, "a string", ())  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_what_is_no_bytes_is_refused_whole() -> None:
     assert batch.encode(Compression.NONE) == build_batch(values("one"))
 
 
-def test_a_record_that_does_not_fit_leaves_the_batch_as_it_was() -> None:
+def test_record_that_does_not_fit_leaves_the_batch_as_it_was() -> None:
     batch = batch_of(*values("one"), limit=80)
     assert batch.append(NOW_MS + 5, None, bytes(20), ()) == 0
     assert batch.append(NOW_MS + 5, None, b"12", ()) > 0
@@ -70,12 +70,12 @@ def test_a_record_that_does_not_fit_leaves_the_batch_as_it_was() -> None:
     assert (header.records_count, header.max_timestamp) == (2, NOW_MS + 5)
 
 
-def test_the_first_record_always_fits() -> None:
+def test_first_record_always_fits() -> None:
     batch = batch_of(*values("x" * 1000), limit=80)
     assert batch.is_full
 
 
-def test_a_retry_keeps_its_sequence_and_leaves_the_bytes_of_the_attempt_before_alone() -> None:
+def test_retry_keeps_its_sequence_and_the_bytes_of_the_former_attempt() -> None:
     batch = batch_of(*values("one"))
     batch.assign(PRODUCER, 5, is_transactional=False)
     first = batch.encode(Compression.NONE)
@@ -86,7 +86,7 @@ def test_a_retry_keeps_its_sequence_and_leaves_the_bytes_of_the_attempt_before_a
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_another_sequence_is_under_the_crc(codec: Compression) -> None:
+def test_changed_sequence_changes_the_crc(codec: Compression) -> None:
     batch = batch_of(*values("one", "two"))
     batch.assign(PRODUCER, 5, is_transactional=False)
     before = bytes(batch.encode(codec))
@@ -101,7 +101,7 @@ def test_another_sequence_is_under_the_crc(codec: Compression) -> None:
     assert [record.value for record in iter_records(encoded, 0, header, max_decompressed_bytes=100)] == [b"one", b"two"]
 
 
-def test_what_may_be_written_keeps_its_sequence() -> None:
+def test_batch_that_may_be_written_keeps_its_sequence() -> None:
     batch = batch_of(*values("one"))
     batch.assign(PRODUCER, 5, is_transactional=False)
     batch.maybe_written = True
@@ -109,7 +109,7 @@ def test_what_may_be_written_keeps_its_sequence() -> None:
         batch.forget_sequence()
 
 
-def test_it_is_done_once_whatever_comes_later() -> None:
+def test_batch_is_done_once_whatever_response_comes_later() -> None:
     batch = batch_of(*values("one", "two"))
     told: list[str] = []
     batch.when_done(lambda: told.append("first"))
@@ -121,7 +121,7 @@ def test_it_is_done_once_whatever_comes_later() -> None:
     assert batch.metadata(1, NOW_MS) == RecordMetadata("orders", 3, 41, NOW_MS)
 
 
-def test_a_broker_may_know_better_what_time_it_is_or_not_where_the_record_is() -> None:
+def test_metadata_has_log_append_time_and_may_have_no_offset() -> None:
     appended, duplicate = batch_of(*values("one")), batch_of(*values("one"))
     appended.complete(40, NOW_MS + 9)
     duplicate.complete(-1, -1)
@@ -137,7 +137,7 @@ def test_single_records_may_fail_with_errors_of_their_own() -> None:
     assert [batch.error_of(index) for index in range(2)] == [of_all, of_second]
 
 
-def test_parts_carry_the_records_on_and_finish_the_whole() -> None:
+def test_parts_hold_all_records_and_complete_the_batch() -> None:
     batch = batch_of(*values("one", "two", "three"))
     batch.assign(PRODUCER, 2**31 - 2, is_transactional=True)
     batch.encode(Compression.LZ4)

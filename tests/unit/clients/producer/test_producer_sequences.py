@@ -48,13 +48,13 @@ def begun(made: ProducerSequences, topic_partition: TopicPartition = ORDERS) -> 
     return first
 
 
-def test_nothing_leaves_without_a_producer_id() -> None:
+def test_batch_without_producer_id_is_not_sent() -> None:
     made = sequences()
     made.producer = NO_PRODUCER
     assert not made.may_send(new_batch())
 
 
-def test_the_first_of_a_numbering_goes_alone() -> None:
+def test_first_batch_of_a_numbering_is_sent_alone() -> None:
     """A broker that knows nothing of the producer accepts any sequence: the second must not overtake the first."""
     made = sequences()
     first = sent(made)
@@ -63,14 +63,14 @@ def test_the_first_of_a_numbering_goes_alone() -> None:
     assert made.may_send(new_batch())
 
 
-def test_in_a_transaction_the_first_need_not_go_alone() -> None:
+def test_first_batch_in_a_transaction_is_not_sent_alone() -> None:
     """What is overtaken there ends the transaction."""
     made = sequences(transactional=True)
     sent(made)
     assert made.may_send(new_batch())
 
 
-def test_sequences_follow_each_other_and_five_are_under_way_at_most() -> None:
+def test_sequences_are_contiguous_and_at_most_five_in_flight() -> None:
     made = sequences()
     begun(made)
     under_way = [sent(made) for _ in range(5)]
@@ -81,7 +81,7 @@ def test_sequences_follow_each_other_and_five_are_under_way_at_most() -> None:
     assert made.may_send(new_batch())
 
 
-def test_retries_go_one_at_a_time_in_order() -> None:
+def test_retries_are_sent_one_at_a_time_in_order() -> None:
     made = sequences()
     begun(made)
     first, second = answered(sent(made)), answered(sent(made))
@@ -91,7 +91,7 @@ def test_retries_go_one_at_a_time_in_order() -> None:
     assert made.may_send(second)
 
 
-def test_a_sequence_is_given_once() -> None:
+def test_sequence_is_assigned_once() -> None:
     made = sequences()
     first = answered(sent(made))
     made.sending(first)
@@ -113,7 +113,7 @@ def test_sequences_wrap_to_zero() -> None:
     assert made.of(ORDERS).last_acked_sequence == 14
 
 
-def test_a_late_acknowledgement_does_not_turn_back_the_newest() -> None:
+def test_late_acknowledgement_keeps_the_newest_sequence() -> None:
     made = sequences()
     begun(made)
     first, second = sent(made), sent(made)
@@ -126,7 +126,7 @@ def test_a_late_acknowledgement_does_not_turn_back_the_newest() -> None:
 # Out of order
 
 
-def test_out_of_order_behind_one_that_is_not_written_yet_is_tried_again() -> None:
+def test_out_of_order_behind_an_unwritten_batch_is_retried() -> None:
     made = sequences()
     begun(made)
     sent(made)
@@ -136,7 +136,7 @@ def test_out_of_order_behind_one_that_is_not_written_yet_is_tried_again() -> Non
     assert made.producer.epoch == 0
 
 
-def test_out_of_order_as_the_next_shows_a_loss_and_bumps_the_epoch() -> None:
+def test_out_of_order_of_the_next_sequence_bumps_the_epoch() -> None:
     made = sequences()
     begun(made)
     first = answered(sent(made))
@@ -148,13 +148,13 @@ def test_out_of_order_as_the_next_shows_a_loss_and_bumps_the_epoch() -> None:
     assert (first.producer.epoch, first.base_sequence) == (1, 0)
 
 
-def test_a_transaction_that_lost_a_batch_does_not_go_on() -> None:
+def test_transaction_that_lost_a_batch_is_not_retried() -> None:
     made = sequences(transactional=True)
     first = answered(sent(made))
     assert not made.can_retry(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
 
 
-def test_numbering_begins_anew_only_when_nothing_waits_for_an_answer() -> None:
+def test_numbering_restarts_only_when_no_batch_waits_for_a_response() -> None:
     made = sequences()
     begun(made)
     first, second = answered(sent(made)), sent(made)
@@ -167,7 +167,7 @@ def test_numbering_begins_anew_only_when_nothing_waits_for_an_answer() -> None:
     assert made.producer.epoch == 1
 
 
-def test_what_may_be_written_is_given_up_when_numbering_begins_anew() -> None:
+def test_batch_that_may_be_written_fails_when_numbering_restarts() -> None:
     made = sequences()
     begun(made)
     lost, next_one = answered(sent(made)), answered(sent(made))
@@ -177,7 +177,7 @@ def test_what_may_be_written_is_given_up_when_numbering_begins_anew() -> None:
     assert next_one.has_sequence
 
 
-def test_others_finish_under_the_old_epoch_before_they_begin_anew() -> None:
+def test_other_partitions_finish_under_the_old_epoch_before_they_restart() -> None:
     made = sequences()
     begun(made)
     begun(made, OTHERS)
@@ -190,7 +190,7 @@ def test_others_finish_under_the_old_epoch_before_they_begin_anew() -> None:
     assert (later.producer.epoch, later.base_sequence) == (1, 0)
 
 
-def test_after_the_last_epoch_comes_a_new_id() -> None:
+def test_last_epoch_is_followed_by_a_new_producer_id() -> None:
     made = sequences(epoch=LAST_EPOCH)
     begun(made)
     made.can_retry(answered(sent(made)), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
@@ -202,7 +202,7 @@ def test_after_the_last_epoch_comes_a_new_id() -> None:
 # A producer that the broker has forgotten
 
 
-def test_unknown_is_asked_again_while_the_log_start_is_not_known() -> None:
+def test_unknown_producer_id_without_log_start_is_retried() -> None:
     made = sequences()
     first = answered(sent(made))
     assert made.can_retry(first, ErrorCode.UNKNOWN_PRODUCER_ID, UNKNOWN_OFFSET)
@@ -211,7 +211,7 @@ def test_unknown_is_asked_again_while_the_log_start_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(("transactional", "epoch"), [(False, 1), (True, 0)])
-def test_unknown_after_retention_begins_anew(transactional: bool, epoch: int) -> None:
+def test_unknown_producer_id_after_retention_restarts(transactional: bool, epoch: int) -> None:
     made = sequences(transactional=transactional)
     begun(made)
     second = answered(sent(made))
@@ -221,7 +221,7 @@ def test_unknown_after_retention_begins_anew(transactional: bool, epoch: int) ->
     assert (second.producer.epoch, second.base_sequence) == (epoch, 0)
 
 
-def test_unknown_after_a_loss_ends_a_transaction() -> None:
+def test_unknown_producer_id_after_a_loss_fails_the_transaction() -> None:
     made = sequences(transactional=True)
     begun(made)
     assert not made.can_retry(answered(sent(made)), ErrorCode.UNKNOWN_PRODUCER_ID, 0)
@@ -230,7 +230,7 @@ def test_unknown_after_a_loss_ends_a_transaction() -> None:
 # Batches that were given up
 
 
-def test_after_a_doubt_nothing_new_leaves_until_it_is_resolved() -> None:
+def test_unresolved_batch_blocks_new_ones_until_it_is_resolved() -> None:
     made = sequences()
     begun(made)
     doubtful, next_one = sent(made), sent(made)
@@ -243,7 +243,7 @@ def test_after_a_doubt_nothing_new_leaves_until_it_is_resolved() -> None:
     assert made.producer.epoch == 0
 
 
-def test_a_doubt_that_nothing_resolves_bumps_the_epoch() -> None:
+def test_unresolved_batch_without_acknowledgement_bumps_the_epoch() -> None:
     made = sequences()
     begun(made)
     doubtful = sent(made)
@@ -254,7 +254,7 @@ def test_a_doubt_that_nothing_resolves_bumps_the_epoch() -> None:
     assert sent(made).base_sequence == 0
 
 
-def test_a_late_answer_resolves_a_doubt() -> None:
+def test_late_response_resolves_an_unresolved_batch() -> None:
     made = sequences()
     begun(made)
     doubtful, next_one = sent(made), sent(made)
@@ -268,7 +268,7 @@ def test_a_late_answer_resolves_a_doubt() -> None:
     assert made.producer.epoch == 0
 
 
-def test_the_one_right_behind_a_doubt_decides_it() -> None:
+def test_batch_right_behind_an_unresolved_one_decides_it() -> None:
     """The others behind it are out of order for its sake, and wait."""
     made = sequences()
     begun(made)
@@ -285,7 +285,7 @@ def test_the_one_right_behind_a_doubt_decides_it() -> None:
     assert not last.has_sequence
 
 
-def test_what_was_never_sent_raises_no_doubt() -> None:
+def test_batch_that_was_never_sent_leaves_nothing_unresolved() -> None:
     made = sequences()
     begun(made)
     made.give_up(new_batch())
@@ -297,7 +297,7 @@ def test_what_was_never_sent_raises_no_doubt() -> None:
 # Without idempotence
 
 
-def test_without_sequences_one_is_under_way_at_a_time() -> None:
+def test_batches_without_sequences_are_sent_one_at_a_time() -> None:
     made = ProducerSequences(ProducerConfig(bootstrap="x", enable_idempotence=False, acks="1"))
     first = sent(made)
     assert not first.has_sequence

@@ -32,7 +32,7 @@ BANNED = {"asyncio", "socket", "time", "os", "logging"}
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_it_imports_nothing_that_acts(name: str) -> None:
+def test_pure_module_imports_nothing_that_acts(name: str) -> None:
     tree = ast.parse((Path(oncelog.clients.producer.__file__).parent / f"{name}.py").read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

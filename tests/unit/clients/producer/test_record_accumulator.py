@@ -59,7 +59,7 @@ def test_batches_that_leave_early_do_not_keep_records_in_one_partition() -> None
     assert partitions == set(range(4))
 
 
-def test_the_sticky_partition_has_a_leader_if_any_has() -> None:
+def test_sticky_partition_has_a_leader_if_any_has() -> None:
     made = producer()
     made.accumulator.update_topic(TOPIC, 4, [2])
     assert {send_keyless(made)._batch.topic_partition.partition for _ in range(50)} == {2}
@@ -67,7 +67,7 @@ def test_the_sticky_partition_has_a_leader_if_any_has() -> None:
     send_keyless(made)
 
 
-def test_a_topic_that_grows_keeps_its_queues() -> None:
+def test_topic_that_grows_keeps_its_queues() -> None:
     made = producer(partitions=1)
     first = made.send(0, VALUE)
     made.accumulator.update_topic(TOPIC, 2, [0, 1])
@@ -76,7 +76,7 @@ def test_a_topic_that_grows_keeps_its_queues() -> None:
     assert made.send(1, VALUE).future._batch.topic_partition.partition == 1
 
 
-def test_a_record_may_be_larger_than_a_batch_but_not_than_a_request() -> None:
+def test_record_may_be_larger_than_a_batch_but_not_than_a_request() -> None:
     made = producer()
     large = made.send(0, bytes(2000))
     assert large.future._batch.record_count == 1
@@ -87,7 +87,7 @@ def test_a_record_may_be_larger_than_a_batch_but_not_than_a_request() -> None:
     assert len(made.accumulator.incomplete) == 1
 
 
-def test_space_is_taken_by_records_and_freed_by_answers() -> None:
+def test_space_is_used_by_records_and_freed_by_responses() -> None:
     made = producer(buffer_bytes=4096)
     while not made.accumulator.is_full:
         made.send(0, VALUE)
@@ -100,7 +100,7 @@ def test_space_is_taken_by_records_and_freed_by_answers() -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_compression_does_not_confuse_the_accounts(codec: str) -> None:
+def test_compression_does_not_change_the_space_that_is_freed(codec: str) -> None:
     made = PureProducer(ProducerConfig(bootstrap="x", enable_idempotence=False, compression=codec))  # type: ignore[arg-type]
     made.send(0, bytes(5000))
     made.now = 1.0
@@ -113,7 +113,7 @@ def test_compression_does_not_confuse_the_accounts(codec: str) -> None:
 # Ready
 
 
-def test_a_batch_waits_for_more_records_until_it_has_lingered() -> None:
+def test_batch_waits_for_more_records_until_it_has_lingered() -> None:
     made = producer()
     made.send(0, VALUE)
     found = made.accumulator.readiness(made.metadata, made.now)
@@ -122,13 +122,13 @@ def test_a_batch_waits_for_more_records_until_it_has_lingered() -> None:
     assert ready(made)
 
 
-def test_a_full_batch_does_not_wait() -> None:
+def test_full_batch_does_not_wait() -> None:
     made = producer()
     made.send(0, bytes(BATCH_BYTES))
     assert ready(made)
 
 
-def test_a_batch_that_had_no_room_for_the_next_record_does_not_wait() -> None:
+def test_batch_that_had_no_room_for_the_next_record_does_not_wait() -> None:
     made = producer()
     made.send(0, bytes(700))
     made.send(0, bytes(700))
@@ -137,7 +137,7 @@ def test_a_batch_that_had_no_room_for_the_next_record_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("reason", ["flush", "close", "full"])
-def test_there_are_reasons_not_to_wait(reason: str) -> None:
+def test_batch_does_not_linger_when_everything_must_be_sent(reason: str) -> None:
     made = producer(buffer_bytes=4096)
     made.send(0, VALUE)
     if reason == "flush":
@@ -149,7 +149,7 @@ def test_there_are_reasons_not_to_wait(reason: str) -> None:
     assert ready(made)
 
 
-def test_what_waits_for_the_same_broker_goes_with_what_is_ready() -> None:
+def test_waiting_batches_are_sent_with_a_ready_one_of_their_broker() -> None:
     made = producer()
     for partition in range(3):
         made.send(partition, VALUE)
@@ -157,7 +157,7 @@ def test_what_waits_for_the_same_broker_goes_with_what_is_ready() -> None:
     assert {batch.topic_partition.partition for batch in made.drain()} == {0, 1, 2, 3}
 
 
-def test_a_request_is_no_larger_than_it_may_be_and_partitions_take_turns() -> None:
+def test_request_is_no_larger_than_it_may_be_and_partitions_take_turns() -> None:
     made = producer()
     for partition in (0, 1, 2, 3):
         for _ in range(4):
@@ -172,7 +172,7 @@ def test_a_request_is_no_larger_than_it_may_be_and_partitions_take_turns() -> No
     assert Counter(seen) == Counter(dict.fromkeys(range(4), 4))
 
 
-def test_a_partition_without_leader_waits_and_is_told_of() -> None:
+def test_partition_without_leader_waits_and_is_reported() -> None:
     made = producer()
     made.metadata = metadata_of(4, leader=9)
     made.send(0, bytes(BATCH_BYTES))
@@ -180,7 +180,7 @@ def test_a_partition_without_leader_waits_and_is_told_of() -> None:
     assert (found.queues, found.without_leader) == ({}, {TOPIC})
 
 
-def test_a_retry_waits_for_its_turn_unless_there_is_a_new_leader() -> None:
+def test_retry_waits_for_its_turn_unless_there_is_a_new_leader() -> None:
     """KIP-951."""
     made = producer()
     made.send(0, bytes(BATCH_BYTES))
@@ -196,7 +196,7 @@ def test_a_retry_waits_for_its_turn_unless_there_is_a_new_leader() -> None:
     assert made.drain() == [batch]
 
 
-def test_names_of_topics_are_kept_while_something_waits() -> None:
+def test_topic_names_include_topics_with_waiting_records() -> None:
     made = producer()
     made.send(0, VALUE)
     made.accumulator.forget_topic(TOPIC)
@@ -207,7 +207,7 @@ def test_names_of_topics_are_kept_while_something_waits() -> None:
     assert made.accumulator.topic_names() == set()
 
 
-def test_a_random_choice_is_the_injected_one() -> None:
+def test_random_choice_uses_the_injected_rng() -> None:
     def partitions(seed: int) -> list[int]:
         made = producer()
         made.accumulator = RecordAccumulator(

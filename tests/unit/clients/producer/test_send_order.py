@@ -265,7 +265,7 @@ async def test_many_sends_to_a_refused_topic_share_one_refusal_at_once(error: Er
 @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE])
 @pytest.mark.parametrize("call", ["send", "partitions_for"])
 @in_virtual_time
-async def test_topic_that_is_not_there_is_waited_for_max_block_ms(call: str, error: ErrorCode) -> None:
+async def test_send_to_missing_topic_waits_max_block_ms(call: str, error: ErrorCode) -> None:
     stage = Stage(partitions=1)
     async with stage.producing(max_block_ms=60_000) as producer:
         found = stage.broker.script[MetadataRequest]
@@ -291,7 +291,7 @@ async def test_topic_that_is_not_there_is_waited_for_max_block_ms(call: str, err
 
 
 @in_virtual_time
-async def test_partition_that_is_not_there_is_waited_for_max_block_ms() -> None:
+async def test_send_to_missing_partition_waits_max_block_ms() -> None:
     stage = Stage(partitions=1)
     async with stage.producing(max_block_ms=60_000) as producer:
         await producer.partitions_for(TOPIC)
@@ -305,7 +305,7 @@ async def test_partition_that_is_not_there_is_waited_for_max_block_ms() -> None:
 
 
 @in_virtual_time
-async def test_broker_that_does_not_answer_is_waited_for_max_block_ms() -> None:
+async def test_send_to_silent_broker_waits_max_block_ms() -> None:
     stage = Stage(partitions=1)
     async with stage.producing(max_block_ms=60_000, request_timeout_ms=5_000) as producer:
         stage.broker.script[MetadataRequest] = Reaction.SILENCE

@@ -128,7 +128,7 @@ class Driver:
 # The table of states
 
 
-def test_states_lead_where_the_table_says_and_nowhere_else() -> None:
+def test_state_changes_are_those_of_the_table() -> None:
     for source, target in product(State, State):
         manager = TransactionManager(ProducerConfig(bootstrap="x", transactional_id="id"))
         manager.state.current = source
@@ -141,7 +141,7 @@ def test_states_lead_where_the_table_says_and_nowhere_else() -> None:
             assert manager.state.current is source
 
 
-def test_every_state_but_the_fatal_one_leads_to_the_fatal_one() -> None:
+def test_fatal_error_follows_every_state_but_itself() -> None:
     assert all((State.FATAL_ERROR in NEXT_STATES[state]) == (state is not State.FATAL_ERROR) for state in State)
 
 
@@ -192,7 +192,7 @@ ALLOWED = {
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name)
-def test_every_call_in_every_state(state: State, call: str) -> None:
+def test_call_in_each_state_succeeds_or_raises_as_listed(state: State, call: str) -> None:
     driver = in_state(state)
     manager = driver.manager
     if call in ALLOWED[state]:
@@ -226,7 +226,7 @@ def test_call_out_of_turn_is_refused_with_the_call_that_comes_first(state: State
         CALLS[call](in_state(state).manager)
 
 
-def test_transactions_are_for_transactional_producers() -> None:
+def test_transactional_call_without_transactional_id_raises() -> None:
     manager = Driver(transactional=False).manager
     for call in ("initialize", "begin", "commit", "abort", "send_offsets"):
         with pytest.raises(IllegalState, match="transactional_id"):
@@ -237,7 +237,7 @@ def test_transactions_are_for_transactional_producers() -> None:
 # Version 1
 
 
-def test_version_1_asks_before_it_writes() -> None:
+def test_version_1_adds_a_partition_before_it_writes() -> None:
     driver = Driver(V1).initialized()
     driver.manager.begin()
     driver.manager.add_partition(ORDERS)
@@ -283,7 +283,7 @@ def test_version_1_adds_the_group_then_its_offsets_then_ends() -> None:
     assert not commit.is_done
 
 
-def test_version_1_keeps_its_epoch_and_goes_on_numbering() -> None:
+def test_version_1_keeps_epoch_and_sequences_after_a_transaction() -> None:
     driver = Driver(V1).initialized().begun()
     batch = driver.batch()
     driver.manager.sequences.completed(batch, 0)
@@ -310,7 +310,7 @@ def test_version_2_commits_offsets_without_adding_the_group() -> None:
     assert isinstance(driver.next().request, TxnOffsetCommit)
 
 
-def test_version_2_takes_id_and_epoch_from_each_end_and_numbers_anew() -> None:
+def test_version_2_takes_id_and_epoch_from_each_end_and_restarts_sequences() -> None:
     driver = Driver(V2).initialized().begun()
     driver.manager.sequences.completed(driver.batch(), 0)
     result = driver.manager.commit()
@@ -325,7 +325,7 @@ def test_version_2_takes_id_and_epoch_from_each_end_and_numbers_anew() -> None:
 
 
 @pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
-def test_a_transaction_that_nobody_has_heard_of_ends_without_a_word(features: FinalizedFeatures) -> None:
+def test_empty_transaction_ends_without_a_request(features: FinalizedFeatures) -> None:
     """B18, B19."""
     driver = Driver(features).initialized()
     for end in (driver.manager.commit, driver.manager.abort, driver.manager.commit):
@@ -337,7 +337,7 @@ def test_a_transaction_that_nobody_has_heard_of_ends_without_a_word(features: Fi
 
 
 @pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
-def test_the_end_waits_for_the_records(features: FinalizedFeatures) -> None:
+def test_end_of_transaction_waits_for_its_records(features: FinalizedFeatures) -> None:
     driver = Driver(features).initialized().begun()
     driver.manager.commit()
     assert driver.nothing_to_ask(has_incomplete=True)
@@ -345,7 +345,7 @@ def test_the_end_waits_for_the_records(features: FinalizedFeatures) -> None:
 
 
 @pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
-def test_an_end_whose_answer_is_lost_is_repeated_as_it_was(features: FinalizedFeatures) -> None:
+def test_end_without_response_is_repeated_unchanged(features: FinalizedFeatures) -> None:
     driver = Driver(features).initialized().begun()
     result = driver.manager.commit()
     end = driver.next()
@@ -360,7 +360,7 @@ def test_an_end_whose_answer_is_lost_is_repeated_as_it_was(features: FinalizedFe
 # Which version
 
 
-def test_an_upgrade_shows_after_the_transaction_and_bumps_the_epoch() -> None:
+def test_upgrade_takes_effect_after_the_transaction_and_bumps_the_epoch() -> None:
     driver = Driver(V1).initialized().begun()
     driver.manager.features = FinalizedFeatures(2, {"transaction.version": 2})
     assert driver.manager.protocol == 1
@@ -379,7 +379,7 @@ def test_an_upgrade_shows_after_the_transaction_and_bumps_the_epoch() -> None:
     assert (driver.manager.protocol, driver.manager.producer) == (2, ProducerIdAndEpoch(7, 1))
 
 
-def test_an_upgrade_shows_after_an_empty_transaction_too() -> None:
+def test_upgrade_takes_effect_after_an_empty_transaction() -> None:
     driver = Driver(V1).initialized()
     driver.manager.features = V2
     driver.manager.begin()
@@ -387,7 +387,7 @@ def test_an_upgrade_shows_after_an_empty_transaction_too() -> None:
     assert (driver.manager.protocol, driver.manager.producer.epoch) == (2, 1)
 
 
-def test_a_downgrade_shows_after_the_transaction() -> None:
+def test_downgrade_takes_effect_after_the_transaction() -> None:
     driver = Driver(V2).initialized().begun()
     driver.manager.features = FinalizedFeatures(2, {"transaction.version": 0})
     result = driver.manager.commit()
@@ -401,7 +401,7 @@ def test_a_downgrade_shows_after_the_transaction() -> None:
     assert isinstance(driver.next().request, AddPartitionsToTxn)
 
 
-def test_version_1_can_be_wanted_and_version_2_be_required() -> None:
+def test_protocol_setting_selects_version_1_or_requires_version_2() -> None:
     assert Driver(V2, "1").initialized().manager.protocol == 1
     assert Driver(V2, "2").initialized().manager.protocol == 2
     driver = Driver(V1, "2")
@@ -423,7 +423,7 @@ def fail_batch(driver: Driver, code: ErrorCode = ErrorCode.INVALID_RECORD) -> No
 
 
 @pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
-def test_a_record_that_fails_ends_the_transaction_not_the_producer(features: FinalizedFeatures) -> None:
+def test_failed_record_fails_the_transaction_not_the_producer(features: FinalizedFeatures) -> None:
     driver = Driver(features).initialized().begun()
     fail_batch(driver)
     for call in ("commit", "send_offsets", "send"):
@@ -438,7 +438,7 @@ def test_a_record_that_fails_ends_the_transaction_not_the_producer(features: Fin
     driver.done(driver.manager.commit())
 
 
-def test_without_bumps_of_the_epoch_it_is_the_producer_that_ends() -> None:
+def test_failed_record_without_epoch_bump_fails_the_producer() -> None:
     """Coordinators before Kafka 2.5."""
     driver = Driver(V1).initialized().begun()
     driver.manager.can_bump_epoch = False
@@ -447,7 +447,7 @@ def test_without_bumps_of_the_epoch_it_is_the_producer_that_ends() -> None:
 
 
 @pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
-def test_a_record_that_fails_while_committing_fails_the_commit(features: FinalizedFeatures) -> None:
+def test_failed_record_while_committing_fails_the_commit(features: FinalizedFeatures) -> None:
     driver = Driver(features).initialized().begun()
     batch = driver.batch()
     commit = driver.manager.commit()
@@ -458,7 +458,7 @@ def test_a_record_that_fails_while_committing_fails_the_commit(features: Finaliz
     driver.done(driver.manager.abort())
 
 
-def test_a_record_that_fails_while_aborting_does_no_harm() -> None:
+def test_failed_record_while_aborting_does_not_fail_the_abort() -> None:
     driver = Driver(V1).initialized().begun()
     batch = driver.batch()
     abort = driver.manager.abort()
@@ -469,7 +469,7 @@ def test_a_record_that_fails_while_aborting_does_no_harm() -> None:
 
 @pytest.mark.parametrize("code", sorted(FATAL_TO_PRODUCE))
 @pytest.mark.parametrize("transactional", [True, False])
-def test_answers_to_batches_that_end_the_producer(code: ErrorCode, transactional: bool) -> None:
+def test_fatal_error_of_a_batch_fails_the_producer(code: ErrorCode, transactional: bool) -> None:
     driver = Driver(V2, transactional=transactional)
     if transactional:
         driver.initialized().begun()
@@ -481,7 +481,7 @@ def test_answers_to_batches_that_end_the_producer(code: ErrorCode, transactional
     assert isinstance(raised.value, ProducerFenced) == (code == ErrorCode.PRODUCER_FENCED)
 
 
-def test_an_idempotent_producer_goes_on_after_a_failure_under_the_next_epoch() -> None:
+def test_idempotent_producer_continues_under_the_next_epoch_after_a_failure() -> None:
     driver = Driver(transactional=False)
     assert driver.nothing_to_ask()
     driver.succeed(driver.next(has_incomplete=True))
@@ -491,7 +491,7 @@ def test_an_idempotent_producer_goes_on_after_a_failure_under_the_next_epoch() -
     assert driver.manager.state.accepts_records
 
 
-def test_an_idempotent_producer_that_is_refused_an_id_asks_again_for_later_records() -> None:
+def test_idempotent_producer_without_id_requests_one_again_for_later_records() -> None:
     driver = Driver(transactional=False)
     driver.answer(driver.next(has_incomplete=True), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     assert driver.manager.refusal is not None
@@ -500,7 +500,7 @@ def test_an_idempotent_producer_that_is_refused_an_id_asks_again_for_later_recor
     assert driver.manager.producer == (7, 0)
 
 
-def test_a_fatal_error_tells_everybody_who_waits() -> None:
+def test_fatal_error_fails_all_waiting_calls() -> None:
     driver = Driver(V1).initialized().begun()
     offsets = driver.manager.send_offsets(OFFSETS, GROUP)
     commit = driver.manager.commit()
@@ -511,7 +511,7 @@ def test_a_fatal_error_tells_everybody_who_waits() -> None:
     assert driver.nothing_to_ask()
 
 
-def test_the_first_fatal_error_stays() -> None:
+def test_first_fatal_error_stays() -> None:
     driver = Driver().initialized()
     driver.manager.fail_fatally(ProducerFenced("by another"))
     driver.manager.fail_fatally(FatalProducerError("later"))
@@ -519,7 +519,7 @@ def test_the_first_fatal_error_stays() -> None:
         driver.manager.begin()
 
 
-def test_an_answer_that_comes_after_a_fatal_error_changes_nothing() -> None:
+def test_response_after_a_fatal_error_changes_nothing() -> None:
     driver = Driver(transactional=False)
     init = driver.next(has_incomplete=True)
     driver.manager.fail_fatally(FatalProducerError("a bug"))
@@ -536,7 +536,7 @@ def test_an_answer_that_comes_after_a_fatal_error_changes_nothing() -> None:
         commit.acknowledge()
 
 
-def test_a_bump_that_is_refused_is_fatal_since_the_transaction_before_it_has_ended() -> None:
+def test_refused_epoch_bump_is_fatal() -> None:
     driver = Driver(V1).initialized().begun()
     fail_batch(driver)
     abort = driver.manager.abort()
@@ -550,7 +550,7 @@ def test_a_bump_that_is_refused_is_fatal_since_the_transaction_before_it_has_end
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_a_call_that_timed_out_is_called_again_and_no_other(end: str) -> None:
+def test_call_that_timed_out_can_be_repeated_and_no_other_made(end: str) -> None:
     driver = Driver().initialized().begun()
     first = CALLS[end](driver.manager)
     assert CALLS[end](driver.manager) is first
@@ -568,7 +568,7 @@ def test_a_call_that_timed_out_is_called_again_and_no_other(end: str) -> None:
     driver.manager.begin()
 
 
-def test_the_error_of_a_call_that_timed_out_is_for_its_repetition() -> None:
+def test_error_of_a_call_that_timed_out_is_raised_by_its_repetition() -> None:
     driver = Driver().initialized().begun()
     driver.manager.commit()
     driver.answer(driver.next(), ErrorCode.TRANSACTION_ABORTABLE)
@@ -582,7 +582,7 @@ def test_the_error_of_a_call_that_timed_out_is_for_its_repetition() -> None:
 # Aborting
 
 
-def test_an_abort_is_not_held_up_by_offsets() -> None:
+def test_abort_does_not_wait_for_offsets() -> None:
     driver = Driver(V2).initialized().begun()
     offsets = driver.manager.send_offsets(OFFSETS, GROUP)
     request = driver.next()
@@ -594,7 +594,7 @@ def test_an_abort_is_not_held_up_by_offsets() -> None:
     assert not abort.is_done
 
 
-def test_offsets_that_are_under_way_while_aborting_are_not_repeated() -> None:
+def test_offsets_in_flight_while_aborting_are_not_repeated() -> None:
     driver = Driver(V2).initialized().begun()
     offsets = driver.manager.send_offsets(OFFSETS, GROUP)
     request = driver.next()
@@ -605,7 +605,7 @@ def test_offsets_that_are_under_way_while_aborting_are_not_repeated() -> None:
     assert isinstance(driver.next().request, EndTxn)
 
 
-def test_an_abort_waits_to_know_whether_the_coordinator_has_begun_the_transaction() -> None:
+def test_abort_waits_for_lost_partition_that_may_have_begun_the_transaction() -> None:
     """Otherwise it would stay open there until it times out, which fences the producer."""
     driver = Driver(V1).initialized()
     driver.manager.begin()
@@ -674,7 +674,7 @@ def test_abort_with_partition_that_cannot_be_added_ends_those_that_were() -> Non
 
 @pytest.mark.parametrize("features", [V1, V2], ids=["version 1", "version 2"])
 @pytest.mark.parametrize("calls", [2, 3])
-def test_overlapping_offset_commits_in_doubt_are_made_in_the_order_of_the_calls(
+def test_overlapping_offset_commits_keep_the_order_of_the_calls_through_retries(
     features: FinalizedFeatures, calls: int
 ) -> None:
     """Every request is refused once or lost once: each takes its old place, so the last call's offset stays."""
@@ -698,7 +698,7 @@ def test_overlapping_offset_commits_in_doubt_are_made_in_the_order_of_the_calls(
     assert committed[other.group_id] == [5, 5]
 
 
-def test_partitions_that_nobody_has_been_asked_to_add_are_not_added_for_an_abort() -> None:
+def test_partitions_without_a_request_are_not_added_before_an_abort() -> None:
     driver = Driver(V1).initialized()
     driver.manager.begin()
     driver.manager.add_partition(ORDERS)
@@ -706,7 +706,7 @@ def test_partitions_that_nobody_has_been_asked_to_add_are_not_added_for_an_abort
     assert driver.nothing_to_ask()
 
 
-def test_after_an_error_too_what_was_asked_is_found_out_before_the_abort() -> None:
+def test_lost_request_after_an_error_is_decided_before_the_abort() -> None:
     driver = Driver(V1).initialized()
     driver.manager.begin()
     driver.manager.add_partition(ORDERS)
@@ -721,7 +721,7 @@ def test_after_an_error_too_what_was_asked_is_found_out_before_the_abort() -> No
     driver.done(abort)
 
 
-def test_a_doomed_batch_that_is_not_written_is_not_tried_again() -> None:
+def test_refused_batch_of_a_failed_transaction_is_not_retried() -> None:
     driver = Driver().initialized().begun()
     batch = driver.batch()
     driver.manager.fail_transaction(ClientError("a reason"))

@@ -209,7 +209,7 @@ def offsets_answer(*errors: ErrorCode) -> TxnOffsetCommitResponse:
 
 @pytest.mark.parametrize("kind", EXPECTED, ids=lambda kind: kind.value)
 @pytest.mark.parametrize("error", ErrorCode, ids=lambda error: error.name)
-def test_every_cell(kind: RequestKind, error: ErrorCode) -> None:
+def test_error_of_each_request_has_the_expected_effect(kind: RequestKind, error: ErrorCode) -> None:
     made, request = requested(kind)
     effect = answer(made, request, error)
     assert effect is effect_of(kind, error) is expected(kind, error)
@@ -235,14 +235,14 @@ def test_every_cell(kind: RequestKind, error: ErrorCode) -> None:
             assert isinstance(result.error, ProducerFenced) == (effect is Effect.FENCED)
 
 
-def test_the_table_has_a_row_for_each_request() -> None:
+def test_effects_have_a_row_for_each_request() -> None:
     assert set(EXPECTED) | {RequestKind.FIND_TRANSACTION_COORDINATOR, RequestKind.FIND_GROUP_COORDINATOR} == set(
         EFFECTS
     )
 
 
 @pytest.mark.parametrize("kind", EXPECTED, ids=lambda kind: kind.value)
-def test_an_answer_that_is_lost_is_asked_for_again(kind: RequestKind) -> None:
+def test_request_without_response_is_repeated(kind: RequestKind) -> None:
     made, request = requested(kind)
     lost(made, request)
     assert popped(made) is request
@@ -250,7 +250,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(kind: RequestKind) -> None:
 
 
 @pytest.mark.parametrize("kind", EXPECTED, ids=lambda kind: kind.value)
-def test_what_a_coordinator_cannot_do_is_fatal(kind: RequestKind) -> None:
+def test_request_in_no_supported_version_is_fatal(kind: RequestKind) -> None:
     made, request = requested(kind)
     CoordinatorRequests(made).handle_unsupported_version(request, ClientError("no such version"))
     assert made.state.current is State.FATAL_ERROR
@@ -269,7 +269,9 @@ def test_what_a_coordinator_cannot_do_is_fatal(kind: RequestKind) -> None:
         (RequestKind.COMMIT, ErrorCode.INVALID_PRODUCER_EPOCH, ProducerFenced),
     ],
 )
-def test_errors_have_names_that_say_what_to_do(kind: RequestKind, error: ErrorCode, raised: type[ClientError]) -> None:
+def test_error_code_raises_the_exception_with_its_remedy(
+    kind: RequestKind, error: ErrorCode, raised: type[ClientError]
+) -> None:
     made, request = requested(kind)
     answer(made, request, error)
     assert type(request.result.error) is raised
@@ -291,7 +293,7 @@ def test_errors_have_names_that_say_what_to_do(kind: RequestKind, error: ErrorCo
         (RequestKind.ABORT, "2", Versions(5, 5)),
     ],
 )
-def test_versions_that_mean_what_they_must(
+def test_request_versions_follow_the_transaction_protocol(
     kind: RequestKind, protocol: TransactionProtocol, versions: Versions
 ) -> None:
     """KIP-890: in version 2 the newer requests add partitions and bump epochs, in version 1 they must not."""
@@ -299,7 +301,7 @@ def test_versions_that_mean_what_they_must(
     assert request.request.versions == versions
 
 
-def test_a_group_without_members_can_be_served_by_older_coordinators() -> None:
+def test_group_without_members_can_be_served_by_older_coordinators() -> None:
     made = manager()
     made.begin()
     made.send_offsets({ORDERS: OffsetAndMetadata(5)}, ConsumerGroupMetadata(group_id="readers"))
@@ -307,7 +309,7 @@ def test_a_group_without_members_can_be_served_by_older_coordinators() -> None:
     assert popped(made).request.versions == Versions(0, 4)
 
 
-def test_what_is_asked() -> None:
+def test_request_messages_hold_ids_epochs_and_partitions() -> None:
     _, init = requested(RequestKind.INIT_PRODUCER_ID)
     assert init.request.message() == InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=60_000)
     _, add = requested(RequestKind.ADD_PARTITIONS_TO_TXN)
@@ -325,7 +327,7 @@ def test_what_is_asked() -> None:
     )
 
 
-def test_offsets_go_with_the_member_that_commits_them() -> None:
+def test_offset_commit_names_its_member() -> None:
     """KIP-447."""
     _, request = requested(RequestKind.TXN_OFFSET_COMMIT)
     message = request.request.message()
@@ -341,7 +343,7 @@ def test_offsets_go_with_the_member_that_commits_them() -> None:
 # Answers about several partitions
 
 
-def test_only_offsets_that_are_not_committed_are_asked_for_again() -> None:
+def test_offset_commit_is_repeated_for_uncommitted_offsets_only() -> None:
     made, request = requested(RequestKind.TXN_OFFSET_COMMIT)
     assert answer(made, request, ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is Effect.RETRY
     again = popped(made).request.message()
@@ -364,7 +366,7 @@ def test_only_offsets_that_are_not_committed_are_asked_for_again() -> None:
     assert request.result.is_done
 
 
-def test_the_worst_of_several_errors_decides() -> None:
+def test_most_severe_of_several_errors_decides() -> None:
     for errors in (
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED),
         (ErrorCode.PRODUCER_FENCED, ErrorCode.NONE),
@@ -375,7 +377,7 @@ def test_the_worst_of_several_errors_decides() -> None:
         assert made.state.current is State.FATAL_ERROR
 
 
-def test_a_partition_that_the_answer_leaves_out_is_not_taken_for_added() -> None:
+def test_partition_that_the_response_leaves_out_is_not_added() -> None:
     made, request = requested(RequestKind.ADD_PARTITIONS_TO_TXN)
     take(made, request, AddPartitionsToTxnResponse())
     assert made.state.current is State.ABORTABLE_ERROR
@@ -393,7 +395,9 @@ def test_a_partition_that_the_answer_leaves_out_is_not_taken_for_added() -> None
         (RequestKind.INIT_PRODUCER_ID, ErrorCode.TRANSACTION_ABORTABLE, State.UNINITIALIZED),
     ],
 )
-def test_a_coordinator_that_cannot_be_found(kind: RequestKind, error: ErrorCode, state: State) -> None:
+def test_lookup_error_of_a_coordinator_has_the_expected_effect(
+    kind: RequestKind, error: ErrorCode, state: State
+) -> None:
     made, request = requested(kind)
     CoordinatorRequests(made).handle_lookup_error(request, Refusal(error=error))
     assert made.state.current is state
