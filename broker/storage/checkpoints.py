@@ -81,7 +81,7 @@ class OffsetCheckpoint:
                 return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in entries}
         except ValueError:
             pass
-        _log.warning("%s is not a checkpoint: ignored", self._path)
+        _log.warning("Ignoring %s: it is not a whole checkpoint", self._path)
         return None
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:

@@ -87,7 +87,7 @@ async def _run(pass_: "_Pass", log: PartitionLog) -> int | None:
         pass
     except OSError as error:
         if is_transient(error):
-            _log.warning("%s could not be cleaned now: %s", log.directory, error)
+            _log.warning("%s was not cleaned, and will be tried again: %s", log.directory, error)
         elif not pass_.is_obsolete:
             log.mark_failed(error)
     return None
@@ -170,7 +170,9 @@ class _Pass:
         try:
             self._offsets.update(await self._in_steps(latest_offsets(buffer, position, header)))
         except CorruptRecord as error:
-            _log.warning("%s: the batch at offset %d is broken: %s", self._log.directory, header.base_offset, error)
+            _log.warning(
+                "%s: the batch at offset %d cannot be decoded: %s", self._log.directory, header.base_offset, error
+            )
 
     # Second walk
 
@@ -246,7 +248,7 @@ class _Pass:
             log.mark_failed(error)
             raise CleaningAborted from error
         self._generation = log.generation
-        _log.info("%s: %d segments became one of %d bytes", log.directory, len(group), final.size)
+        _log.info("%s: cleaned %d segments into one of %d bytes", log.directory, len(group), final.size)
 
     def _remove(self, cleaned: LogSegment) -> None:
         cleaned.close()

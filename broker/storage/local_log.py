@@ -315,7 +315,7 @@ class LocalLog:
         """Stop appending, reading and acknowledging, and report the failure."""
         if self.failed:
             return
-        _log.error("%s failed: %s", self.directory, error)
+        _log.error("The log in %s failed: %s", self.directory, error)
         self.failed = True
         self.failure = error
         self.on_failure(self)

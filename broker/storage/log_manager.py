@@ -300,7 +300,7 @@ class LogManager:
 
     def fail(self, error: OSError) -> None:
         """Report that the directory as a whole is broken; it will not be marked as closed cleanly."""
-        _log.error("%s failed: %s", self.log_dir, error)
+        _log.error("The data directory %s failed: %s", self.log_dir, error)
         self._failed = True
         self.on_directory_failure(error)
 

@@ -121,8 +121,8 @@ class LogSegment:
             try:
                 file.truncate(self.size)
             except OSError as error:
-                raise OSError(errno.EIO, f"a part of a write cannot be undone: {error}") from error
-            raise OSError(errno.ENOSPC, f"only {taken} of {size} bytes were taken")
+                raise OSError(errno.EIO, f"a partial write cannot be undone: {error}") from error
+            raise OSError(errno.ENOSPC, f"only {taken} of {size} bytes were written")
         self.size += size
 
     def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:

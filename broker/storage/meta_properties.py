@@ -43,10 +43,10 @@ def read_meta_properties(disk: Disk, log_dir: str) -> MetaProperties | None:
     values = _decode(disk.read(path).decode("utf-8", "replace"))
     version = values.pop(_VERSION_KEY, "0")
     if version not in ("0", "1"):
-        raise InvalidMetaProperties(f"{path} has version {version}")
+        raise InvalidMetaProperties(f"{path} has version {version}; 0 and 1 are supported")
     broker_id = values.pop(_BROKER_ID_KEYS[int(version)], None)
     if broker_id is not None and not broker_id.isdecimal():
-        raise InvalidMetaProperties(f"{path} has the broker id {broker_id!r}")
+        raise InvalidMetaProperties(f"{path} has the broker id {broker_id!r}, which is not a number")
     return MetaProperties(
         broker_id=None if broker_id is None else int(broker_id),
         cluster_id=values.pop(_CLUSTER_ID_KEY, None),

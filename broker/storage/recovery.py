@@ -104,7 +104,7 @@ class LogLoader:
         self._recover()
         end_offset = self._end_offset()
         if end_offset is not None and end_offset < self.noted.log_start_offset:
-            _log.warning("%s ends at %d, before its start: emptied", self.directory, end_offset)
+            _log.warning("Emptying %s: it ends at %d, before its log start offset", self.directory, end_offset)
             self._remove_from(0)
             end_offset = None
         if end_offset is None:
@@ -138,7 +138,7 @@ class LogLoader:
             except CorruptIndex as error:
                 self._broken_indexes.add(base_offset)
                 if self.noted.clean_shutdown or base_offset < self.noted.recovery_point:
-                    _log.warning("%s/%020d: an index is derived again: %s", self.directory, base_offset, error)
+                    _log.warning("Rebuilding the indexes of %s/%020d: %s", self.directory, base_offset, error)
             self._segments.append(segment)
 
     def _distrust_snapshots(self) -> None:
@@ -158,7 +158,7 @@ class LogLoader:
                 continue
             if slot > first_unflushed and not self._may_begin_at(segment.base_offset):
                 _log.warning(
-                    "%s: segment %d does not begin where the one before ends, at %d: removed with all that follow",
+                    "%s: removing segment %d and all that follow: the segment before ends at %d",
                     self.directory,
                     segment.base_offset,
                     self.producer_state.map_end_offset,
@@ -224,7 +224,9 @@ class LogLoader:
                 self.epochs.learn(header.partition_leader_epoch, header.base_offset)
                 self._replay(batch, segment)
         except CorruptRecord as error:
-            _log.warning("%s: segment %d ends at byte %d: %s", self.directory, segment.base_offset, valid_size, error)
+            _log.warning(
+                "%s: cutting segment %d at byte %d: %s", self.directory, segment.base_offset, valid_size, error
+            )
             is_whole = next_offset == limit  # Then it is what was cut off before, too.
         state.map_end_offset = next_offset
         segment.note_largest_timestamp()
@@ -266,7 +268,7 @@ class LogLoader:
             return active.prepare_appends()
         except (CorruptRecord, CorruptIndex):
             # A clean shutdown, yet the end cannot be read: another program changed the file. Treat it as a crash.
-            _log.warning("%s: the last segment is damaged", self.directory)
+            _log.warning("%s: recovering the last segment, which is damaged", self.directory)
             self._advance_producer_state(self._start_of(len(self._segments) - 1), active.base_offset)
             self._recover_segment(active, _NO_LIMIT)
             return active.prepare_appends()
@@ -276,7 +278,7 @@ class LogLoader:
         if self.noted.cleaned_offset <= end_offset:
             return min(self.noted.cleaned_offset, self._segments[-1].base_offset)
         _log.warning(
-            "%s ends at %d, but is said to be cleaned up to %d: it is cleaned from its start again",
+            "%s ends at %d, before its cleaner checkpoint %d: it will be cleaned from its start",
             self.directory,
             end_offset,
             self.noted.cleaned_offset,
@@ -298,7 +300,10 @@ class LogLoader:
     def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
         was_read = self._first_unflushed_slot() == 0
         if not self._epochs_known and not was_read and end_offset > self._segments[0].base_offset:
-            _log.warning("%s: leader epochs are read from all batches", self.directory)
+            _log.warning(
+                "%s: reading the leader epochs from all batches: leader-epoch-checkpoint is missing or unusable",
+                self.directory,
+            )
             self.epochs.truncate_from_end(0)
             for segment in self._segments:
                 for batch in segment.scan():

@@ -98,7 +98,7 @@ def _find_in_batch(
         blocks = iter_decompressed(header.compression, payload, max_bytes=_MAX_DECOMPRESSED_BYTES)
         record = yield from find_timestamp(blocks, header, timestamp, start_offset, budget)
     except ValueError as error:
-        _log.warning("the batch at offset %d is broken inside: %s", header.base_offset, error)
+        _log.warning("the batch at offset %d cannot be decoded: %s", header.base_offset, error)
         record = FoundRecord(header.base_offset, header.max_timestamp) if header.base_offset >= start_offset else None
     if record is None:
         return None
