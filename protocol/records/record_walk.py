@@ -28,6 +28,8 @@ _HEADERS_PER_BYTE: Final = 16
 sender has paid for."""
 _BYTES_PER_UNIT: Final = 1024
 """So many bytes are decompressed in about the time in which one record is walked."""
+_FIELD_SIZES: Final = tuple(1 + max(byte >> 1 ^ -(byte & 1), 0) for byte in range(0x80))
+"""By its first byte, the size of a key or value whose length takes one byte."""
 
 
 class WorkBudget:
@@ -200,18 +202,15 @@ class _Walk:
         count, base_timestamp, largest = header.records_count, header.base_timestamp, self._max_timestamp
         left, index = payload.budget.left, self._index
         while index < count and left > 0:
-            start = at
             try:
-                length, at = decode_varint(window, at)
+                length, attributes = decode_varint(window, at)
             except IndexError:
-                at = size + 1
-                length = 0
-            end = at + length
+                break
+            end = attributes + length
             if end > size:
-                at = start
                 break
             left -= 1
-            at += 1
+            at = attributes + 1
             byte = window[at]
             if byte < 0x80:
                 timestamp = base_timestamp + (byte >> 1 ^ -(byte & 1))
@@ -228,21 +227,18 @@ class _Walk:
             if delta != index:
                 raise ValueError(f"offset delta {delta} of record {index}")
             byte = window[at]
+            has_key = not byte & 1  # The sign of the length: a null key has -1.
             if byte < 0x80:
-                key_length = byte >> 1 ^ -(byte & 1)
-                at += 1
+                at += _FIELD_SIZES[byte]
             else:
-                key_length, at = decode_varint(window, at)
-            if key_length > 0:
-                at += key_length
+                length, at = decode_varint(window, at)
+                at += length if has_key else 0
             byte = window[at]
             if byte < 0x80:
-                value_length = byte >> 1 ^ -(byte & 1)
-                at += 1
+                at += _FIELD_SIZES[byte]
             else:
-                value_length, at = decode_varint(window, at)
-            if value_length > 0:
-                at += value_length
+                length, at = decode_varint(window, at)
+                at += length if length > 0 else 0
             if window[at]:
                 headers, at = decode_varint(window, at)
                 at = _skip_headers(window, at, end, self._accepted_headers(headers))
@@ -253,8 +249,8 @@ class _Walk:
                 raise ValueError(f"record {index} ends {at - end} bytes from its end")
             if timestamp > largest:
                 largest = timestamp
-            if (key_length < 0 and needs_keys) or not earliest <= timestamp <= latest:
-                self._judge(index, timestamp, key_length)
+            if (needs_keys and not has_key) or not earliest <= timestamp <= latest:
+                self._judge(index, timestamp, has_key)
             index += 1
         payload.at, payload.budget.left = at, left
         self._index, self._max_timestamp = index, largest
@@ -283,7 +279,7 @@ class _Walk:
             raise ValueError(f"record {self._index} ends {payload.position - end} bytes from its end")
         payload.budget.left -= 5
         self._max_timestamp = max(self._max_timestamp, timestamp)
-        self._judge(self._index, timestamp, key_length)
+        self._judge(self._index, timestamp, key_length >= 0)
         self._index += 1
 
     def _accepted_headers(self, count: int) -> int:
@@ -293,12 +289,12 @@ class _Walk:
             raise ValueError(f"record {self._index} has {count} headers, and the batch too many")
         return count
 
-    def _judge(self, index: int, timestamp: int, key_length: int) -> None:
+    def _judge(self, index: int, timestamp: int, has_key: bool) -> None:
         """Note a record that the topic does not accept."""
         earliest, latest, needs_keys, _ = self._rules
         if not _MIN_INT64 <= timestamp <= _MAX_INT64:
             raise ValueError(f"the timestamp of record {index} does not fit 64 bits")
-        if needs_keys and key_length < 0:
+        if needs_keys and not has_key:
             message = "A record of a compacted topic needs a key"
         elif not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
             message = f"The timestamp {timestamp} is not within [{earliest}, {latest}]"
