@@ -1,8 +1,8 @@
 """Which names a topic may have.
 
 Apache Kafka's rules: 1 to 249 of the characters a-z, A-Z, 0-9, dot, underscore and hyphen, but neither "." nor "..".
-Names that differ only in dots and underscores collide, because the names of metrics cannot tell them apart. One name is
-reserved: that of KRaft's metadata log, which tools and other brokers take for Kafka's own.
+Names that differ only in dots and underscores collide, because the names of metrics do not distinguish them. One name
+is reserved: that of KRaft's metadata log, which tools and other brokers take for Kafka's own.
 """
 
 import re

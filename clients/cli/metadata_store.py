@@ -28,7 +28,7 @@ _NO_ANSWER: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTRO
 
 WITHOUT_STORE: Final = (
     "its metadata store (ZooKeeper) does not respond: clients go on reading and writing where the leader lives, with "
-    "acks=all only while every in-sync replica lives; no leader can be elected, and no topic, setting or ISR "
+    "acks=all only while every in-sync replica is alive; no leader can be elected, and no topic, setting or ISR "
     "can change meanwhile"
 )
 _UNKNOWN: Final = (

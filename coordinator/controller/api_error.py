@@ -29,7 +29,7 @@ class ApiError(_CodeAndMessage):
 
 NO_ERROR: Final = ApiError(ErrorCode.NONE)
 NOT_CONTROLLER: Final = ApiError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
-TIMED_OUT: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, "It was done, but not all brokers have heard of it in time.")
+TIMED_OUT: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, "It was done, but not all brokers know of it in time.")
 UNFINISHED: Final = ApiError(
     ErrorCode.REQUEST_TIMED_OUT,
     "It was not finished in time, because the metadata store does not respond or is slow. It may be done yet.",

@@ -1,4 +1,4 @@
-"""What a broker knows of its cluster: live brokers, topics, and who leads each partition.
+"""What a broker knows of its cluster: live brokers, topics, and the leader of each partition.
 
 ``ClusterImage`` is a value. The controller sends it in UpdateMetadata requests; ``MetadataCache`` replaces the whole
 image by the next one, so a handler that reads ``cache.image`` once sees one consistent moment, and nothing needs a
@@ -10,7 +10,7 @@ it replaces the image, and what it does not name does not exist. Each controller
 a newer one has overtaken are refused (``controller_fence``).
 
 A partition that is not in the image may be deleted, or not known yet. It counts as deleted only after a full update of
-the newest controller that this broker has heard of, by any of its requests.
+the newest controller from which this broker has received a request.
 """
 
 import logging
@@ -215,7 +215,7 @@ MetadataListener = Callable[[MetadataChange], None]
 
 
 class InternalTopicSizes:
-    """The number of partitions of each internal topic, fixed when this broker first hears of the topic.
+    """The number of partitions of each internal topic, fixed when the topic is first in the metadata of this broker.
 
     A group or a transactional id belongs to the partition that its hash and this number give. Another number would move
     it to a partition that knows nothing of its offsets or its epoch. The controller refuses such a change; if another

@@ -1,4 +1,4 @@
-"""Reading the cluster from the metadata store: what a new controller begins with, and who is alive.
+"""Reading the cluster from the metadata store: what a new controller begins with, and the registered brokers.
 
 A znode that cannot be decoded is set aside, with an ERROR that names it: guessing what it says could delete or move
 data. A malformed topic is left alone as a whole; a malformed partition state concerns that partition only; a malformed

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 async def read_orders(session: Session, broker_id: int, listener_name: str) -> list[Message]:
-    """Return what the present controller would tell this broker; nothing if there is none. Raises StoreUnavailable."""
+    """Return what the present controller would send this broker; empty if there is none. Raises StoreUnavailable."""
     epoch = await session.get(paths.CONTROLLER_EPOCH)  # First: what is read afterwards is of this epoch, or newer.
     controller = await session.get(paths.CONTROLLER)
     if epoch is None or controller is None:
@@ -42,7 +42,7 @@ async def read_orders(session: Session, broker_id: int, listener_name: str) -> l
     for partition in state.partitions_on(broker_id):
         if state.state(partition) is not None and partition.topic not in state.topics_to_delete:
             leaderships.add_leader_and_isr(partition, [broker_id])
-    # Metadata first, as from a controller: a coordinator drops the markers of partitions that it has not heard of.
+    # Metadata first, as from a controller: a coordinator drops the markers of partitions that are not in its metadata.
     return [request for requests in (metadata, leaderships) for _, request in requests.build()]
 
 

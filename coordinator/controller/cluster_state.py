@@ -1,4 +1,4 @@
-"""What the active controller knows of the cluster: brokers, topics, partition states, topics that must go.
+"""The cluster as the active controller knows it: brokers, topics, partition states, topics to delete.
 
 It is read from the metadata store when a controller epoch begins, changes only after the store has accepted the same
 change, and is dropped when the epoch ends. Decisions read it; only the work of the active controller writes it.

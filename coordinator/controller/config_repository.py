@@ -9,7 +9,7 @@ A broker loads everything when its session begins, and a controller again when i
 are only those of later changes. The creation of a topic with overrides is a change like any other. Overrides of a topic
 that is created here are learned at once, before the first of its logs is made; a broker that another controller orders
 to make a log reads the topic's overrides before it does (``read_topics``), and asks the store for what is newest, since
-the order may be faster than what its own member of the ensemble hears. Reads and writes may end in any order, so
+the order may be faster than its own member of the ensemble. Reads and writes may end in any order, so
 overrides are learned only if they were written later than those that are known. Old notifications are removed, the
 oldest first; a broker that recognises none of many any more reads everything again.
 
@@ -73,7 +73,7 @@ class ConfigRepository:
         self._known: dict[ConfigResource, tuple[int, Overrides]] = {}
         """Overrides, and the store's transaction that wrote them."""
         self._unreadable: dict[ConfigResource, int] = {}
-        """Resources whose znode could not be decoded when it was last read, each with what wrote it."""
+        """Resources whose znode could not be decoded when it was last read, each with the transaction that wrote it."""
         self._listeners: list[ConfigListener] = []
         self._seen_changes: frozenset[str] = frozenset()
         self._doubtful: dict[ConfigResource, None] = {}
@@ -122,7 +122,7 @@ class ConfigRepository:
         self._listeners.append(listener)
 
     def learn(self, resource: ConfigResource, overrides: Overrides, written_at: int) -> None:
-        """Take overrides that the store's transaction ``written_at`` wrote, and tell the listeners if that is news."""
+        """Take overrides that the store's transaction ``written_at`` wrote, and notify listeners if they are newer."""
         known_at, before = self._known.get(resource, (-1, NO_OVERRIDES))
         if written_at <= known_at:
             return
@@ -140,7 +140,7 @@ class ConfigRepository:
     def doubt_new_topics(self, change: MetadataChange) -> None:
         """Listen to the metadata cache: overrides that are known of a topic that appears may be a former topic's.
 
-        Metadata and notifications come by different ways, so only another read tells."""
+        Metadata and notifications come by different ways, so only another read shows which is newer."""
         appeared = [topic for topic in change.topics if _is_new(topic, change)]
         doubtful = {ConfigResource(ResourceType.TOPIC, topic) for topic in appeared} & self._known.keys()
         doubtful = {resource for resource in doubtful if self._overrides(resource)}
@@ -197,7 +197,7 @@ class ConfigRepository:
             await session.multi_many([[Delete(path=f"{paths.CONFIG_CHANGES}/{name}")] for name in oldest])
 
     async def _watch_unreadable(self, session: Session, changed: Watch) -> None:
-        """Have malformed znodes read again when they change: who mends them may leave no notification."""
+        """Have malformed znodes read again when they change: the repair may leave no change notification."""
         for resource in list(self._unreadable):
             znode = await session.get(resource.path, changed)
             if znode is not None:

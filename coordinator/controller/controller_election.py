@@ -1,4 +1,4 @@
-"""Who is the controller: the broker whose session holds the ephemeral ``/controller``.
+"""The controller election: the controller is the broker whose session holds the ephemeral ``/controller``.
 
 Winning creates that znode and raises ``/controller_epoch`` in one multi, so that the version of the epoch belongs to
 exactly one election. An election whose response was lost does not count as won: the znode, recognised by its session,

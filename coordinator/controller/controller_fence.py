@@ -2,9 +2,9 @@
 
 A controller sends one request at a time to each broker, and repeats it until it responds. The network may deliver a
 request once more, or for the first time, when later ones have been carried out: the connection that it was given up on
-may deliver what it held. Such a request describes a state of the cluster that has passed. Two numbers tell it from the
-others: the epoch of the controller, and the request's ``sequence``, which grows within an epoch. The last request may
-come again, which changes nothing.
+may deliver what it held. Such a request describes a state of the cluster that has passed. Two numbers distinguish it
+from others: the epoch of the controller, and the request's ``sequence``, which grows within an epoch. The last request
+may come again, which changes nothing.
 
 Controllers of Apache Kafka, and of Oncelog before it had sequences, send none; then the epoch alone decides.
 """

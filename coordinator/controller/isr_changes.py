@@ -1,13 +1,13 @@
 """Changes of in-sync replicas that leaders ask for (AlterPartition), decided and written.
 
-A leader knows who keeps up with it; the controller knows who is alive and who leads. So the leader proposes and the
-controller decides, each partition on its own, with Apache Kafka's error codes:
+A leader knows which followers keep up; the controller knows which brokers are alive and which one leads. So the leader
+proposes and the controller decides, each partition on its own, with Apache Kafka's error codes:
 
 * a proposal of an older leader epoch is FENCED_LEADER_EPOCH; one of a newer one than is known here says that this is
   not the controller any more (NOT_CONTROLLER);
 * what is so already is a success, whatever it was proposed on, because the first response may have been lost;
-* a proposal on an older state than the present one is INVALID_UPDATE_VERSION: the leader will hear of the newer one;
-* a replica that is not alive, that restarted since the leader heard of it (KIP-903), or that would come back although
+* a proposal on an older state than the present one is INVALID_UPDATE_VERSION: the leader will be sent the newer one;
+* a replica that is not alive, that restarted since the leader learned of it (KIP-903), or that would come back although
   it is suspected to be gone, is an INELIGIBLE_REPLICA.
 
 What is written is conditional on the version of the state's znode, so a leader and an election never overwrite each

@@ -1,8 +1,8 @@
-"""``Rejoining``: a controller whose work failed joins the cluster again, ever later as long as that fails, too.
+"""``Rejoining``: a controller whose work failed joins the cluster again, with exponential backoff.
 
-Until it has joined it is not the controller, and refuses what clients ask for. They hear NOT_CONTROLLER and look for
+Until it has joined it is not the controller, and refuses requests with NOT_CONTROLLER, so that clients look for
 another one. There is one exception: the metadata store of a broker that is alone may have no room for what is to be
-written. No other broker would do better then, so that clients hear KAFKA_STORAGE_ERROR, and what to do about it.
+written. No other broker would do better then, so that clients get KAFKA_STORAGE_ERROR and the remedy.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Rejoining:
         self._timer: asyncio.TimerHandle | None = None
         self._seconds = _FIRST_RETRY_SECONDS
         self.refusal = NOT_CONTROLLER
-        """What clients hear while this broker is not the controller."""
+        """The response to clients while this broker is not the controller."""
 
     def failed(self, error: BaseException) -> None:
         """Log why the controller's work failed, and join again some time later."""

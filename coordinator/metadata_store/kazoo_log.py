@@ -2,7 +2,7 @@
 
 kazoo writes a warning or two for every attempt to connect, several a second while no server responds. The store and the
 broker say what an outage means, once; kazoo's own lines are for debugging. Its last warning says why no server can be
-reached, which it tells in no other way.
+reached, which it reports in no other way.
 """
 
 import logging

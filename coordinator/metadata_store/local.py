@@ -180,7 +180,7 @@ class LocalEnsemble:
         return session_id
 
     def close_session(self, session_id: int) -> None:
-        """End a session: its ephemerals go, and its client hears of it."""
+        """End a session: its ephemerals go, and its client is notified."""
         client = self._clients.pop(session_id)
         self.submit(CloseSession(session_id=session_id))
         client.on_session_closed(session_id)

@@ -13,10 +13,11 @@ from typing import Final
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
 
 WITHOUT_ZOOKEEPER: Final = (
-    "clients go on reading and writing where the leader is alive, with acks=all only while every in-sync replica "
-    "lives; no leader can be elected, no topic, setting or ISR changed, or broker join until ZooKeeper responds"
+    "clients go on reading and writing where the leader is alive, with acks=all only while every in-sync replica is "
+    "alive; no leader can be elected, no topic, setting or ISR changed, and no broker can join, until ZooKeeper "
+    "responds"
 )
-"""What an outage means, for people."""
+"""What an outage means, for operators."""
 
 
 class SessionState(Enum):

@@ -77,7 +77,7 @@ class LeaderRecoveryState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """``/brokers/topics/T/partitions/P/state``: who leads, since which epoch, and who is in sync."""
+    """``/brokers/topics/T/partitions/P/state``: the leader, its epoch, and the in-sync replicas."""
 
     leader: int
     leader_epoch: int

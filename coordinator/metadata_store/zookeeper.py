@@ -1,7 +1,7 @@
 """The metadata store on ZooKeeper: its client, and the sessions that it has one after the other.
 
 *A session is live* for two thirds of its time-out after the last request that certainly has a response, counted from
-when that request was sent: the store may have heard of us later than that, but not earlier. A request is sent for that
+when that request was sent: the store may have received it later than that, but not earlier. A request is sent for that
 purpose alone several times within the time-out. So a process that was stopped finds its session not live when it goes
 on, whatever the store thinks of it. The time-out is what the server grants, which may be less than what was requested:
 at most twenty of its ticks.

@@ -1,4 +1,4 @@
-"""The embedded consumer protocol: what members of a consumer group tell each other through JoinGroup and SyncGroup."""
+"""The embedded consumer protocol: what members of a consumer group exchange through JoinGroup and SyncGroup."""
 
 from oncelog.protocol.schema import Message, array, array_of, binary, int32, string
 

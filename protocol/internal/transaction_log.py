@@ -31,4 +31,4 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     transaction_start_timestamp_ms: int = int64("0+", default=0)
     client_transaction_version: int = int16("1+", default=0, tag=2)
     cause: str | None = string("1+", nullable="1+", default=None, tag=10_000)
-    """Why the epoch was bumped or the transaction ended, where its producer did not ask for it, and for whom."""
+    """Why, and for which client, the epoch was bumped or the transaction ended without a request of its producer."""

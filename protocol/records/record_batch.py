@@ -22,7 +22,7 @@ A batch is a header of 61 bytes and then ``records_count`` records, compressed a
              header count varint, {key length varint, key, value length varint (-1 null), value}*
 
 Produce, fetch and recovery read headers only (``read_header``, ``iter_batches``) and patch the two fields outside the
-CRC (``patch_offset_and_epoch``). ``iter_records`` is for those who need what is inside: a batch that arrives there may
+CRC (``patch_offset_and_epoch``). ``iter_records`` is for readers of the records inside: a batch that arrives there may
 be hostile, since a valid CRC says nothing about its records, so every length in it is doubted and the first
 contradiction is a ``CorruptRecord``.
 """

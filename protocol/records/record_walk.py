@@ -24,10 +24,10 @@ _MIN_INT64: Final = -(2**63)
 _MAX_INT64: Final = 2**63 - 1
 _LONGEST_VARINT: Final = 10
 _HEADERS_PER_BYTE: Final = 16
-"""So many headers may a batch have for each of its bytes, and in any case as many as one record: a walk costs what the
-sender has paid for."""
+"""Headers that a batch may have for each of its bytes, and at least as many as one record: a walk costs in proportion
+to what was sent."""
 _BYTES_PER_UNIT: Final = 1024
-"""So many bytes are decompressed in about the time in which one record is walked."""
+"""Bytes that are decompressed in about the time in which one record is walked."""
 _FIELD_SIZES: Final = tuple(1 + max(byte >> 1 ^ -(byte & 1), 0) for byte in range(0x80))
 """By its first byte, the size of a key or value whose length takes one byte."""
 

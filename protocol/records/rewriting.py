@@ -97,7 +97,7 @@ def retain_records(
 ) -> Generator[None, None, bytearray]:
     """Build, in steps, the batch that has only ``retained``, at least one record, of the records of another.
 
-    Offsets, sequences and the last offset delta stay, since they are what a recovering leader knows of the producer.
+    Offsets, sequences and the last offset delta stay, since a recovering leader restores the producer state from them.
     A delete horizon (when tombstones and markers may go, KIP-534) is stored as the base timestamp; without a new one
     the records stay byte for byte.
     """

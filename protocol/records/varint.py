@@ -1,7 +1,7 @@
 """Variable-length integers inside a record: base-128 groups, least significant first, zig-zagged so that -1 is short.
 
 A record's lengths and deltas are almost always one byte, so a hot walk reads that byte inline and comes here for the
-rest. Reading past the end of the buffer is an ``IndexError``; who walks a record knows what that means there.
+rest. Reading past the end of the buffer is an ``IndexError``; the walk of a record knows what that means there.
 """
 
 from typing import Final

@@ -12,7 +12,7 @@ from tests.command import Oncelog
 from tests.processes import OncelogProcess, free_port
 
 HTTP_PORT = "oncelog.http.listener"
-MEANWHILE = "acks=all only while every in-sync replica lives; no leader can be elected"
+MEANWHILE = "acks=all only while every in-sync replica is alive; no leader can be elected"
 LATER = "is not done yet, and may be done as soon as it responds again"
 
 
@@ -69,6 +69,6 @@ def test_an_outage_of_zookeeper_is_told_by_health_doctor_ready_and_the_log(membe
         assert ready_page(http_port) == "ready\n"
     lost = [line for line in log_of(broker).splitlines() if "The connection to ZooKeeper" in line]
     assert len(lost) == 1
-    assert "with acks=all only while every in-sync replica lives" in lost[0]
+    assert "with acks=all only while every in-sync replica is alive" in lost[0]
     assert "ZooKeeper answers again, after" in log_of(broker)
     assert "kazoo" not in log_of(broker)
