@@ -20,7 +20,7 @@ what cannot be encoded there would be the whole group's failure."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoiningMember:
-    """A JoinGroup request, and what the connection knows of who sends it."""
+    """A JoinGroup request, and what the connection knows of its client."""
 
     group_id: str
     member_id: str

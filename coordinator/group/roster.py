@@ -1,4 +1,4 @@
-"""The members of one group, and everything that follows from who they are.
+"""The members of one group, and everything that follows from them.
 
 The leader, the static members' ids, the protocols that all support: each is kept in step with the members here and
 nowhere else, so that none of them can name a member that is gone.

@@ -77,7 +77,7 @@ MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 
 class Producer(NamedTuple):
-    """Who commits offsets inside a transaction."""
+    """The producer that commits offsets inside a transaction."""
 
     id: int
     epoch: int

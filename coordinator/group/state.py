@@ -56,7 +56,7 @@ def format_transitions() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRules:
-    """The settings that the state machine obeys."""
+    """The settings of the state machine."""
 
     max_size: int = 2**31 - 1
     initial_rebalance_delay_ms: int = 3000

@@ -134,7 +134,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def exists_in_log(self) -> bool:
-        """False for an id whose first record is still being written."""
+        """Return whether a record of the id is durable: not while its first one is being written."""
         return self.producer_epoch != NO_PRODUCER_EPOCH
 
 
