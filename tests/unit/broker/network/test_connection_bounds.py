@@ -171,11 +171,13 @@ def test_request_that_ends_its_connection_is_freed_without_a_garbage_collection(
             assert len(held) == 3
             assert not any(reference() for reference in held)
 
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         run(loop_name, scenario)
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 @every_loop
