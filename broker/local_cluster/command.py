@@ -140,7 +140,7 @@ def format_members(members: Iterable[MemberStatus]) -> str:
 
 _verb("status", "Show each process: its state, pid and address.", needs_members=False)
 _verb("kill", "End processes at once, as kill -9 does.")
-_verb("pause", "Freeze processes (SIGSTOP): they keep connections and sessions, and answer nothing.")
+_verb("pause", "Freeze processes (SIGSTOP): they keep connections and sessions, and send no responses.")
 _verb("resume", "Let paused processes go on (SIGCONT).")
 _verb("stop", "Shut processes down in order (SIGTERM), one after the other.")
 _verb("start", "Start processes that do not run; return when they serve.")

@@ -50,10 +50,10 @@ END_TXN: Final = DecisionTable(
 | 1 | abort | PrepareCommit | no | any | present | same | any | STATE | it was decided otherwise |
 | 1 | commit | PrepareAbort | no | any | present | same | any | STATE | it was decided otherwise |
 | 1 | abort | PrepareAbort | no | any | present | same | any | BUSY | a retry |
-| 1 | commit | CompleteCommit | no | any | present | same | any | done | a retry, or KAFKA-17754: nobody can tell |
+| 1 | commit | CompleteCommit | no | any | present | same | any | done | a retry, or KAFKA-17754: indistinguishable |
 | 1 | abort | CompleteCommit | no | any | present | same | any | STATE | |
 | 1 | commit | CompleteAbort | no | any | present | same | any | STATE | |
-| 1 | abort | CompleteAbort | no | any | present | same | any | done | a retry, or KAFKA-17754: nobody can tell |
+| 1 | abort | CompleteAbort | no | any | present | same | any | done | a retry, or KAFKA-17754: indistinguishable |
 | 2 | any | any | yes | any | any | any | any | BUSY | KAFKA-19367: first of all |
 | 2 | any | any | no | any | other | any | any | MAPPING | |
 | 2 | any | any | no | any | previous | not 32766 | any | MAPPING | |
@@ -68,7 +68,7 @@ END_TXN: Final = DecisionTable(
 | 2 | any | CompleteCommit / CompleteAbort | no | any | present | -2 / +1 / 32766 | any | FENCED | |
 | 2 | commit | Ongoing | no | 7 / 0 | present | same | any | commit | |
 | 2 | commit | Ongoing | no | 32766 | present | same | any | commit, new id | KAFKA-18660: the epochs have run out |
-| 2 | commit | Ongoing | no | 32767 | present | same | any | FENCED | ≠ Kafka: an exception; nobody has this epoch |
+| 2 | commit | Ongoing | no | 32767 | present | same | any | FENCED | ≠ Kafka: an exception; no producer has it |
 | 2 | abort | Ongoing | no | 7 / 0 | present | same | any | abort | |
 | 2 | abort | Ongoing | no | 32766 | present | same | any | abort, new id | KAFKA-18660: the epochs have run out |
 | 2 | abort | Ongoing | no | 32767 | present | same | any | abort at 32767 | KAFKA-20090: to get out of it |
@@ -80,11 +80,11 @@ END_TXN: Final = DecisionTable(
 | 2 | abort | CompleteCommit | no | 7 / 32766 | present | -1 | 2 | STATE | a retry with another end |
 | 2 | commit | CompleteAbort | no | 7 / 32766 | present | -1 | 2 | STATE | a retry with another end |
 | 2 | abort | CompleteAbort | no | 7 / 32766 | present | -1 | 2 | done | a retry |
-| 2 | any | CompleteCommit / CompleteAbort | no | 32767 | present | -1 | 2 | FENCED | ≠ Kafka: a retry, told 32767 |
+| 2 | any | CompleteCommit / CompleteAbort | no | 32767 | present | -1 | 2 | FENCED | ≠ Kafka: a retry, returns 32767 |
 | 2 | any | PrepareCommit / PrepareAbort | no | any | present | -1 | 0 | FENCED | ≠ Kafka: a retry; it was replaced |
 | 2 | any | CompleteCommit / CompleteAbort | no | any | present | -1 | 0 | FENCED | ≠ Kafka: a retry; it was replaced |
-| 2 | commit | Empty | no | any | present | same | any | STATE | KAFKA-18401: nobody asks |
-| 2 | commit | CompleteCommit / CompleteAbort | no | any | present | same | any | STATE | KAFKA-18401: nobody asks |
+| 2 | commit | Empty | no | any | present | same | any | STATE | KAFKA-18401: never sent |
+| 2 | commit | CompleteCommit / CompleteAbort | no | any | present | same | any | STATE | KAFKA-18401: never sent |
 | 2 | abort | Empty | no | 7 / 0 | present | same | any | abort nothing | KAFKA-18464 |
 | 2 | abort | CompleteCommit / CompleteAbort | no | 7 / 0 | present | same | any | abort nothing | KAFKA-18464 |
 | 2 | abort | Empty | no | 32766 | present | same | any | abort nothing, new id | |

@@ -29,7 +29,7 @@ A rule that begins its reason with ≠ is one where this broker differs on purpo
 [Differences](../reference/differences.md) says why.
 
 For each request there is a table of rules, which names every combination once, and then the same spread out, a cell
-for each combination. A combination that cannot be asked for (an epoch below 0, say) has an empty cell.
+for each combination. An impossible combination (an epoch below 0, for example) has an empty cell.
 """
 
 
@@ -45,8 +45,8 @@ def _words() -> Iterator[str]:
     yield "## The words\n"
     yield from _table(["relation", "meaning"], MEANINGS.items())
     yield "\nOutcomes that change nothing:\n"
-    yield from _table(["outcome", "answer"], [*((name, error.name) for name, error in ERRORS.items())])
-    yield f"\n`{NOTHING}`: nobody asked, and nothing happens. The transitions, and what their record says:\n"
+    yield from _table(["outcome", "error code"], [*((name, error.name) for name, error in ERRORS.items())])
+    yield f"\n`{NOTHING}`: no request, nothing happens. The transitions, and the fields of their records:\n"
     header, *lines = rows(TRANSITIONS_TEXT)
     yield from _table(header, lines)
     yield "\nEvery transition remembers the producer id that it found as the previous one, and the time of the update."
