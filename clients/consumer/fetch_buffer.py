@@ -89,10 +89,26 @@ class FetchBuffer:
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Return up to ``limit`` records of the partitions in turn, and move the positions.
 
-        Raises ``OffsetOutOfRange`` without a reset policy, ``UnreadableRecords``, ``BrokerRefused``, and what decoding
-        raises (``MemoryError``); never after it took some.
+        Raises ``OffsetOutOfRange`` without a reset policy, ``UnreadableRecords``, ``BrokerRefused``, ``MemoryError``,
+        each only if no records come before it. After any other exception, which is a defect, the positions are where
+        they were, so that the records are fetched again.
         """
         records: list[ConsumerRecord] = []
+        before: list[tuple[AssignedPartition, FetchPosition]] = []
+        is_done = False
+        try:
+            self._take_into(records, limit, before)
+            is_done = True
+        finally:
+            if not is_done:
+                for partition, position in reversed(before):
+                    partition.position = position
+        return records
+
+    def _take_into(
+        self, records: list[ConsumerRecord], limit: int, before: list[tuple[AssignedPartition, FetchPosition]]
+    ) -> None:
+        """Append to ``records``, and to ``before`` the positions to restore after an exception."""
         passed_over = 0
         while len(records) < limit and passed_over < len(self._turns):
             topic_partition = self._turns[0]
@@ -108,21 +124,23 @@ class FetchBuffer:
             elif fetch.error is not ErrorCode.NONE:
                 if records:
                     break
+                before.clear()
                 self._remove_first()
                 self._judge(fetch, partition)
             else:
                 if not fetch.counts:
                     self._count(chain, True)
+                before.append((partition, partition.position))
                 try:
                     records += self._take_from(fetch, partition, limit - len(records))
                 except (UnreadableRecords, MemoryError):
                     if records:  # They would be lost. A later call raises the same.
                         break
+                    before.clear()
                     self._set_aside(chain)
                     self._turns.rotate(-1)
                     raise
                 passed_over = 0
-        return records
 
     def _take_from(self, fetch: CompletedFetch, partition: AssignedPartition, limit: int) -> list[ConsumerRecord]:
         before = fetch.position

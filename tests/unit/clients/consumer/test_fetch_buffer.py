@@ -20,14 +20,15 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.consumer.fetched import CLICKS, ORDERS, batch, completed
 
 
-class _NoMemory(int):
-    """A bound of decompression that raises MemoryError at its use until it is disarmed."""
+class _FailingBound(int):
+    """A bound of decompression that raises an exception at its use until it is disarmed."""
 
     armed = True
+    error: type[Exception] = MemoryError
 
     def __sub__(self, other: int) -> int:
         if self.armed:
-            raise MemoryError("injected")
+            raise self.error("injected")
         return int(self) - other
 
 
@@ -289,7 +290,7 @@ def test_records_of_others_are_not_lost_with_a_batch_that_cannot_be_read() -> No
 def test_records_before_a_batch_that_finds_no_memory_are_returned(partition: TopicPartition) -> None:
     """An exception would lose them: their positions have moved."""
     subscription, buffer = reading()
-    bound = _NoMemory(1 << 20)
+    bound = _FailingBound(1 << 20)
     large = batch(2 if partition == ORDERS else 0, codec=Compression.ZSTD)
     if partition == ORDERS:
         buffer.add(completed(0, batch(0), large, max_batch_bytes=bound))
@@ -304,3 +305,23 @@ def test_records_before_a_batch_that_finds_no_memory_are_returned(partition: Top
     bound.armed = False
     begin = 2 if partition == ORDERS else 0
     assert seen(buffer) == [(partition.topic, begin), (partition.topic, begin + 1)]
+
+
+@pytest.mark.parametrize("partition", [ORDERS, CLICKS])
+def test_records_before_an_unforeseen_exception_are_fetched_again(partition: TopicPartition) -> None:
+    subscription, buffer = reading()
+    bound = _FailingBound(1 << 20)
+    bound.error = LookupError
+    broken = batch(2 if partition == ORDERS else 0, codec=Compression.ZSTD)
+    if partition == ORDERS:
+        buffer.add(completed(0, batch(0), broken, max_batch_bytes=bound))
+    else:
+        buffer.add(completed(0, batch(0)))
+        buffer.add(completed(0, broken, partition=partition, max_batch_bytes=bound))
+    with pytest.raises(LookupError):
+        buffer.take(100)
+    assert subscription.partitions[ORDERS].position == FetchPosition(0, leader=Leader(1, 3))
+    assert buffer.next_offset(ORDERS) == 0
+    assert buffer.add(completed(0, batch(0)))
+    bound.armed = False
+    assert {("orders", 0), ("orders", 1)} <= set(seen(buffer))
