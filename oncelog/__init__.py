@@ -1,8 +1,14 @@
 """Oncelog: a Kafka-compatible broker that keeps exactly-once, its Python client and its PySpark data source.
 
-The names below are those of the client that programs need most; ``docs/reference/python-client.md`` says how to use
-them. Each is loaded when it is first used: the broker, the command line and Spark's workers import this package too,
-and need none.
+The names below are those of the client that programs need most::
+
+    from oncelog import Producer
+
+    async with Producer("localhost:9092") as producer:
+        print(await (await producer.send("orders", b"42 apples")))
+
+``docs/reference/python-client.md`` describes them. Each is loaded when it is first used: the broker, the command line
+and Spark's workers import this package too, and need none.
 
 In the repository the packages ``oncelog.broker``, ``oncelog.clients`` and so on are symbolic links to the folders of
 that name beside this one. A wheel has the files themselves.

@@ -68,7 +68,7 @@ async def _check_partitions(cluster: Cluster, plan: AbortPlan) -> Check:
     left = [each for each in opened if is_same_transaction(plan, each)]
     partitions = ", ".join(map(str, plan.partitions))
     if failed:
-        says = "cannot be asked: " + ", ".join(f"{tp} ({refused})" for tp, refused in failed.items())
+        says = "could not be described: " + ", ".join(f"{tp} ({refused})" for tp, refused in failed.items())
     elif left:
         says = "still open in " + ", ".join(f"{each.topic_partition} from offset {each.start_offset}" for each in left)
     else:
