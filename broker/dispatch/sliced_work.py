@@ -160,17 +160,19 @@ class SlicedWork:
     async def _begin_later(
         self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo, needs_place: bool
     ) -> T:
+        has_begun = False
         try:
             await self._turn(self._beginning)
             _check_open(connection)
             budget.left = SLICE_UNITS
             request = _advance(steps, None, budget)
+            has_begun = True
         except StopIteration as stop:
             result: T = stop.value
             return result
-        except BaseException:
-            steps.close()
-            raise
+        finally:
+            if not has_begun:
+                steps.close()
         return await self._go_on(steps, budget, connection, request, self._places if needs_place else nullcontext())
 
     async def _go_on(

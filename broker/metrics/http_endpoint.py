@@ -6,9 +6,9 @@ and the time from its first byte to the last of the answer. Whoever exceeds a bo
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from oncelog.broker.process.supervisor import Supervisor
 
@@ -58,8 +58,18 @@ class HttpEndpoint:
         for connection in list(self._connections):
             connection.abort()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._supervisor.spawn(work, "HTTP request")
+    def make(self, request: bytes, on_page: Callable[[Page], None]) -> None:
+        """Call back with the page that a request names; with an error page if it cannot be made."""
+
+        def made(task: "asyncio.Task[Page]") -> None:
+            if task.cancelled():
+                return  # The broker stops.
+            error = task.exception()
+            if error is not None:
+                logger.error("The page of %r cannot be made", request.decode("latin-1"), exc_info=error)
+            on_page(_problem(HTTPStatus.INTERNAL_SERVER_ERROR) if error is not None else task.result())
+
+        self._supervisor.spawn(self._page(request), "HTTP request", on_done=made)
 
     def admit(self, connection: "_Connection") -> bool:
         """Return whether there is room for one more connection."""
@@ -69,7 +79,7 @@ class HttpEndpoint:
     def forget(self, connection: "_Connection") -> None:
         del self._connections[connection]
 
-    async def answer(self, request: bytes) -> Page:
+    async def _page(self, request: bytes) -> Page:
         """Return the page that a request names, or the one that says why there is none."""
         method, _, rest = request.partition(b" ")
         target, _, version = rest.partition(b" ")
@@ -82,15 +92,11 @@ class HttpEndpoint:
         page = self.pages.get(target.partition(b"?")[0].decode("latin-1"))
         if page is None:
             return _problem(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.pages)}")
-        try:
-            return await page()
-        except Exception:
-            logger.exception("%s cannot be shown", target.decode("latin-1"))
-            return _problem(HTTPStatus.INTERNAL_SERVER_ERROR)
+        return await page()
 
 
 class _Connection(asyncio.Protocol):
-    """One request, one answer."""
+    """One request, one response."""
 
     _transport: asyncio.Transport
     _deadline: asyncio.TimerHandle
@@ -119,17 +125,14 @@ class _Connection(asyncio.Protocol):
         self._received += data
         if _END in self._received:
             self._asked = True
-            self._endpoint.spawn(self._answer(bytes(self._received)))
+            request = bytes(self._received).partition(b"\r\n")[0]
+            self._endpoint.make(request, lambda page: self._write(page, request.partition(b" ")[0]))
         elif len(self._received) > _LARGEST_REQUEST:
             self._asked = True
             self._write(_problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), b"GET")
 
-    async def _answer(self, request: bytes) -> None:
-        line = request.partition(b"\r\n")[0]
-        self._write(await self._endpoint.answer(line), line.partition(b" ")[0])
-
     def _write(self, page: Page, method: bytes) -> None:
-        """Write the answer and end the connection when it has left, or when its time is up."""
+        """Write the response and end the connection when it has left, or when its time is up."""
         head = (
             f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
             f"Content-Type: {page.content_type}\r\n"

@@ -118,18 +118,24 @@ class DelayedFetch:
         if len(self._context.session.dirty) > _MANY_PARTITIONS:
             self._loop.call_soon(self._begin_large)
             return self._promise()
+        outcome = None
         try:
-            attempt = self._read()
-            if attempt.left_large and self._must_await_room(attempt):
-                self._await_room()
-                return self._promise()
-            if not attempt.cold and self._is_enough(attempt):
-                self._context.session.waiting = None
-                return self._answer()
-        except Exception:
-            self._unpark()
-            self._give_up()
-            raise
+            outcome = self._read_first()
+        finally:
+            if outcome is None:
+                self._unpark()
+                self._give_up()
+        return outcome
+
+    def _read_first(self) -> FetchResponse | asyncio.Future[FetchResponse]:
+        """Read in the turn in which the request came."""
+        attempt = self._read()
+        if attempt.left_large and self._must_await_room(attempt):
+            self._await_room()
+            return self._promise()
+        if not attempt.cold and self._is_enough(attempt):
+            self._context.session.waiting = None
+            return self._answer()
         future = self._promise()
         self._go_on(attempt)
         return future

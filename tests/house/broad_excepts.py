@@ -1,7 +1,8 @@
 """Clauses that catch every exception, outside dispatch.
 
 ``except Exception``, ``except BaseException`` (alone, in a tuple, or with ``except*``), a bare ``except``, and
-``suppress`` of either. Dispatch, the file ``dispatch.py``, is where an unexpected exception of a request ends, and may.
+``suppress`` of either. Dispatch, the file ``dispatcher.py`` (formerly ``dispatch.py``), is where an unexpected exception
+of a request ends, and may.
 A clause whose last statement is a bare ``raise`` only tidies up; it counts, and is marked.
 """
 
@@ -11,6 +12,7 @@ from typing import Final, NamedTuple
 
 from tests.house.sources import Source
 
+_DISPATCH: Final = frozenset({"dispatch", "dispatcher"})
 _BROAD: Final = frozenset({"Exception", "BaseException"})
 
 
@@ -28,7 +30,7 @@ class BroadExcept(NamedTuple):
 def broad_excepts(sources: Iterable[Source]) -> list[BroadExcept]:
     """Return the clauses in the order of their places."""
     return [
-        each for source in sources if source.name.rpartition(".")[2] != "dispatch" for each in _in_source(source)
+        each for source in sources if source.name.rpartition(".")[2] not in _DISPATCH for each in _in_source(source)
     ]  # fmt: skip
 
 
