@@ -1,8 +1,8 @@
 """Clauses that catch every exception, outside dispatch.
 
 ``except Exception``, ``except BaseException`` (alone, in a tuple, or with ``except*``), a bare ``except``, and
-``suppress`` of either. Dispatch, the file ``dispatcher.py`` (formerly ``dispatch.py``), is where an unexpected exception
-of a request ends, and may.
+``suppress`` of either. Dispatch, the file ``dispatcher.py`` (formerly ``dispatch.py``), is where an unexpected
+exception of a request ends, and may.
 A clause whose last statement is a bare ``raise`` only tidies up; it counts, and is marked.
 """
 
