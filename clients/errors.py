@@ -258,7 +258,7 @@ class CommitFailed(ClientError):
 
 
 class FatalProducerError(ProducerError):
-    """This producer cannot go on. Its cause says why; close it."""
+    """The producer has failed for good. The cause says why; close it."""
 
 
 class ProducerFenced(FatalProducerError):

@@ -57,9 +57,10 @@ class ReplicatedLog(Protocol):
         ...
 
     def when_replicated(self, end_offset: int, callback: OnReplicated) -> None:
-        """Call back once: with NONE when the high watermark has reached ``end_offset`` (at once if it already has),
-        NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if the log failed, when this leadership ends before that. Nothing
-        else: while it leads there is no failure of what was appended, only not-yet.
+        """Call back once: with NONE when the high watermark has reached ``end_offset``, at once if it already has.
+
+        With NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if the log failed, when this leadership ends before that.
+        Nothing else: while it leads there is no failure of what was appended, only not-yet.
 
         Callbacks of one log come in the order of their offsets.
         """

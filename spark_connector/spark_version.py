@@ -10,7 +10,7 @@ MINIMUM: Final = (4, 2)
 
 
 class UnsupportedSpark(UserError):
-    """This version of PySpark is too old for the connector."""
+    """The version of PySpark is too old for the connector."""
 
 
 def require_spark(version: str) -> None:

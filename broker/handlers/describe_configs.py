@@ -1,5 +1,6 @@
-"""DescribeConfigs (API key 32): the settings of topics, of this broker and of all brokers, of groups and client metrics
-subscriptions (``oncelog.broker.config.resource_settings``), and the levels of this broker's loggers.
+"""DescribeConfigs (API key 32): the settings of topics, brokers, groups and client metrics subscriptions.
+
+And the levels of this broker's loggers. Settings are declared in ``oncelog.broker.config``.
 
 A broker answers for itself and for topics, from memory; for another broker, ask that one. Without keys, all settings
 are described. A resource that is named again is not described again: an answer would be thousands of times as large as

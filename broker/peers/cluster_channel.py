@@ -1,5 +1,6 @@
-"""Requests from this broker's controller, coordinators and replicas to brokers: to itself by a plain call, to others
-over a few connections each, one per lane (``lanes``, ``link``).
+"""Requests from this broker's controller, coordinators and replicas to brokers.
+
+To itself by a plain call, to others over a few connections each, one per lane (``lanes``, ``link``).
 
 *Watching.* A broker that is watched is connected to all the time, on a lane of its own, with heartbeats. A broken
 connection is tried to be made again. If nothing listens there any more (``on_refused``), the process is certainly not

@@ -28,8 +28,11 @@ class Connected(Protocol):
 
 
 class FollowerConnections:
-    """The places of each follower, by its broker id. A connection that has one keeps it until it is lost, or proves to
-    be of an earlier registration, or has to make room."""
+    """The places of each follower, by its broker id.
+
+    A connection that has one keeps it until it is lost, or proves to be of an earlier registration, or has to make
+    room.
+    """
 
     def __init__(self) -> None:
         self._places: dict[int, dict[Connected, int]] = {}

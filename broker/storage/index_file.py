@@ -1,5 +1,4 @@
-"""What the three indexes of a segment have in common: a file of equal entries that can always be derived
-from the log.
+"""The file of each of a segment's three indexes: equal entries that can always be derived from the log.
 
 Since it can be derived, an index is appended to in memory and written out when its log is flushed, rolled or closed.
 After a crash the segments from the recovery point on have theirs rebuilt, so nothing is lost, an append costs no second

@@ -61,7 +61,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """This consumer's identity in the group: none, an id, or a member of a generation."""
+    """The identity of a consumer in its group: none, an id, or a member of a generation."""
 
     generation_id: int = NO_GENERATION
     member_id: str = ""

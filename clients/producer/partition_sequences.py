@@ -43,7 +43,7 @@ class PartitionSequences:
         """Whether an error has shown that the numbering cannot go on."""
 
     def restart(self, producer: ProducerIdAndEpoch) -> None:
-        """Number from 0, under ``producer``."""
+        """Begin again with sequence 0, under ``producer``."""
         assert not self.in_flight
         self.producer = producer
         self.next_sequence = 0

@@ -26,7 +26,7 @@ UncleanElectionAllowed: TypeAlias = Callable[[str], bool]
 
 
 class ControllerMoved(Exception):
-    """This broker is not the controller, or not any more."""
+    """The broker is not the controller, or not any more."""
 
 
 class ControllerContext:

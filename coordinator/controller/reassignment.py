@@ -79,8 +79,7 @@ def is_complete(assignment: ReplicaAssignment, state: PartitionState) -> bool:
 def begun_state(
     state: PartitionState, assignment: ReplicaAssignment, usable: Collection[int], controller_epoch: int
 ) -> PartitionState | None:
-    """Return the state while the partition moves, with a new leader epoch, so that every replica gets the new
-    assignment.
+    """Return the state while the partition moves; its new leader epoch brings the assignment to every replica.
 
     Replicas that an earlier reassignment was adding, and that this one does not have, are out of sync at once; None if
     no other in-sync replica could lead then.
