@@ -101,18 +101,19 @@ async def _decide(undecided: Undecided[T], shape: Callable[[T], R]) -> R:
 
 
 def _map_future(future: asyncio.Future[T], shape: Callable[[T], R]) -> asyncio.Future[R]:
-    """Return a future of the shaped result, cancelled where ``shape`` raises, which the event loop reports."""
+    """Return a future of the shaped result; an exception of ``shape`` ends in the future, and so in dispatch."""
     mapped: asyncio.Future[R] = future.get_loop().create_future()
 
     def on_done(done: asyncio.Future[T]) -> None:
         if mapped.done():
             return  # The connection is gone.
+        if done.cancelled():
+            mapped.cancel()
+            return
         try:
-            if not done.cancelled():
-                mapped.set_result(shape(done.result()))
-        finally:
-            if not mapped.done():
-                mapped.cancel()
+            mapped.set_result(shape(done.result()))
+        except Exception as error:
+            mapped.set_exception(error)
 
     future.add_done_callback(on_done)
     return mapped

@@ -1,7 +1,8 @@
 """Partitions of the internal topics that are led by a broker whose coordinator does not serve them.
 
 There is no request that says so. The leader gets a request for a group, or a transactional id, of each of its
-partitions. A coordinator that is still reading the partition, or cannot read it, reports that also for ids that do not exist.
+partitions. A coordinator that is still reading the partition, or cannot read it, reports that also for ids that do not
+exist.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """The partition of an internal topic that holds a key.
 
-A group id in ``__consumer_offsets``, a transactional id in ``__transaction_state``. Brokers and clients must agree on it
-with Java, whose ``String.hashCode`` it is. The partitioner for records (murmur2, masked) is another function.
+A group id in ``__consumer_offsets``, a transactional id in ``__transaction_state``. Brokers and clients must agree on
+it with Java, whose ``String.hashCode`` it is. The partitioner for records (murmur2, masked) is another function.
 """
 
 import sys
