@@ -83,8 +83,7 @@ def records_of(name: str, producer_id: int, lap: int, now_ms: int) -> Iterator[b
 def term_of(broker: Broker, index: int) -> CoordinatorLog:
     partition = broker.replica_manager.led_partition((LOG, index))
     assert not isinstance(partition, ErrorCode), partition
-    assert partition.leading is not None
-    return CoordinatorLog(partition.leading)
+    return CoordinatorLog(partition)
 
 
 async def fill(broker: Broker, transactions: int, ids: int) -> None:
