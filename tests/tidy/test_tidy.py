@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("protocol", "coordinator", "broker", "clients", "spark_connector")
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 70
-ONE_IMPORTER = {"kazoo", "uvloop", "aiofiles"}
+ONE_IMPORTER = {"uvloop", "aiofiles"}
 
 
 def tracked(*suffixes: str) -> list[Path]:
@@ -56,6 +56,11 @@ def test_files_and_functions_stay_readable() -> None:
 def test_outside_seams_are_imported_in_one_file_each(library: str) -> None:
     importers = [str(path) for path, tree in trees() if library in imported_modules(tree)]
     assert len(importers) <= 1, importers
+
+
+def test_kazoo_is_imported_only_in_files_named_after_it() -> None:
+    importers = {path.stem for path, tree in trees() if "kazoo" in imported_modules(tree)}
+    assert importers == {"kazoo_client", "kazoo_encodings", "kazoo_factory"}
 
 
 def test_file_names_say_what_is_inside() -> None:
