@@ -18,16 +18,14 @@ way then gets NOT_CONTROLLER although the change may have been made: as after an
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar
 
 from oncelog.coordinator.controller.active_controller import UNCLEAN_ELECTION_KEY, ActiveController
-from oncelog.coordinator.controller.api_error import UNFINISHED, ApiError
+from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
-from oncelog.coordinator.controller.controller_context import ControllerMoved
 from oncelog.coordinator.controller.controller_election import (
     Elected,
     ElectionResult,
@@ -37,28 +35,23 @@ from oncelog.coordinator.controller.controller_election import (
 )
 from oncelog.coordinator.controller.controller_settings import ControllerSettings
 from oncelog.coordinator.controller.disk_report import DiskReport
-from oncelog.coordinator.controller.event_queue import EventQueue, Lane
+from oncelog.coordinator.controller.event_queue import EventQueue
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
 from oncelog.coordinator.controller.membership import prepare, register
 from oncelog.coordinator.controller.propagation import resend_topics
-from oncelog.coordinator.controller.rejoining import Rejoining, refusal_of
+from oncelog.coordinator.controller.rejoining import Rejoining
 from oncelog.coordinator.controller.stored_settings import StoredSettings
 from oncelog.coordinator.controller.unreachable_backoff import UnreachableBackoff
 from oncelog.coordinator.metadata_store import paths
-from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent, StoreUnavailable
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
 from oncelog.coordinator.metadata_store.znodes import RegisteredEndpoint
 from oncelog.coordinator.ports import BrokerChannel, WallClock
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
-
-Work: TypeAlias = Callable[[ActiveController], Awaitable[T]]
-Refuse: TypeAlias = Callable[[ApiError], T]
-"""Makes the response to a request that is refused."""
 
 
 class Controller:
-    """See the module. ``start`` it, then ``run`` it in a task; requests are carried out from then on."""
+    """See the module. ``start`` it, then ``run`` it in a task, which also carries out the requests."""
 
     def __init__(
         self,
@@ -75,11 +68,13 @@ class Controller:
         self._store = store
         self._channel = channel
         self._wall_clock = wall_clock
-        self._queue = EventQueue()
-        self.stored = StoredSettings(store, configs, features, self._queue)
-        self._active: ActiveController | None = None
+        self.queue = EventQueue()
+        """All work on the cluster; ``ControllerApis`` puts the requests into it."""
+        self.stored = StoredSettings(store, configs, features, self.queue)
+        self.active: ActiveController | None = None
+        """The work of the controller's epoch; None if this broker is not the controller."""
         self._unreachable_backoff = UnreachableBackoff()
-        self.disk_report = DiskReport(self.broker_id, store, self._queue)
+        self.disk_report = DiskReport(self.broker_id, store, self.queue)
         self._rejoining = Rejoining(self.broker_id, rng, self._put_join)
         self.controller_id = NO_CONTROLLER
         """The controller, as far as this broker knows."""
@@ -94,11 +89,11 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        return self._active is not None and self._active.context.is_active
+        return self.active is not None and self.active.context.is_active
 
     def endpoint_of(self, broker_id: int) -> RegisteredEndpoint | None:
         """Return where a registered broker listens for brokers; None if unknown, or this is not the controller."""
-        broker = None if self._active is None else self._active.context.state.brokers.get(broker_id)
+        broker = None if self.active is None else self.active.context.state.brokers.get(broker_id)
         endpoints = () if broker is None else broker.registration.endpoints
         wanted = self.settings.listener_name
         return next((endpoint for endpoint in endpoints if endpoint.listener == wanted), None)
@@ -106,13 +101,13 @@ class Controller:
     @property
     def registered_brokers(self) -> Collection[int]:
         """The brokers that are registered; empty if this is not the controller."""
-        return () if self._active is None else self._active.context.state.brokers.keys()
+        return () if self.active is None else self.active.context.state.brokers.keys()
 
     @property
     def malformed_znodes(self) -> Collection[str]:
         """The paths of znodes that this broker needs and cannot decode; the controller needs more of them."""
         configs = set(self.stored.malformed_znodes)
-        return configs if self._active is None else configs | self._active.context.state.malformed.keys()
+        return configs if self.active is None else configs | self.active.context.state.malformed.keys()
 
     async def start(self) -> None:
         """Join the cluster. On return, a broker on the embedded store is the controller and leads its partitions."""
@@ -124,7 +119,7 @@ class Controller:
     async def run(self) -> None:
         """Do the controller's work until cancelled."""
         try:
-            await self._queue.run(self._on_failure)
+            await self.queue.run(self._on_failure)
         finally:
             self._resign()
             self._rejoining.cancel()
@@ -135,17 +130,17 @@ class Controller:
     def _on_session(self, event: SessionEvent, session: Session) -> None:
         match event:
             case SessionEvent.STARTED:
-                self._queue.cluster.clear_events()  # To join is to read everything.
+                self.queue.cluster.clear_events()  # To join is to read everything.
                 self._put_join()
             case SessionEvent.ENDED:
                 self._resign()
             case SessionEvent.RESUMED:
-                self._queue.cluster.put("elect", self._elect)
+                self.queue.cluster.put("elect", self._elect)
             case SessionEvent.SUSPENDED:
                 pass  # The session itself knows how long it may still be relied on (``Session.is_live``).
 
     def _put_join(self) -> None:
-        self._queue.cluster.put("join", self._join)
+        self.queue.cluster.put("join", self._join)
 
     async def _join(self) -> None:
         session = self._store.session
@@ -175,13 +170,13 @@ class Controller:
     async def _begin_epoch(self, session: Session, elected: Elected, unreachable: Sequence[int]) -> None:
         self._resign()
         logger.info("Broker %d is the controller, epoch %d", self.broker_id, elected.epoch)
-        active = self._active = ActiveController(
+        active = self.active = ActiveController(
             session,
             elected,
             settings=self.settings,
             stored=self.stored,
             channel=self._channel,
-            queue=self._queue,
+            queue=self.queue,
             unreachable_backoff=self._unreachable_backoff,
         )
         self.controller_id = self.broker_id
@@ -189,9 +184,9 @@ class Controller:
 
     def _resign(self) -> None:
         """Stop being the controller, if this broker is it."""
-        if self._active is not None:
-            self._active.end()
-            self._active = None
+        if self.active is not None:
+            self.active.end()
+            self.active = None
             self.controller_id = NO_CONTROLLER
 
     async def _restart(self) -> None:
@@ -205,7 +200,7 @@ class Controller:
         self._rejoining.failed(error)
 
     def _controller_changed(self) -> None:
-        self._queue.cluster.put("controller changed", self._reread_controller)
+        self.queue.cluster.put("controller changed", self._reread_controller)
 
     async def _reread_controller(self) -> None:
         session = self._store.session
@@ -219,25 +214,25 @@ class Controller:
 
     def _on_overrides(self, resource: ConfigResource, overrides: Overrides) -> None:
         concerned = resource.type is ResourceType.TOPIC and UNCLEAN_ELECTION_KEY in overrides
-        if concerned and self._active is not None and self._active.context.is_active:
-            self._active.unclean_election_changed(resource.name)
+        if concerned and self.active is not None and self.active.context.is_active:
+            self.active.unclean_election_changed(resource.name)
 
     def _on_mended(self, topics: list[str]) -> None:
-        if self._active is not None:
-            resend_topics(self._active.context, topics)
+        if self.active is not None:
+            resend_topics(self.active.context, topics)
 
     # Brokers that cannot be reached
 
     def report_unreachable(self, broker_id: int) -> None:
         """Replace a broker whose connection broke and cannot be set up again, as leader or as controller."""
-        self._queue.cluster.put(f"broker {broker_id} unreachable", partial(self._replace, broker_id))
+        self.queue.cluster.put(f"broker {broker_id} unreachable", partial(self._replace, broker_id))
 
     async def _replace(self, broker_id: int) -> None:
         now = asyncio.get_running_loop().time()
         if broker_id == self.broker_id:
             return
-        if self._active is not None:
-            await self._active.unreachable.report(broker_id, now)
+        if self.active is not None:
+            await self.active.unreachable.report(broker_id, now)
         elif broker_id == self.controller_id and self._unreachable_backoff.allows(broker_id, now):
             self._unreachable_backoff.note(broker_id, now)
             await self._replace_controller(broker_id)
@@ -257,31 +252,3 @@ class Controller:
     def refusal(self) -> ApiError:
         """Why this broker, which is not the controller, refuses the requests to one."""
         return self._rejoining.refusal
-
-    async def carry_out_for_broker(self, work: Work[T], refuse: Refuse[T]) -> T:
-        """Run ``work`` in the cluster's lane and return its result, or what ``refuse`` makes of the error."""
-        return await self._carry_out(self._queue.cluster, work, refuse, None)
-
-    async def carry_out_for_client(self, work: Work[T], refuse: Refuse[T], until: float) -> T:
-        """Run ``work`` in the clients' lane and return its result, or what ``refuse`` makes of the error.
-
-        At the time ``until`` of the loop it is refused with REQUEST_TIMED_OUT: work that has begun goes on.
-        """
-        return await self._carry_out(self._queue.clients, work, refuse, until)
-
-    async def _carry_out(self, lane: Lane, work: Work[T], refuse: Refuse[T], until: float | None) -> T:
-        async def work_if_active() -> T:
-            return refuse(self.refusal) if self._active is None else await work(self._active)
-
-        if not self.is_active:
-            return refuse(self.refusal)
-        try:
-            return await lane.request(work_if_active, until)
-        except (ControllerMoved, StoreUnavailable) as error:
-            return refuse(refusal_of(error))
-        except TimeoutError:
-            return refuse(UNFINISHED)
-
-    async def await_propagation(self, seconds: float) -> bool:
-        """Wait until all reachable brokers have what was sent to them; return whether that was in time."""
-        return self._active is None or await self._active.context.await_responses(seconds)

@@ -6,26 +6,35 @@ until the brokers have it. A broker that is not the controller refuses with NOT_
 
 import asyncio
 import random
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from oncelog.coordinator.controller.active_controller import ActiveController
 from oncelog.coordinator.controller.alter_partition import alter_partition
-from oncelog.coordinator.controller.api_error import NO_ERROR, TIMED_OUT, ApiError
+from oncelog.coordinator.controller.api_error import NO_ERROR, TIMED_OUT, UNFINISHED, ApiError
 from oncelog.coordinator.controller.config_changes import ConfigValidator
 from oncelog.coordinator.controller.controlled_shutdown import move_leaderships_away
 from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_context import ControllerMoved
 from oncelog.coordinator.controller.deadline import LEAST_SECONDS, deadline, seconds_to
+from oncelog.coordinator.controller.event_queue import Lane
 from oncelog.coordinator.controller.feature_changes import FeatureUpdate, update_features
 from oncelog.coordinator.controller.leader_elections import ElectionType, elect_leaders
 from oncelog.coordinator.controller.reassignments import Targets
+from oncelog.coordinator.controller.rejoining import refusal_of
 from oncelog.coordinator.controller.topic_changes import add_planned, collect, create_planned
 from oncelog.coordinator.controller.topic_deletion import deletion_result, unknown_topic
 from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic, TopicPlan, plan_partitions, plan_topics
+from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment
 from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from oncelog.protocol.topic_partition import TopicPartition
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[ActiveController], Awaitable[T]]
+Refuse: TypeAlias = Callable[[ApiError], T]
+"""Makes the response to a request that is refused."""
 
 _DEFAULT_SECONDS: Final = 30.0
 
@@ -52,7 +61,7 @@ class ControllerApis:
         def refuse(error: ApiError) -> AlterPartitionResponse:
             return AlterPartitionResponse(error_code=error.code)
 
-        return await self.controller.carry_out_for_broker(alter, refuse)
+        return await self._run_for_broker(alter, refuse)
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         """Move the leaderships of a broker that is about to stop to other brokers."""
@@ -63,9 +72,9 @@ class ControllerApis:
         def refuse(error: ApiError) -> ControlledShutdownResponse:
             return ControlledShutdownResponse(error_code=error.code)
 
-        response = await self.controller.carry_out_for_broker(move, refuse)
+        response = await self._run_for_broker(move, refuse)
         # The new leaders should know of it before the old one has stopped.
-        await self.controller.await_propagation(LEAST_SECONDS)
+        await self._await_propagation(LEAST_SECONDS)
         return response
 
     # Requests of clients
@@ -85,7 +94,7 @@ class ControllerApis:
         async def elect(active: ActiveController) -> dict[TopicPartition, ApiError] | ApiError:
             return await elect_leaders(active.context, partitions, election)
 
-        return await self.controller.carry_out_for_client(elect, _itself, deadline(timeout_seconds))
+        return await self._run_for_client(elect, _itself, deadline(timeout_seconds))
 
     async def alter_reassignments(
         self, targets: Targets, *, may_resize: bool = True, timeout_seconds: float = _DEFAULT_SECONDS
@@ -98,7 +107,7 @@ class ControllerApis:
         async def alter(active: ActiveController) -> dict[TopicPartition, ApiError] | ApiError:
             return await active.reassignments.alter(targets, may_resize=may_resize)
 
-        return await self.controller.carry_out_for_client(alter, _itself, deadline(timeout_seconds))
+        return await self._run_for_client(alter, _itself, deadline(timeout_seconds))
 
     async def reassignments(
         self, *, timeout_seconds: float = _DEFAULT_SECONDS
@@ -108,7 +117,7 @@ class ControllerApis:
         async def list_them(active: ActiveController) -> dict[TopicPartition, ReplicaAssignment] | ApiError:
             return active.reassignments.under_way()
 
-        return await self.controller.carry_out_for_client(list_them, _itself, deadline(timeout_seconds))
+        return await self._run_for_client(list_them, _itself, deadline(timeout_seconds))
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_seconds: float = _DEFAULT_SECONDS
@@ -130,7 +139,7 @@ class ControllerApis:
         def refuse(error: ApiError) -> list[TopicPlan | ApiError]:
             return [error for _ in topics]
 
-        results = await self.controller.carry_out_for_client(create, refuse, until)
+        results = await self._run_for_client(create, refuse, until)
         created = any(isinstance(each, TopicPlan) for each in results)
         if validate_only or not created or await self._propagated(until):
             return results
@@ -153,7 +162,7 @@ class ControllerApis:
         def refuse(error: ApiError) -> list[ApiError | asyncio.Future[bool]]:
             return [error for _ in topics]
 
-        begun = await self.controller.carry_out_for_client(begin, refuse, until)
+        begun = await self._run_for_client(begin, refuse, until)
         waiting = [entry for entry in begun if isinstance(entry, asyncio.Future)]
         if waiting:
             await asyncio.wait(waiting, timeout=max(0.0, min(timeout_seconds, seconds_to(until))))
@@ -179,7 +188,7 @@ class ControllerApis:
         def refuse(error: ApiError) -> list[ApiError]:
             return [error for _ in requests]
 
-        results = await self.controller.carry_out_for_client(create, refuse, until)
+        results = await self._run_for_client(create, refuse, until)
         if validate_only or NO_ERROR not in results or await self._propagated(until):
             return results
         return [TIMED_OUT if each == NO_ERROR else each for each in results]
@@ -201,11 +210,43 @@ class ControllerApis:
             changed = stored.features_changed
             return await update_features(active.context, stored.features, updates, changed, validate_only=validate_only)
 
-        return await self.controller.carry_out_for_client(update, _itself, deadline(timeout_seconds))
+        return await self._run_for_client(update, _itself, deadline(timeout_seconds))
 
     async def _propagated(self, until: float) -> bool:
         """Wait until all reachable brokers have what has changed: a client may send its next request to any of them."""
-        return await self.controller.await_propagation(max(seconds_to(until), LEAST_SECONDS))
+        return await self._await_propagation(max(seconds_to(until), LEAST_SECONDS))
+
+    async def _await_propagation(self, seconds: float) -> bool:
+        active = self.controller.active
+        return active is None or await active.context.await_responses(seconds)
+
+    # The queue
+
+    async def _run_for_broker(self, work: Work[T], refuse: Refuse[T]) -> T:
+        """Run ``work`` in the cluster's lane and return its result, or what ``refuse`` makes of the error."""
+        return await self._run(self.controller.queue.cluster, work, refuse, None)
+
+    async def _run_for_client(self, work: Work[T], refuse: Refuse[T], until: float) -> T:
+        """Run ``work`` in the clients' lane and return its result, or what ``refuse`` makes of the error.
+
+        At the time ``until`` of the loop it is refused with REQUEST_TIMED_OUT: work that has begun goes on.
+        """
+        return await self._run(self.controller.queue.clients, work, refuse, until)
+
+    async def _run(self, lane: Lane, work: Work[T], refuse: Refuse[T], until: float | None) -> T:
+        controller = self.controller
+
+        async def work_if_active() -> T:
+            return refuse(controller.refusal) if controller.active is None else await work(controller.active)
+
+        if not controller.is_active:
+            return refuse(controller.refusal)
+        try:
+            return await lane.request(work_if_active, until)
+        except (ControllerMoved, StoreUnavailable) as error:
+            return refuse(refusal_of(error))
+        except TimeoutError:
+            return refuse(UNFINISHED)
 
 
 def _itself(error: ApiError) -> ApiError:

@@ -943,7 +943,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B66", "coordinator/controller/controller.py",
-        "                self._queue.cluster.clear_events()  # To join is to read everything.\n"
+        "                self.queue.cluster.clear_events()  # To join is to read everything.\n"
         "                self._put_join()\n",
         "                pass\n",
         f"{_TEST_CLUSTER}::TestMembership",

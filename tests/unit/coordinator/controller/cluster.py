@@ -278,7 +278,7 @@ class ClusterUnderTest:
 
     @property
     def active(self) -> ActiveController:
-        active = self.controller._active
+        active = self.controller.active
         assert active is not None
         return active
 
