@@ -14,7 +14,7 @@ lists them all. The ``Outcome`` of a request says how its connection goes on:
 * a future of one of these: every effect of the request is done and only the response comes later, so the connection
   begins its next request at once (a produce that waits for its followers, a fetch that waits for records);
 * a coroutine of any of these: the connection's next request waits until it is done (a produce that must first be
-  verified, and may then leave a future). It costs a task, so it is for what really waits, and for long work
+  verified, and may then leave a future). It costs a task, so it is for work that awaits, and for long work
   (``oncelog.broker.dispatch.sliced_work``). Its response may be large, and is encoded in slices.
 
 Expected errors are fields of responses. Raising ``CloseConnection`` ends the connection; any other exception is a bug

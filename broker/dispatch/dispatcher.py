@@ -2,12 +2,13 @@
 
 A large request is decoded in slices before its handler is called; the connection's next request waits for that, too.
 
-An exception other than ``CloseConnection`` is a bug of the broker and ends here: it is logged and counted, and answered
-with UNKNOWN_SERVER_ERROR in whatever form the API has for it (``error_response``); an API without such a form loses the
-connection, as in Kafka.
+An exception other than ``CloseConnection`` is a bug of the broker and ends here: it is logged and counted, and the
+response has UNKNOWN_SERVER_ERROR where the API has a field for it (``error_response``); for an API without such a field
+the connection is closed, as in Kafka.
 
-Unknown APIs and versions that are not served close the connection, except for ApiVersions, whose client cannot know
-better: its handler is called with the version that was requested, and the response is written as version 0 (KIP-511).
+Unknown APIs and versions that are not served close the connection, except for ApiVersions, whose client does not know
+the versions yet: its handler is called with the version that was requested, and the response is written as version 0
+(KIP-511).
 """
 
 import asyncio
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 request_log = logging.getLogger("oncelog.broker.requests")
 """At DEBUG one line for each request. It can be switched on while the broker runs (BROKER_LOGGER)."""
 
-Answer: TypeAlias = list[Buffer]
+ResponseBuffers: TypeAlias = list[Buffer]
 """The buffers of one response frame; empty if the request has no response."""
 
 DEFAULT_MAX_ELEMENTS: Final = 10_000
@@ -38,17 +39,16 @@ DEFAULT_MAX_ELEMENTS: Final = 10_000
 _LARGE_FRAME: Final = 256 * 1024
 """Bytes of a request above which it is decoded in slices: less takes some milliseconds, 30 at most."""
 _NEVER: Final = 1 << 62
-"""A produce is large by its records, which are not decoded."""
-_NO_ANSWER: Final[Answer] = []
+"""For Produce: its bytes are records, which are not decoded here."""
+_NO_RESPONSE: Final[ResponseBuffers] = []
 _new_tuple: Final = tuple.__new__
-"""Makes a named tuple without the detour of its constructor."""
+"""Creates a named tuple without the cost of its constructor."""
 
 
 class _Route:
     """One served (API, version): what is looked up once per request."""
 
     __slots__ = (
-        "answer_version",
         "decode",
         "divided_above",
         "encode",
@@ -56,6 +56,7 @@ class _Route:
         "handler",
         "max_elements",
         "requests",
+        "response_version",
         "version",
     )
 
@@ -68,12 +69,12 @@ class _Route:
         if version in handler.versions:
             self.decode: Decoder[Any] = decoder(handler.request_type, version)
             self.divided_above = _NEVER if handler.api_key == ApiKey.PRODUCE else _LARGE_FRAME
-            self.answer_version = version
+            self.response_version = version
         else:
             self.decode = _decode_nothing(handler.request_type)
             self.divided_above = _NEVER
-            self.answer_version = 0
-        self.encode = response_encoder(response_type_of(handler.request_type), self.answer_version)
+            self.response_version = 0
+        self.encode = response_encoder(response_type_of(handler.request_type), self.response_version)
 
 
 def _decode_nothing(request_type: type[R]) -> Decoder[R]:
@@ -88,11 +89,11 @@ def _decode_nothing(request_type: type[R]) -> Decoder[R]:
 class _Encoded(NamedTuple):
     """A response that was encoded in slices."""
 
-    answer: Answer
+    buffers: ResponseBuffers
 
 
-class Unfinished:
-    """A request whose answer comes later: from a future, or from a coroutine that the connection must run."""
+class PendingResponse:
+    """A request whose response is not ready: a future completes it, or a coroutine that the connection must run."""
 
     __slots__ = ("_context", "_dispatcher", "_route", "awaitable", "request")
 
@@ -108,14 +109,14 @@ class Unfinished:
         self._route = route
         self._context = context
         self.request = request
-        """Without what was received, until a large request is decoded."""
+        """The request; one with default fields until a large request is decoded."""
         self.awaitable = awaitable
 
     @property
     def name(self) -> str:
         return self._route.handler.name
 
-    def finish(self, done: "asyncio.Future[Any]") -> Answer:
+    def finish(self, done: "asyncio.Future[Any]") -> ResponseBuffers:
         """Return the response, once the future (or the task of the coroutine) is done."""
         if done.cancelled():
             raise CloseConnection(f"{self.name} was cancelled")
@@ -131,7 +132,7 @@ def _log_request(route: _Route, context: RequestContext, frame: memoryview) -> N
 
 
 class ServedBroker(Protocol):
-    """What dispatching needs of the broker that the handlers are called with."""
+    """The part of the broker that ``Dispatcher`` uses; handlers are called with the whole broker."""
 
     @property
     def sliced_work(self) -> SlicedWork: ...
@@ -148,10 +149,10 @@ class Dispatcher:
         self._handlers = {int(handler.api_key): handler for handler in handlers}
         self._in_turn = frozenset(key.to_bytes(2, "big") for key, each in self._handlers.items() if each.in_turn)
         self._routes: dict[tuple[int, int], _Route] = {}
-        self.on_answer: Callable[[str, Message], None] | None = None
-        """Called with the API's name and every answer of its handler, while somebody wants to know."""
+        self.on_response: Callable[[str, Message], None] | None = None
+        """Called with the API's name and every response of its handler; None if no metric needs it."""
 
-    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> Answer | Unfinished:
+    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> ResponseBuffers | PendingResponse:
         """Begin one request. Raises CloseConnection, and nothing else."""
         try:
             header, position = parse_request_header(frame)
@@ -174,19 +175,19 @@ class Dispatcher:
         if outcome is None or isinstance(outcome, Message):
             return self.encode(route, context, request, outcome)
         if isinstance(outcome, asyncio.Future):
-            unfinished = Unfinished(self, route, context, request, outcome)
-            return unfinished.finish(outcome) if outcome.done() else unfinished
-        return Unfinished(self, route, context, request, self._encode_in_slices(route, context, outcome))
+            pending = PendingResponse(self, route, context, request, outcome)
+            return pending.finish(outcome) if outcome.done() else pending
+        return PendingResponse(self, route, context, request, self._encode_in_slices(route, context, outcome))
 
-    def _begin_large(self, route: _Route, context: RequestContext, frame: memoryview, position: int) -> Unfinished:
-        """Decode a large request in slices, then do with it what is done with others."""
+    def _begin_large(self, route: _Route, context: RequestContext, frame: memoryview, position: int) -> PendingResponse:
+        """Decode a large request in slices, then call its handler."""
 
         async def decode_and_handle() -> Message | _Encoded | None | Later:
             decoding = self._broker.sliced_work.decode(
                 route.handler.request_type, route.version, frame, position, route.max_elements, context.connection
             )
             try:
-                request = unfinished.request = await decoding
+                request = pending.request = await decoding
             except DecodeError as error:
                 raise CloseConnection(f"a malformed request: {error}") from None
             route.requests += 1
@@ -196,8 +197,8 @@ class Dispatcher:
                 return outcome
             return await self._encode_in_slices(route, context, outcome)
 
-        unfinished = Unfinished(self, route, context, route.handler.request_type(), decode_and_handle())
-        return unfinished
+        pending = PendingResponse(self, route, context, route.handler.request_type(), decode_and_handle())
+        return pending
 
     def is_in_turn(self, frame: memoryview) -> bool:
         """Return whether this request begins only when all before it have their responses."""
@@ -205,15 +206,15 @@ class Dispatcher:
 
     def encode(
         self, route: _Route, context: RequestContext, request: Message, message: "Message | _Encoded | None"
-    ) -> Answer:
+    ) -> ResponseBuffers:
         """Return the response's buffers. A response that cannot be encoded is a bug like any other of its handler."""
         if message is None:
-            return _NO_ANSWER
+            return _NO_RESPONSE
         if isinstance(message, _Encoded):
-            return message.answer
+            return message.buffers
         try:
-            if self.on_answer is not None:
-                self.on_answer(route.handler.name, message)
+            if self.on_response is not None:
+                self.on_response(route.handler.name, message)
             return route.encode(context.correlation_id, message)
         except Exception as error:
             return self.fail(route, context, request, error)
@@ -224,16 +225,16 @@ class Dispatcher:
         outcome = await coroutine
         if not isinstance(outcome, Message):
             return outcome
-        if self.on_answer is not None:
-            self.on_answer(route.handler.name, outcome)
+        if self.on_response is not None:
+            self.on_response(route.handler.name, outcome)
         encoding = self._broker.sliced_work.encode(
-            context.correlation_id, outcome, route.answer_version, context.connection
+            context.correlation_id, outcome, route.response_version, context.connection
         )
         return _Encoded(await encoding)
 
-    def fail(self, route: _Route, context: RequestContext, request: Message, error: BaseException) -> Answer:
+    def fail(self, route: _Route, context: RequestContext, request: Message, error: BaseException) -> ResponseBuffers:
         """Return the response to an unexpected exception of a request: the one place where these end."""
-        if isinstance(error, CloseConnection):  # Another one: what is raised here would hold itself, and its frames.
+        if isinstance(error, CloseConnection):  # A new one: ``error`` would reference itself through its traceback.
             raise CloseConnection(str(error)) from None
         route.failures += 1
         name = route.handler.name
@@ -246,12 +247,12 @@ class Dispatcher:
             exc_info=error,
         )
         try:
-            response = route.handler.error_response(request, route.answer_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            response = route.handler.error_response(request, route.response_version, ErrorCode.UNKNOWN_SERVER_ERROR)
             return route.encode(context.correlation_id, response)
         except CloseConnection:
             raise
         except Exception as another:
-            logger.exception("%s v%d has no answer for its failure", name, route.version)
+            logger.exception("%s v%d has no response for its failure", name, route.version)
             raise CloseConnection(f"{name} failed") from another
 
     def request_counts(self) -> dict[tuple[str, int], tuple[int, int]]:

@@ -3,19 +3,19 @@
 ``socket.request.max.bytes`` is the size of the largest produce, and few other requests have a reason to come near it.
 The size of a frame and its API key are its first six bytes, so a frame that is too large for its API is refused before
 it is received. What a request costs depends less on its bytes than on its elements: ten million empty names are ten
-million objects and as many answers. So the elements of all arrays of a request are counted while it is decoded, and
+million objects and as many results. So the elements of all arrays of a request are counted while it is decoded, and
 above the limit the connection ends with one line in the log.
 
 Elements are bounded by ``oncelog.request.max.elements``, times a factor of the API. An element of most requests is
-looked up, decided and answered by itself, which takes 10 to 20 µs; ten thousand of them are the time that one request
-may take. The factors are for requests whose elements cost less, or which grow with a cluster: a full fetch names all
-partitions of a consumer or follower, and what the controller sends may name all partitions that there are. What brokers
-ask of each other, they ask in pieces that fit at the lowest setting; older brokers do not, and never repeat it in
-smaller ones, so each request has room for 20,000 partitions, every one in a topic and a transaction of its own. A
+looked up, decided and put into the response by itself, in 10 to 20 µs; a request may take the time of ten thousand of
+them. The factors are for requests whose elements cost less, or which grow with a cluster: a full fetch names all
+partitions of a consumer or follower, and what the controller sends may name all partitions that there are. Brokers
+split their requests to each other into parts that fit at the lowest setting; older brokers do not, and never retry in
+smaller parts, so each request has room for 20,000 partitions, every one in a topic and a transaction of its own. A
 commit of offsets has room for as many, administrators for 10,000 partitions with three replicas each, 10,000 resources
 with one setting each, or 10,000 partitions of 1,000 topics to look at or to delete records of.
 
-What a client can send before the broker knows who it is must be small: Kafka has ``sasl.server.max.receive.size`` for
+A request of an unauthenticated client must be small: Kafka has ``sasl.server.max.receive.size`` for
 that, of the same default.
 """
 
@@ -55,7 +55,7 @@ _LIMITS: Final[Mapping[int, RequestLimit]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _OF_MANY_PARTITIONS,
     ApiKey.ADD_PARTITIONS_TO_TXN: _OF_MANY_TRANSACTIONS,
     ApiKey.WRITE_TXN_MARKERS: _OF_MANY_TRANSACTIONS,
-    ApiKey.ALTER_PARTITION: RequestLimit(elements_factor=12),  # Older brokers ask for all changes in one request.
+    ApiKey.ALTER_PARTITION: RequestLimit(elements_factor=12),  # Older brokers send all changes in one request.
     ApiKey.CREATE_TOPICS: _OF_MANY_PARTITIONS,
     ApiKey.CREATE_PARTITIONS: _OF_MANY_PARTITIONS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _OF_MANY_PARTITIONS,

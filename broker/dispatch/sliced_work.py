@@ -1,6 +1,6 @@
 """Long work of requests, done in slices between which the loop runs.
 
-One request can ask for any amount of work: a walk over the records of a hostile batch, a search by time, appends to a
+One request can require any amount of work: a walk over the records of a hostile batch, a search by time, appends to a
 hundred thousand partitions. Such work is written as a generator that counts what it does in a ``WorkBudget`` and yields
 when that is used up. What is done within one budget is done at once, and costs nothing more. The rest becomes a
 coroutine:

@@ -68,7 +68,7 @@ class Monitor:
 
     def show(self, broker: "Broker", dispatcher: "Dispatcher", server: SocketServer) -> None:
         """Make the pages about this broker from now on."""
-        dispatcher.on_answer = self.errors.note
+        dispatcher.on_response = self.errors.note
 
         async def metrics() -> Page:
             families = chain(

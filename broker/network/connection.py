@@ -34,7 +34,7 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from oncelog.broker.dispatch.api_handler import Later
-from oncelog.broker.dispatch.dispatcher import Answer, Dispatcher, Unfinished
+from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse, ResponseBuffers
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
 from oncelog.broker.network.frames import FrameReader
 from oncelog.broker.network.long_requests import LONG_BYTES, Account, LongRequests
@@ -76,7 +76,7 @@ class Owner(Protocol):
     def connection_lost(self, connection: "Connection") -> None: ...
 
     def adopt_heartbeats(self, connection: "Connection", transport: asyncio.Transport) -> bool:
-        """Answer heartbeats in place of the connection, which has then ended; False if the connection has to."""
+        """Respond to heartbeats in place of the connection, which has then ended; False if the connection has to."""
 
     @property
     def response_memory(self) -> ResponseMemory: ...
@@ -91,7 +91,7 @@ class _Slot:
 
     __slots__ = ("answer", "closes", "later", "ready_bytes", "size")
 
-    def __init__(self, answer: Answer | None = None, *, size: int = 0, closes: bool = False) -> None:
+    def __init__(self, answer: ResponseBuffers | None = None, *, size: int = 0, closes: bool = False) -> None:
         self.answer = answer
         self.size = size
         """Bytes of the request, while it is not answered."""
@@ -275,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _process(self) -> None:
         """Begin what may begin, send what may leave."""
-        out: Answer = []
+        out: ResponseBuffers = []
         unsent = 0
         frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
         share, allowed = self._turn_share, self._slice
@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             except CloseConnection as error:
                 self._close_after_answers(str(error))
                 break
-            if isinstance(answer, Unfinished):
+            if isinstance(answer, PendingResponse):
                 self._wait(answer, frame)
                 continue
             self._bytes -= len(frame)
@@ -369,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._frames:
             self._process()
 
-    def _wait(self, request: Unfinished, frame: memoryview) -> None:
+    def _wait(self, request: PendingResponse, frame: memoryview) -> None:
         slot = _Slot(size=len(frame))
         self._slots.append(slot)
         if isinstance(request.awaitable, asyncio.Future):
@@ -384,16 +384,16 @@ class Connection(asyncio.BufferedProtocol):
             self._supervisor.spawn(request.awaitable, request.name, on_done=partial(unblock, request, slot))
 
     def _unblock_long(
-        self, account: Account, request: Unfinished, slot: _Slot, task: "asyncio.Future[Message | Later | None]"
+        self, account: Account, request: PendingResponse, slot: _Slot, task: "asyncio.Future[Message | Later | None]"
     ) -> None:
         account.done(slot.size)
         self._unblock(request, slot, task)
 
-    def _wait_for(self, later: Later, request: Unfinished, slot: _Slot) -> None:
+    def _wait_for(self, later: Later, request: PendingResponse, slot: _Slot) -> None:
         slot.later = later
         later.add_done_callback(partial(self._finish, request, slot))
 
-    def _unblock(self, request: Unfinished, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
+    def _unblock(self, request: PendingResponse, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
         """Begin the next request: the coroutine is done, even if its own response comes later still."""
         self._blocked = False
         later = None if task.cancelled() or task.exception() is not None else task.result()
@@ -405,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._finish(request, slot, task)
 
-    def _finish(self, request: Unfinished, slot: _Slot, done: Later) -> None:
+    def _finish(self, request: PendingResponse, slot: _Slot, done: Later) -> None:
         try:
             slot.answer = request.finish(done)
         except CloseConnection as error:
@@ -420,7 +420,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._process()
 
     def _send_ready(self) -> None:
-        out: Answer = []
+        out: ResponseBuffers = []
         size = 0
         slots = self._slots
         while slots and slots[0].answer is not None:
@@ -435,7 +435,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
         self._send(out, size)
 
-    def _send(self, out: Answer, size: int) -> None:
+    def _send(self, out: ResponseBuffers, size: int) -> None:
         """Hand buffers of ``size`` bytes in all to the transport."""
         if not out:
             return

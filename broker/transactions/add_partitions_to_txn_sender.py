@@ -1,18 +1,19 @@
-"""Questions to transaction coordinators on other brokers: AddPartitionsToTxn, from version 4 on (KIP-890).
+"""AddPartitionsToTxn requests to transaction coordinators on other brokers, from version 4 on (KIP-890).
 
-To each coordinator one request is under way at a time. Meanwhile questions gather, and the next request takes along one
-for each transactional id; so the number of requests does not grow with the number of producers. A question that meets
-one of a newer epoch of the same producer is answered here: it is fenced. Of one epoch, they go one after the other.
+Each coordinator has at most one request in flight. Verification requests that arrive meanwhile are queued, and the next
+AddPartitionsToTxn request carries one for each transactional id; so the number of requests does not grow with the
+number of producers. A verification request fails here with INVALID_PRODUCER_EPOCH while one of a newer epoch of the
+same producer is queued. Those of one epoch are sent one after the other.
 
-No request is larger than the receiver may be set to accept: what does not fit waits for the next one, and a question of
-many partitions is asked in several parts.
+No request is larger than the smallest limit that a receiver can be configured with: what does not fit waits for the
+next request, and a verification request of many partitions is sent in several parts.
 
-A request that is lost, or takes longer than ``request.timeout.ms``, leaves its questions without a decision
-(NETWORK_EXCEPTION); whoever asked, asks again, and possibly somebody else. An answer that comes later than that is
-ignored. The same holds for a question that an answer leaves out, and for a broker that is too old to be asked: Kafka
-lets the batch in then. (Kafka: AddPartitionsToTxnManager.)
+A request that is lost, or takes longer than ``request.timeout.ms``, completes its verification requests with
+NETWORK_EXCEPTION; the caller retries, possibly with another coordinator. A response after that time-out is ignored.
+NETWORK_EXCEPTION is also the result for a partition that a response omits, and for a broker that does not serve
+version 4: Kafka appends the batch in the latter case. (Kafka: AddPartitionsToTxnManager.)
 
-What waits here is bounded by the connections of producers: each waits for one question at most.
+The connections of producers bound the queue: each has at most one verification request in it.
 """
 
 import asyncio
@@ -36,150 +37,152 @@ from oncelog.protocol.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 MOST_PARTITIONS: Final = 2_000
-"""In one question."""
+"""In one part of a verification request."""
 MOST_ELEMENTS: Final = 6_000
 """Transactions, topics and partitions in one request: a broker that is set to the least accepts 7,000 elements."""
 MOST_ID_BYTES: Final = 4 << 20
 """Of all transactional ids in one request; a broker accepts 16 MiB."""
 
 PartitionErrors: TypeAlias = dict[TopicPartition, ErrorCode]
-"""The coordinator's word on each partition of a question."""
+"""The coordinator's error, or NONE, for each partition of a verification request."""
 
 
-class Question(NamedTuple):
-    """Are these partitions in the producer's transaction? Or, if ``adds_partitions``: put them in."""
+class VerificationRequest(NamedTuple):
+    """Verify that the partitions are in the producer's transaction or, if ``adds_partitions``, add them."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
     adds_partitions: bool
 
-    def all_answered(self, error: ErrorCode) -> PartitionErrors:
+    def error_of_all(self, error: ErrorCode) -> PartitionErrors:
         return dict.fromkeys(self.partitions, error)
 
     @property
     def elements(self) -> int:
-        """Array elements of a request that this question is."""
+        """The number of array elements that this takes in an AddPartitionsToTxn request."""
         return 1 + len({partition.topic for partition in self.partitions}) + len(self.partitions)
 
-    def parts(self) -> "list[Question]":
+    def parts(self) -> "list[VerificationRequest]":
         """Return requests for at most ``MOST_PARTITIONS`` each that together are this one."""
         partitions = sorted(self.partitions)
         starts = range(0, len(partitions), MOST_PARTITIONS)
         return [self._replace(partitions=frozenset(partitions[start : start + MOST_PARTITIONS])) for start in starts]
 
 
-class _Asked:
-    """A question, and who waits for its answer."""
+class _PendingVerification:
+    """A verification request and the future of its result."""
 
-    __slots__ = ("answer", "question")
+    __slots__ = ("request", "result")
 
-    def __init__(self, question: Question) -> None:
-        self.question = question
-        self.answer: asyncio.Future[PartitionErrors] = asyncio.get_running_loop().create_future()
+    def __init__(self, request: VerificationRequest) -> None:
+        self.request = request
+        self.result: asyncio.Future[PartitionErrors] = asyncio.get_running_loop().create_future()
 
-    def settle(self, errors: PartitionErrors) -> None:
-        if not self.answer.done():  # Else whoever asked has been stopped.
-            self.answer.set_result(errors)
+    def complete(self, errors: PartitionErrors) -> None:
+        if not self.result.done():  # Cancelled if the caller's task was.
+            self.result.set_result(errors)
 
 
-class _Request:
-    """One request that is under way."""
+class _InFlightRequest:
+    """An AddPartitionsToTxn request without a response, and the verification requests that it carries."""
 
-    __slots__ = ("asked", "timer")
+    __slots__ = ("timer", "verifications")
 
-    def __init__(self, asked: list[_Asked], timer: asyncio.TimerHandle) -> None:
-        self.asked = asked
+    def __init__(self, verifications: list[_PendingVerification], timer: asyncio.TimerHandle) -> None:
+        self.verifications = verifications
         self.timer = timer
 
 
 class _Coordinator:
-    """A broker that is asked."""
+    """The verification requests to one broker."""
 
-    __slots__ = ("under_way", "waiting")
+    __slots__ = ("in_flight", "waiting")
 
     def __init__(self) -> None:
-        self.under_way: _Request | None = None
-        self.waiting: dict[str, list[_Asked]] = {}
+        self.in_flight: _InFlightRequest | None = None
+        self.waiting: dict[str, list[_PendingVerification]] = {}
         """By transactional id."""
 
 
 class AddPartitionsToTxnSender:
-    """All questions of one broker to others."""
+    """The verification requests of this broker to other brokers."""
 
     def __init__(self, channel: BrokerChannel, *, request_timeout_ms: int) -> None:
         self._channel = channel
         self._request_timeout = request_timeout_ms / 1000
         self._coordinators: dict[int, _Coordinator] = {}
 
-    def ask(self, broker_id: int, question: Question) -> asyncio.Future[PartitionErrors]:
-        """Return the error of every partition; what another broker refused as a whole, it refused for each.
+    def add_or_verify(self, broker_id: int, request: VerificationRequest) -> asyncio.Future[PartitionErrors]:
+        """Send a verification request. The future's result is the error, or NONE, of every partition.
 
-        Errors are the coordinator's, and NETWORK_EXCEPTION where it did not respond.
+        An error of the whole response applies to every partition. NETWORK_EXCEPTION: there was no response.
         """
-        if len(question.partitions) <= MOST_PARTITIONS:
-            return self._ask(broker_id, question)
-        return _all_of([self._ask(broker_id, part) for part in question.parts()])
+        if len(request.partitions) <= MOST_PARTITIONS:
+            return self._enqueue(broker_id, request)
+        return _all_of([self._enqueue(broker_id, part) for part in request.parts()])
 
-    def _ask(self, broker_id: int, question: Question) -> asyncio.Future[PartitionErrors]:
-        asked = _Asked(question)
+    def _enqueue(self, broker_id: int, request: VerificationRequest) -> asyncio.Future[PartitionErrors]:
+        verification = _PendingVerification(request)
         coordinator = self._coordinators.setdefault(broker_id, _Coordinator())
-        if _is_fenced_by(coordinator.waiting.get(question.transactional_id, ()), question):
-            asked.settle(question.all_answered(ErrorCode.INVALID_PRODUCER_EPOCH))
-            return asked.answer
-        _fence(coordinator, question)
-        coordinator.waiting.setdefault(question.transactional_id, []).append(asked)
-        if coordinator.under_way is None:
+        if _is_fenced_by(coordinator.waiting.get(request.transactional_id, ()), request):
+            verification.complete(request.error_of_all(ErrorCode.INVALID_PRODUCER_EPOCH))
+            return verification.result
+        _fence(coordinator, request)
+        coordinator.waiting.setdefault(request.transactional_id, []).append(verification)
+        if coordinator.in_flight is None:
             self._send(broker_id, coordinator)
-        return asked.answer
+        return verification.result
 
     def stop(self) -> None:
         """Send no more requests, and fail those that wait."""
         for coordinator in self._coordinators.values():
-            waiting = [asked for several in coordinator.waiting.values() for asked in several]
+            waiting = [verification for several in coordinator.waiting.values() for verification in several]
             coordinator.waiting.clear()
-            request, coordinator.under_way = coordinator.under_way, None
-            if request is not None:
-                request.timer.cancel()
-                waiting += request.asked
-            _settle_all(waiting, ErrorCode.NETWORK_EXCEPTION)
+            in_flight, coordinator.in_flight = coordinator.in_flight, None
+            if in_flight is not None:
+                in_flight.timer.cancel()
+                waiting += in_flight.verifications
+            _complete_all(waiting, ErrorCode.NETWORK_EXCEPTION)
         self._coordinators.clear()
 
     def _send(self, broker_id: int, coordinator: _Coordinator) -> None:
-        """Send one request of each transactional id, as many as fit; the next one begins with those that do not."""
+        """Send one verification request of each transactional id that fits; the next call begins with the others."""
         batch = _take(coordinator.waiting)
 
         def give_up() -> None:
-            logger.warning("Broker %d did not answer AddPartitionsToTxn in time", broker_id)
-            self._answered(broker_id, coordinator, request, None)
+            logger.warning("Broker %d did not respond to AddPartitionsToTxn within request.timeout.ms", broker_id)
+            self._complete(broker_id, coordinator, in_flight, None)
 
         timer = asyncio.get_running_loop().call_later(self._request_timeout, give_up)
-        request = coordinator.under_way = _Request(batch, timer)
-        message = AddPartitionsToTxnRequest(transactions=[_transaction(asked.question) for asked in batch])
+        in_flight = coordinator.in_flight = _InFlightRequest(batch, timer)
+        message = AddPartitionsToTxnRequest(transactions=[_transaction(verification.request) for verification in batch])
         self._channel.send(
-            broker_id, message, lambda response: self._answered(broker_id, coordinator, request, response)
+            broker_id, message, lambda response: self._complete(broker_id, coordinator, in_flight, response)
         )
 
-    def _answered(self, broker_id: int, coordinator: _Coordinator, request: _Request, response: Message | None) -> None:
-        if coordinator.under_way is not request:
-            return  # Given up before.
-        coordinator.under_way = None
-        request.timer.cancel()
+    def _complete(
+        self, broker_id: int, coordinator: _Coordinator, in_flight: _InFlightRequest, response: Message | None
+    ) -> None:
+        if coordinator.in_flight is not in_flight:
+            return  # It has timed out.
+        coordinator.in_flight = None
+        in_flight.timer.cancel()
         if response is None:
-            _settle_all(request.asked, ErrorCode.NETWORK_EXCEPTION)
+            _complete_all(in_flight.verifications, ErrorCode.NETWORK_EXCEPTION)
         else:
             assert isinstance(response, AddPartitionsToTxnResponse)
-            _settle(broker_id, request.asked, response)
+            _complete_from_response(broker_id, in_flight.verifications, response)
         if coordinator.waiting:
             self._send(broker_id, coordinator)
 
 
-def _take(waiting: dict[str, list[_Asked]]) -> list[_Asked]:
-    """Remove and return the questions of the next request. An id that has more of them goes to the back."""
-    batch: list[_Asked] = []
+def _take(waiting: dict[str, list[_PendingVerification]]) -> list[_PendingVerification]:
+    """Remove and return those of the next request. A transactional id that has more of them goes to the back."""
+    batch: list[_PendingVerification] = []
     elements = id_bytes = 0
     for transactional_id, several in list(waiting.items()):
-        elements += several[0].question.elements
+        elements += several[0].request.elements
         id_bytes += len(transactional_id.encode())
         if batch and (elements > MOST_ELEMENTS or id_bytes > MOST_ID_BYTES):
             break
@@ -208,53 +211,63 @@ def _all_of(parts: list[asyncio.Future[PartitionErrors]]) -> asyncio.Future[Part
     return whole
 
 
-def _is_fenced_by(waiting: Iterable[_Asked], question: Question) -> bool:
-    producer_id, epoch = question.producer
-    return any(asked.question.producer.id == producer_id and asked.question.producer.epoch > epoch for asked in waiting)
+def _is_fenced_by(waiting: Iterable[_PendingVerification], request: VerificationRequest) -> bool:
+    producer_id, epoch = request.producer
+    return any(
+        verification.request.producer.id == producer_id and verification.request.producer.epoch > epoch
+        for verification in waiting
+    )
 
 
-def _fence(coordinator: _Coordinator, question: Question) -> None:
-    """Answer the questions of older epochs of this producer that have not left yet."""
-    producer_id, epoch = question.producer
-    waiting = coordinator.waiting.get(question.transactional_id, [])
-    for asked in [a for a in waiting if a.question.producer.id == producer_id and a.question.producer.epoch < epoch]:
-        waiting.remove(asked)
-        asked.settle(asked.question.all_answered(ErrorCode.INVALID_PRODUCER_EPOCH))
+def _fence(coordinator: _Coordinator, request: VerificationRequest) -> None:
+    """Complete queued verification requests of older epochs of this producer with INVALID_PRODUCER_EPOCH."""
+    producer_id, epoch = request.producer
+    waiting = coordinator.waiting.get(request.transactional_id, [])
+    for verification in [
+        v for v in waiting if v.request.producer.id == producer_id and v.request.producer.epoch < epoch
+    ]:
+        waiting.remove(verification)
+        verification.complete(verification.request.error_of_all(ErrorCode.INVALID_PRODUCER_EPOCH))
 
 
-def _transaction(question: Question) -> AddPartitionsToTxnTransaction:
+def _transaction(request: VerificationRequest) -> AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(question.partitions):
+    for topic, partition in sorted(request.partitions):
         topics.setdefault(topic, []).append(partition)
     return AddPartitionsToTxnTransaction(
-        transactional_id=question.transactional_id,
-        producer_id=question.producer.id,
-        producer_epoch=question.producer.epoch,
-        verify_only=not question.adds_partitions,
+        transactional_id=request.transactional_id,
+        producer_id=request.producer.id,
+        producer_epoch=request.producer.epoch,
+        verify_only=not request.adds_partitions,
         topics=[AddPartitionsToTxnTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
 
 
-def _settle(broker_id: int, batch: list[_Asked], response: AddPartitionsToTxnResponse) -> None:
+def _complete_from_response(
+    broker_id: int, batch: list[_PendingVerification], response: AddPartitionsToTxnResponse
+) -> None:
     if response.error_code:
         error = error_of(response.error_code)
         logger.error("Broker %d refused AddPartitionsToTxn: %s", broker_id, error.name)
         if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            # That lies between two brokers; to the producer it only means that its transaction cannot go on.
+            # The error is about the broker, not the producer, whose transaction cannot continue.
             error = ErrorCode.INVALID_TXN_STATE
-        _settle_all(batch, error)
+        _complete_all(batch, error)
         return
     results = {result.transactional_id: _partition_errors(result) for result in response.results_by_transaction}
-    for asked in batch:
-        told = results.get(asked.question.transactional_id, {})
-        asked.settle(
-            {partition: told.get(partition, ErrorCode.NETWORK_EXCEPTION) for partition in asked.question.partitions}
+    for verification in batch:
+        errors = results.get(verification.request.transactional_id, {})
+        verification.complete(
+            {
+                partition: errors.get(partition, ErrorCode.NETWORK_EXCEPTION)
+                for partition in verification.request.partitions
+            }
         )
 
 
-def _settle_all(batch: Iterable[_Asked], error: ErrorCode) -> None:
-    for asked in batch:
-        asked.settle(asked.question.all_answered(error))
+def _complete_all(batch: Iterable[_PendingVerification], error: ErrorCode) -> None:
+    for verification in batch:
+        verification.complete(verification.request.error_of_all(error))
 
 
 def _partition_errors(result: AddPartitionsToTxnResult) -> PartitionErrors:

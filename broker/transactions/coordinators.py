@@ -1,14 +1,18 @@
-"""Whoever coordinates a transactional id, in this broker or another: asked on behalf of this broker's partitions.
+"""Verification requests of this broker's partitions to the coordinator of a transactional id, local or remote.
 
-This broker is tried first, by a plain call. Only if it is not the coordinator is the cluster's metadata looked at, and
-the leader of the transactional id's partition of ``__transaction_state`` asked over the network. So the broker that is
-alone pays nothing for the others.
+The local coordinator is called first, without a network request. Only if it returns NOT_COORDINATOR is the coordinator
+looked up in the cluster's metadata (the leader of the transactional id's partition of ``__transaction_state``) and sent
+a request. So a single-node cluster has no cost for remote coordinators.
 """
 
 import asyncio
 from typing import Final, TypeAlias
 
-from oncelog.broker.transactions.add_partitions_to_txn_sender import AddPartitionsToTxnSender, PartitionErrors, Question
+from oncelog.broker.transactions.add_partitions_to_txn_sender import (
+    AddPartitionsToTxnSender,
+    PartitionErrors,
+    VerificationRequest,
+)
 from oncelog.broker.transactions.verification_metrics import VerificationMetrics
 from oncelog.coordinator.ports import BrokerChannel, TopicMetadata
 from oncelog.coordinator.promise import Response, Undecided
@@ -19,58 +23,64 @@ from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 
 _CLIENT_VERSION: Final = 2
-"""The transaction protocol of clients whose partitions are added by writing to them."""
+"""The version of the transaction protocol in which the first write to a partition adds it to the transaction."""
 
-_Answer: TypeAlias = PartitionErrors | asyncio.Future[PartitionErrors] | Response[ErrorCode]
+_Outcome: TypeAlias = PartitionErrors | asyncio.Future[PartitionErrors] | Response[ErrorCode]
 """One error stands for all partitions."""
 
 
-class Asked:
-    """A question that was put to its coordinator, and the answer or what it will come from."""
+class SentVerification:
+    """A verification request that was sent to its coordinator, with its result or the future of its result."""
 
-    __slots__ = ("_answer", "_began", "_is_noted", "_metrics", "_question", "is_here")
+    __slots__ = ("_began", "_is_recorded", "_metrics", "_outcome", "_request", "is_here")
 
     def __init__(
-        self, question: Question, answer: _Answer, metrics: VerificationMetrics, *, began: float, is_here: bool
+        self,
+        request: VerificationRequest,
+        outcome: _Outcome,
+        metrics: VerificationMetrics,
+        *,
+        began: float,
+        is_here: bool,
     ) -> None:
-        self._question = question
-        self._answer = answer
+        self._request = request
+        self._outcome = outcome
         self._metrics = metrics
         self._began = began
-        self._is_noted = False
+        self._is_recorded = False
         self.is_here = is_here
         """Whether the coordinator is in this broker."""
 
     @property
     def seconds(self) -> float:
-        """Since it was asked."""
+        """Seconds since the request was sent."""
         return asyncio.get_running_loop().time() - self._began
 
     def at_once(self) -> PartitionErrors | None:
-        """Return the result, if it is there."""
-        answer = self._answer
-        return self._noted(answer) if isinstance(answer, dict | ErrorCode) else None
+        """Return the result; None if it is not known yet."""
+        outcome = self._outcome
+        return self._recorded(outcome) if isinstance(outcome, dict | ErrorCode) else None
 
     def withdraw(self) -> bool:
-        """Take the question back, if nothing has been done about it yet; whoever does, asks again."""
-        return isinstance(self._answer, Undecided)
+        """Return whether the local coordinator has not begun the request. Then the caller must send it again."""
+        return isinstance(self._outcome, Undecided)
 
-    async def answers(self) -> PartitionErrors:
-        answer = self._answer
-        if isinstance(answer, Undecided):
-            return self._noted(await answer.decide())
-        return self._noted(answer if isinstance(answer, dict | ErrorCode) else await answer)
+    async def result(self) -> PartitionErrors:
+        outcome = self._outcome
+        if isinstance(outcome, Undecided):
+            return self._recorded(await outcome.decide())
+        return self._recorded(outcome if isinstance(outcome, dict | ErrorCode) else await outcome)
 
-    def _noted(self, answer: PartitionErrors | ErrorCode) -> PartitionErrors:
-        errors = self._question.all_answered(answer) if isinstance(answer, ErrorCode) else answer
-        if not self._is_noted:
-            self._is_noted = True
+    def _recorded(self, outcome: PartitionErrors | ErrorCode) -> PartitionErrors:
+        errors = self._request.error_of_all(outcome) if isinstance(outcome, ErrorCode) else outcome
+        if not self._is_recorded:
+            self._is_recorded = True
             self._metrics.record(self.seconds * 1000, sum(map(bool, errors.values())))
         return errors
 
 
 class TransactionCoordinators:
-    """All of the cluster's, as one broker sees them."""
+    """The transaction coordinators of the cluster, as the partitions of one broker call them."""
 
     def __init__(
         self,
@@ -90,19 +100,19 @@ class TransactionCoordinators:
     def stop(self) -> None:
         self._sender.stop()
 
-    def ask(self, question: Question) -> Asked:
+    def add_or_verify(self, request: VerificationRequest) -> SentVerification:
         began = asyncio.get_running_loop().time()
-        answer, is_here = self._ask_here(question), True
-        if answer is ErrorCode.NOT_COORDINATOR:
-            leader = self._coordinator_of(question.transactional_id)
+        outcome, is_here = self._add_or_verify_here(request), True
+        if outcome is ErrorCode.NOT_COORDINATOR:
+            leader = self._coordinator_of(request.transactional_id)
             if leader is None:
-                answer = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                outcome = ErrorCode.COORDINATOR_NOT_AVAILABLE
             elif leader != self._broker_id:
-                answer, is_here = self._sender.ask(leader, question), False
-        return Asked(question, answer, self.metrics, began=began, is_here=is_here)
+                outcome, is_here = self._sender.add_or_verify(leader, request), False
+        return SentVerification(request, outcome, self.metrics, began=began, is_here=is_here)
 
-    def _ask_here(self, question: Question) -> _Answer:
-        transactional_id, producer, partitions, adds_partitions = question
+    def _add_or_verify_here(self, request: VerificationRequest) -> _Outcome:
+        transactional_id, producer, partitions, adds_partitions = request
         if adds_partitions:
             return self._local.add_partitions(transactional_id, producer, partitions, client_version=_CLIENT_VERSION)
         errors = self._local.verify_partitions(transactional_id, producer, partitions)

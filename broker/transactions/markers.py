@@ -1,27 +1,27 @@
 """Writing the markers that end transactions: one control batch in each partition that a transaction touched.
 
 A coordinator sends WriteTxnMarkers to the leaders of its partitions; for those that it leads itself it is called here
-directly. Each (marker, partition) is appended on its own and has its own error. What a coordinator makes of them: no
-leader here or no such partition means look again (or, if the topic is gone, nothing left to do);
-TRANSACTION_COORDINATOR_FENCED and INVALID_PRODUCER_EPOCH mean that somebody newer has taken over.
+directly. Each (marker, partition) is appended on its own and has its own error. The coordinator retries
+on NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION with new metadata (a deleted topic needs no marker);
+TRANSACTION_COORDINATOR_FENCED and INVALID_PRODUCER_EPOCH mean that a newer coordinator or producer has taken over.
 
 A partition of ``__consumer_offsets`` holds offsets that became pending with the transaction. They are materialised (or
-dropped) right after the marker's append and before anybody hears of success, so that who knows of a committed
+dropped) right after the marker's append and before the response, so that a client that knows of a committed
 transaction also sees its offsets.
 
 A marker that is sent again finds its transaction ended. It is appended once more and changes nothing. In version 2 of
-the transaction protocol it is told from one that comes late, into the next transaction, by its epoch: that one is
-refused (KIP-1228; ``ProducerStateEntry.accepts_marker``).
+the transaction protocol its epoch distinguishes it from a late marker that arrives in the next transaction: a late one
+is refused (KIP-1228; ``ProducerStateEntry.accepts_marker``).
 
 A request may have thousands of markers, and each is an append, so they are appended in slices. Their order is kept: a
-request's markers are appended one after the other, and the next request of its connection waits. What comes over other
-connections between two slices does no harm: the producer's next transaction begins when all markers of this one are
-answered, another coordinator has another epoch, and a batch of this transaction is refused or part of it as if the
+request's markers are appended one after the other, and the next request of its connection waits. Requests of other
+connections between two slices are harmless: the producer's next transaction begins when all markers of this one are
+written, another coordinator has another epoch, and a batch of this transaction is refused or part of it as if the
 request had come later.
 
-Replication is not waited for without end: REQUEST_TIMED_OUT makes the coordinator send the marker again. The answers of
-a connection leave in order, so those of other transactions wait behind this one; and a connection on which nothing is
-answered for ``request.timeout.ms`` is given up, with all that is under way on it. So the wait is shorter than that.
+The wait for replication is bounded: on REQUEST_TIMED_OUT the coordinator sends the marker again. The responses of a
+connection are sent in order, so those of other transactions wait behind this one; and the coordinator closes a
+connection that had no response for ``request.timeout.ms``, with all requests in flight on it. So the wait is shorter.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class _Built(NamedTuple):
 
 
 class OnOffsetsMarker(Protocol):
-    """Hears of each marker that was appended to a partition of ``__consumer_offsets``."""
+    """Called after each marker that was appended to a partition of ``__consumer_offsets``."""
 
     def __call__(self, partition: int, producer_id: int, *, commit: bool) -> None: ...
 
@@ -95,7 +95,7 @@ class MarkerWriter:
     def write(
         self, request: WriteTxnMarkersRequest, on_written: OnWritten, budget: WorkBudget
     ) -> Generator[None, object, None]:
-        """Append the markers in slices; ``on_written`` is called once, when nothing has to wait any more."""
+        """Append the markers in slices; ``on_written`` is called once, when every partition has its result."""
         write = _MarkerWrite(
             self._replicas, self._on_offsets_marker, self._wall_clock(), on_written, wait_ms=self._wait_ms
         )
@@ -133,7 +133,7 @@ class _MarkerWrite:
         self._response = WriteTxnMarkersResponse()
         self._timer: asyncio.TimerHandle | None = None
         self._unfinished = 1
-        """Partitions that are not settled, and one for the walk over the request itself; 0 when it is answered."""
+        """Partitions without a result, plus one for the iteration over the request; 0 after the response."""
 
     def append_all(self, request: WriteTxnMarkersRequest, budget: WorkBudget) -> Generator[None, object, None]:
         """Append the markers in the order of the request; yields when the budget is used up.
@@ -161,7 +161,7 @@ class _MarkerWrite:
                         yield None
         self._finish_one()
         if self._unfinished:
-            self._timer = asyncio.get_running_loop().call_later(self._wait_ms / 1000, self._answer)
+            self._timer = asyncio.get_running_loop().call_later(self._wait_ms / 1000, self._respond)
 
     def _built(self, marker: WritableTxnMarker) -> _Built | None:
         """Return the marker's control batch; None if there is no such producer."""
@@ -180,14 +180,14 @@ class _MarkerWrite:
     def _write(
         self, marker: WritableTxnMarker, built: _Built, topic: str, result: WritableTxnMarkerPartitionResult
     ) -> None:
-        def settle(error: ErrorCode) -> None:
+        def complete(error: ErrorCode) -> None:
             if self._unfinished:
                 result.error_code = error
                 self._finish_one()
 
         partition = self._replicas.led_partition((topic, result.partition_index))
         if isinstance(partition, ErrorCode):
-            settle(partition)
+            complete(partition)
             return
         info = partition.append(
             bytearray(built.batch),
@@ -198,20 +198,20 @@ class _MarkerWrite:
             transaction_version=marker.transaction_version,
         )
         if isinstance(info, ErrorCode):
-            settle(info)
+            complete(info)
             return
         if topic == GROUP_METADATA_TOPIC_NAME:
             self._on_offsets_marker(result.partition_index, marker.producer_id, commit=marker.transaction_result)
-        result.error_code = ErrorCode.REQUEST_TIMED_OUT  # Unless it is settled before.
-        partition.when_replicated(info.last_offset + 1, settle)
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT  # Unless it is replicated in time.
+        partition.when_replicated(info.last_offset + 1, complete)
 
     def _finish_one(self) -> None:
         if self._unfinished > 1:
             self._unfinished -= 1
         else:
-            self._answer()
+            self._respond()
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         self._unfinished = 0
         if self._timer is not None:
             self._timer.cancel()

@@ -1,26 +1,26 @@
-"""Before the first batch of a transaction enters a partition: does the coordinator know that it belongs there?
+"""Verification that a partition belongs to the coordinator's transaction, before its first batch is appended.
 
-A batch that arrives late, after its transaction has ended, would open a transaction that nobody ever ends (KIP-890). So
-the leader asks the coordinator of the transactional id, before the first batch only: the later ones find the
-transaction open in the producer's state, and a batch of an older epoch than the log has seen is refused without any
-question. What is asked depends on the client:
+A batch that arrives after its transaction has ended would open a transaction that no producer ends (KIP-890). So the
+leader sends a verification request to the coordinator of the transactional id before the first batch. Later batches
+find the transaction open in the producer state, and a batch of an older epoch than the log has seen is refused without
+a request. The request depends on the client:
 
-* version 1 of the transaction protocol adds partitions beforehand, so the question is whether this one was added;
-* version 2 does not, so the coordinator is told to add it. Every transaction has an epoch of its own there, and a batch
-  of the next one may arrive while the coordinator still completes the one before.
+* version 1 of the transaction protocol adds partitions beforehand, so the coordinator verifies that it has this one;
+* version 2 does not, so the coordinator adds it. Every transaction has an epoch of its own there, and a batch of the
+  next transaction may arrive while the coordinator still completes the previous one.
 
 Offsets of a group are verified in the same way; their partition is the group's.
 
-The coordinator may be this broker. Then it is asked by a plain call, and where it can answer at once the append happens
-in the same step: no marker can come between. Otherwise the handler becomes a coroutine, nothing of its connection
-overtakes it, and a guard in the producer state tells in the end whether the answer still holds (``start_verification``
-and ``check_verified`` of ``ProducerStateManager``). The last look at the guard and the append are one step again.
+If this broker is the coordinator, it is called directly, and where it decides at once the append happens in the same
+step: no marker can come between. Otherwise the handler becomes a coroutine, no later request of its connection begins
+before it, and a guard in the producer state shows whether the result is still valid (``start_verification`` and
+``check_verified`` of ``ProducerStateManager``). The last check of the guard and the append are one step again.
 
-Waiting. While nobody can say anything (the coordinator is loading, or out of reach) a batch waits for some seconds,
-and is then refused with an error that every producer takes for "again"; what it sent behind that batch is refused too.
-While the transaction before completes, version 2 waits ``add.partitions.to.txn.retry.backoff.max.ms``. A coordinator in
-this broker wakes us when it has completed; another one answers at once, and is asked again, first after 1 ms, and then
-twice as late each time, up to ``add.partitions.to.txn.retry.backoff.ms``.
+Waiting. While the coordinator is loading or unreachable, a batch waits for at most ``_LONGEST_WAIT_SECONDS`` and is
+then refused with an error on which every producer retries; later batches of that producer are refused too. While the
+previous transaction completes, version 2 waits ``add.partitions.to.txn.retry.backoff.max.ms``. A local coordinator
+resumes the request when it has completed; a remote one responds at once, and the request is repeated after 1 ms, and
+then with a doubled pause each time, up to ``add.partitions.to.txn.retry.backoff.ms``.
 
 (Kafka: ReplicaManager.maybeSendPartitionsToTransactionCoordinator and handleProduceAppend, AddPartitionsToTxnManager.)
 """
@@ -33,8 +33,8 @@ from typing import Final, NamedTuple, TypeAlias
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.storage.producer_state import ProducerStateManager
 from oncelog.broker.storage.verification_state import VerificationStateEntry
-from oncelog.broker.transactions.add_partitions_to_txn_sender import PartitionErrors, Question
-from oncelog.broker.transactions.coordinators import Asked, TransactionCoordinators
+from oncelog.broker.transactions.add_partitions_to_txn_sender import PartitionErrors, VerificationRequest
+from oncelog.broker.transactions.coordinators import SentVerification, TransactionCoordinators
 from oncelog.broker.transactions.verification_errors import (
     UNDECIDED,
     TransactionSupportedOperation,
@@ -60,8 +60,8 @@ MayWrite: TypeAlias = Callable[[str], bool]
 """Whether the client may write to a topic."""
 WrittenBatch: TypeAlias = tuple[str, int, tuple[int, int, int]]
 """A topic, the index of its partition, and producer id, epoch and base sequence of a transactional batch for it."""
-Tell: TypeAlias = Callable[[ErrorCode, TransactionSupportedOperation], ErrorCode]
-"""A coordinator's error in the words that the client knows."""
+ClientError: TypeAlias = Callable[[ErrorCode, TransactionSupportedOperation], ErrorCode]
+"""Maps a coordinator's error to one that the client's version knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,19 +89,19 @@ class _Request(NamedTuple):
     transactional_id: str
     batches: list[_Batch]
     operation: TransactionSupportedOperation
-    patience: float
-    """How many seconds it waits for a coordinator that is out of reach."""
-    tell: Tell
+    wait_seconds: float
+    """Seconds to wait for an unreachable coordinator."""
+    client_error: ClientError
 
-    def told(self, errors: Errors) -> Errors:
-        return {partition: self.tell(error, self.operation) for partition, error in errors.items()}
+    def client_errors(self, errors: Errors) -> Errors:
+        return {partition: self.client_error(error, self.operation) for partition, error in errors.items()}
 
 
 class TransactionVerifier:
-    """Asks for one broker's partitions.
+    """Verifies batches for the partitions of one broker.
 
-    What it returns is either what may not be appended, and the append of the rest has to follow in the same step; or a
-    ``Pending``, while that cannot be said.
+    Its methods return either the errors of batches that must not be appended, and the append of the rest must follow in
+    the same step; or a ``Pending`` while the coordinator has not decided.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class TransactionVerifier:
         self._replicas = replicas
         self._coordinators = coordinators
         self.settings = settings
-        """May be replaced while the broker runs; what is pending goes on with those that it began with."""
+        """May be replaced while the broker runs; a pending request keeps those that it began with."""
 
     @property
     def metrics(self) -> VerificationMetrics:
@@ -129,8 +129,8 @@ class TransactionVerifier:
         if not self._begins_transaction(written):
             return {}
         batches = [_batch(*each) for each in written if may_write(each[0])]
-        patience = min(timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
-        return self._verify(_Request(transactional_id, batches, operation, patience, produce_error))
+        wait_seconds = min(timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
+        return self._verify(_Request(transactional_id, batches, operation, wait_seconds, produce_error))
 
     def verify_offsets(
         self, transactional_id: str, producer: ProducerIdAndEpoch, offsets_partition: TopicPartition, version: int
@@ -149,7 +149,7 @@ class TransactionVerifier:
         """Return whether there is a batch whose transaction is not open on its partition. Most requests end here."""
         for topic, index, (producer_id, epoch, _) in written:
             partition = self._replicas.led_partition((topic, index))
-            if not isinstance(partition, ErrorCode):  # Else the append says why it is refused.
+            if not isinstance(partition, ErrorCode):  # Else the append returns the error.
                 if not partition.log.producer_state.has_ongoing_transaction(producer_id, epoch):
                     return True
         return False
@@ -157,12 +157,12 @@ class TransactionVerifier:
     def _verify(self, request: _Request) -> "Errors | Pending":
         attempt = _Attempt(self._replicas, request)
         if not attempt.guards:
-            return request.told(attempt.errors)
-        asked = self._coordinators.ask(attempt.question)
-        answers = asked.at_once()
-        if answers is not None and UNDECIDED.isdisjoint(answers.values()):
-            return request.told(attempt.settled(answers))
-        begun = None if asked.withdraw() else (attempt, asked)
+            return request.client_errors(attempt.errors)
+        sent = self._coordinators.add_or_verify(attempt.verification_request)
+        results = sent.at_once()
+        if results is not None and UNDECIDED.isdisjoint(results.values()):
+            return request.client_errors(attempt.final_errors(results))
+        begun = None if sent.withdraw() else (attempt, sent)
         return Pending(self._replicas, self._coordinators, self.settings, request, begun)
 
 
@@ -177,49 +177,49 @@ class Pending:
         coordinators: TransactionCoordinators,
         settings: VerificationSettings,
         request: _Request,
-        begun: "tuple[_Attempt, Asked] | None",
+        begun: "tuple[_Attempt, SentVerification] | None",
     ) -> None:
         self._replicas = replicas
         self._coordinators = coordinators
         self._settings = settings
         self._request = request
         self._begun = begun
-        """The question that is under way."""
+        """The attempt in progress, with its verification request."""
         self._longest_retry = min(settings.retry_backoff_max_ms, settings.request_timeout_ms) / 1000
         self._next_pause = _FIRST_PAUSE_SECONDS
 
     async def decided(self) -> Errors:
-        """Ask until there is a decision, or no time is left. Nothing is awaited after the last look at the guards."""
+        """Repeat the request until it is decided or times out. Await nothing after the last check of the guards."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         while True:
-            attempt, asked = self._begun or self._begin()
-            if asked is None:
-                return self._request.told(attempt.errors)
-            answers = await asked.answers()
-            pause = self._pause(answers, asked, loop.time() - started)
+            attempt, sent = self._begun or self._begin()
+            if sent is None:
+                return self._request.client_errors(attempt.errors)
+            results = await sent.result()
+            pause = self._pause(results, sent, loop.time() - started)
             if pause is None:
-                return self._request.told(attempt.settled(answers))
+                return self._request.client_errors(attempt.final_errors(results))
             await asyncio.sleep(pause)
             self._begun = None
 
-    def _begin(self) -> "tuple[_Attempt, Asked | None]":
-        """Look again, since much may have happened, and ask if there is still something to ask."""
+    def _begin(self) -> "tuple[_Attempt, SentVerification | None]":
+        """Read the producer state again, and send a verification request if a batch still needs one."""
         attempt = _Attempt(self._replicas, self._request)
-        return attempt, self._coordinators.ask(attempt.question) if attempt.guards else None
+        return attempt, self._coordinators.add_or_verify(attempt.verification_request) if attempt.guards else None
 
-    def _pause(self, answers: PartitionErrors, asked: Asked, waited: float) -> float | None:
-        """Return the seconds until the next attempt; None if these results are the last."""
+    def _pause(self, results: PartitionErrors, sent: SentVerification, waited: float) -> float | None:
+        """Return the seconds until the next attempt; None if these results are final."""
         request = self._request
-        if request.operation.adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values():
+        if request.operation.adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in results.values():
             if waited >= self._longest_retry:
                 return None
-            if asked.is_here and asked.seconds >= _FIRST_PAUSE_SECONDS:
+            if sent.is_here and sent.seconds >= _FIRST_PAUSE_SECONDS:
                 return 0  # The coordinator has waited itself.
             pause = min(self._next_pause, self._settings.retry_backoff_ms / 1000)
             self._next_pause = 2 * pause
             return pause
-        if UNDECIDED.isdisjoint(answers.values()) or waited >= request.patience:
+        if UNDECIDED.isdisjoint(results.values()) or waited >= request.wait_seconds:
             return None
         pause = self._next_pause
         self._next_pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -227,7 +227,7 @@ class Pending:
 
 
 class _Attempt:
-    """The batches of a request as the producer state sees them now, and of which of them their coordinator is asked."""
+    """The batches of a request by their present producer state: refused, already verified, or to be verified."""
 
     __slots__ = ("_adds_partitions", "_open", "_replicas", "_transactional_id", "errors", "guards")
 
@@ -236,7 +236,7 @@ class _Attempt:
         self._transactional_id = request.transactional_id
         self._adds_partitions = request.operation.adds_partitions
         self.errors: Errors = {}
-        """Of batches that are refused whatever a coordinator says: fenced, or their partition is not led here."""
+        """Of batches that are refused without a verification request: fenced, or their partition is not led here."""
         self.guards: dict[_Batch, VerificationStateEntry] = {}
         self._open: list[_Batch] = []
         """Batches whose transaction is open on their partition."""
@@ -264,18 +264,18 @@ class _Attempt:
         return partition.log.producer_state
 
     @property
-    def question(self) -> Question:
+    def verification_request(self) -> VerificationRequest:
         producer = next(iter(self.guards)).producer
         partitions = frozenset(batch.partition for batch in self.guards)
-        return Question(self._transactional_id, producer, partitions, self._adds_partitions)
+        return VerificationRequest(self._transactional_id, producer, partitions, self._adds_partitions)
 
-    def settled(self, answers: PartitionErrors) -> Errors:
-        """Return what must not be appended in this step, by the results and by what has happened since the request."""
+    def final_errors(self, results: PartitionErrors) -> Errors:
+        """Return the errors of batches that must not be appended, by the results and the present producer state."""
         errors = self.errors
         for batch in self._open:
             self._check(batch, None)
         for batch, guard in self.guards.items():
-            error = answers[batch.partition]
+            error = results[batch.partition]
             if error:
                 errors[batch.partition] = error
             else:

@@ -1,10 +1,10 @@
 """What a transaction coordinator's errors mean to a producer that wrote, by what its request's version understands.
 
-A partition leader asks the coordinator on behalf of a producer, so the producer may hear of errors that have nothing to
-do with its own request. What passes by itself becomes an error that makes every client try again and nothing else:
-NOT_ENOUGH_REPLICAS for batches, since it does not send the client looking for another leader, and
-COORDINATOR_LOAD_IN_PROGRESS for offsets. What breaks the transaction is TRANSACTION_ABORTABLE from the first version on
-that knows it, INVALID_TXN_STATE before. (Kafka: AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend,
+A partition leader sends verification requests on behalf of a producer, so the producer may receive errors that its own
+request did not cause. A transient error becomes one on which every client only retries: NOT_ENOUGH_REPLICAS for
+batches, since it does not make the client look up the leader again, and COORDINATOR_LOAD_IN_PROGRESS for offsets. An
+error that breaks the transaction is TRANSACTION_ABORTABLE from the first version on that knows it, INVALID_TXN_STATE
+before. (Kafka: AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend,
 CoordinatorOperationExceptionHelper.)
 """
 
@@ -24,11 +24,11 @@ class TransactionSupportedOperation(Enum):
     """What a request's version lets the leader do about its transaction."""
 
     DEFAULT_ERROR = auto()
-    """Ask whether the partition is in it."""
+    """Verify that the partition is in it."""
     GENERIC_ERROR_SUPPORTED = auto()
     """The same, and the client knows TRANSACTION_ABORTABLE."""
     ADD_PARTITION = auto()
-    """Add the partition to it: a client of version 2 does not say beforehand where it will write."""
+    """Add the partition to it: a client of version 2 does not add partitions beforehand."""
 
     @property
     def adds_partitions(self) -> bool:
@@ -59,9 +59,9 @@ UNREACHABLE: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Nobody could say anything about the transaction."""
+"""No coordinator decided: it is unreachable, loading or elsewhere."""
 UNDECIDED: Final = UNREACHABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
-"""The answer will be another one before long."""
+"""A retry can have another result."""
 
 
 def produce_error(error: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:

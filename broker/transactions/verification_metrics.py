@@ -1,7 +1,7 @@
-"""How long transaction coordinators take to answer partition leaders, and how often the answer is no.
+"""The latency of verification requests to transaction coordinators, and the count of their failures.
 
-(Kafka: AddPartitionsToTxnManager's VerificationTimeMs and VerificationFailureRate.) Plain numbers, read when somebody
-looks. Questions to a coordinator in this broker count too.
+(Kafka: AddPartitionsToTxnManager's VerificationTimeMs and VerificationFailureRate.) Plain numbers, read by
+metrics requests. Requests to a coordinator in this broker count too.
 """
 
 
@@ -17,9 +17,9 @@ class VerificationMetrics:
 
     def __init__(self) -> None:
         self.verification_count = 0
-        """Questions that were answered, or given up."""
+        """Verification requests that completed or timed out."""
         self.verification_failures = 0
-        """Partitions of them that could not be verified or added, for whatever reason, also for a passing one."""
+        """Partitions of them that could not be verified or added, including those with a retriable error."""
         self.verification_time_ms_total = 0.0
         self.verification_time_ms_max = 0.0
 

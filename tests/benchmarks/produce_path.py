@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.dispatch.dispatcher import Dispatcher, Unfinished
+from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse
 from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.fetch import handle_fetch
@@ -98,7 +98,7 @@ class Bench:
 
     def dispatch(self, frame: bytes) -> object:
         answer = self.dispatcher.dispatch(memoryview(bytearray(frame)), CLIENT)
-        assert not isinstance(answer, Unfinished)
+        assert not isinstance(answer, PendingResponse)
         return answer
 
     def append(self) -> None:

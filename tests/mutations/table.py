@@ -123,15 +123,15 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B02", _VERIFICATION,
-        "            error = answers[batch.partition]\n",
+        "            error = results[batch.partition]\n",
         "            error = ErrorCode.NONE\n",
         f"{_LATE}::test_a_batch_that_comes_after_the_end_of_its_transaction_is_refused",
     ),
     Mutation(
         "B02", _SENDER,
-        "told.get(partition, ErrorCode.NETWORK_EXCEPTION)",
-        "told.get(partition, ErrorCode.NONE)",
-        f"{_TEST_SENDER}::test_what_an_answer_leaves_out_is_not_decided",
+        "errors.get(partition, ErrorCode.NETWORK_EXCEPTION)",
+        "errors.get(partition, ErrorCode.NONE)",
+        f"{_TEST_SENDER}::test_partition_that_response_omits_ends_with_network_exception",
     ),
     Mutation(
         "B02", "broker/peers/link.py",

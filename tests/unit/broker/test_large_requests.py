@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.dispatch.dispatcher import Dispatcher, Unfinished
+from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
 from oncelog.broker.handlers import all_handlers
 from oncelog.broker.parts import Broker
@@ -45,7 +45,7 @@ def connection() -> ConnectionInfo:
 
 async def finished(broker: Broker, begun: Any) -> bytes:
     """What a connection does with a request that is not answered at once."""
-    assert isinstance(begun, Unfinished)
+    assert isinstance(begun, PendingResponse)
     assert not isinstance(begun.awaitable, asyncio.Future)
     done: asyncio.Future[Any] = broker.supervisor.spawn(begun.awaitable, begun.name, on_done=lambda task: None)
     await asyncio.wait([done])

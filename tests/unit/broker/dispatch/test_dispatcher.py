@@ -1,4 +1,4 @@
-"""What a frame becomes, and what becomes of what a handler returns. Connections are tested beside their own module."""
+"""Requests from frame to handler, and from a handler's outcome to the response; ``test_connection`` has the rest."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.dispatch.api_handler import ApiHandler, Outcome, handles
-from oncelog.broker.dispatch.dispatcher import Dispatcher, Unfinished
+from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, RequestContext
 from oncelog.broker.handlers import all_handlers
 from oncelog.broker.handlers.api_versions import handle_api_versions
@@ -24,12 +24,12 @@ def frame(request: Message, version: int) -> memoryview:
     return memoryview(bytearray(b"".join(encode_request(9, "tester", request, version))))[4:]
 
 
-def dispatch(handler: ApiHandler[Any], request: Message, version: int) -> list[Any] | Unfinished:
+def dispatch(handler: ApiHandler[Any], request: Message, version: int) -> list[Any] | PendingResponse:
     connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
     return Dispatcher(None, [handler]).dispatch(frame(request, version), connection)  # type: ignore[arg-type]
 
 
-def answer_of(buffers: list[Any] | Unfinished, response: type[Message], version: int) -> Any:
+def response_of(buffers: list[Any] | PendingResponse, response: type[Message], version: int) -> Any:
     assert isinstance(buffers, list)
     whole = b"".join(buffers)
     assert int.from_bytes(whole[:4], "big") == len(whole) - 4
@@ -51,43 +51,43 @@ def heartbeat(outcome: Any) -> ApiHandler[HeartbeatRequest]:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_message_is_the_answer(version: int) -> None:
+def test_handler_that_returns_message_sends_it_as_response(version: int) -> None:
     buffers = dispatch(heartbeat(HeartbeatResponse(error_code=27)), HeartbeatRequest(group_id="g"), version)
-    assert answer_of(buffers, HeartbeatResponse, version).error_code == 27
+    assert response_of(buffers, HeartbeatResponse, version).error_code == 27
 
 
-def test_none_is_no_answer() -> None:
+def test_handler_that_returns_none_sends_no_response() -> None:
     assert dispatch(heartbeat(None), HeartbeatRequest(group_id="g"), 0) == []
 
 
-async def test_a_future_that_is_done_is_the_answer() -> None:
+async def test_handler_that_returns_completed_future_sends_its_result() -> None:
     future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
     future.set_result(HeartbeatResponse())
     buffers = dispatch(heartbeat(future), HeartbeatRequest(group_id="g"), 0)
-    assert answer_of(buffers, HeartbeatResponse, 0).error_code == 0
+    assert response_of(buffers, HeartbeatResponse, 0).error_code == 0
 
 
-async def test_a_cancelled_future_ends_the_connection() -> None:
+async def test_cancelled_future_closes_the_connection() -> None:
     future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
-    unfinished = dispatch(heartbeat(future), HeartbeatRequest(group_id="g"), 0)
-    assert isinstance(unfinished, Unfinished)
+    pending = dispatch(heartbeat(future), HeartbeatRequest(group_id="g"), 0)
+    assert isinstance(pending, PendingResponse)
     future.cancel()
     with pytest.raises(CloseConnection, match="Heartbeat was cancelled"):
-        unfinished.finish(future)
+        pending.finish(future)
 
 
-def test_an_exception_is_an_answer_where_the_api_has_a_form_for_it() -> None:
+def test_exception_in_handler_becomes_unknown_server_error() -> None:
     buffers = dispatch(heartbeat(ValueError("bug")), HeartbeatRequest(group_id="g"), 0)
-    assert answer_of(buffers, HeartbeatResponse, 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert response_of(buffers, HeartbeatResponse, 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_an_answer_that_cannot_be_encoded_is_a_bug_like_any_other() -> None:
+def test_response_that_cannot_be_encoded_becomes_unknown_server_error() -> None:
     wrong = HeartbeatResponse(error_code=2**40)
     buffers = dispatch(heartbeat(wrong), HeartbeatRequest(group_id="g"), 0)
-    assert answer_of(buffers, HeartbeatResponse, 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert response_of(buffers, HeartbeatResponse, 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_an_exception_ends_the_connection_where_there_is_no_form_for_it() -> None:
+def test_exception_in_api_without_error_field_closes_the_connection() -> None:
     @handles(ApiKey.LIST_OFFSETS, versions="1-3")
     def handle_list_offsets(broker: Any, context: RequestContext, request: ListOffsetsRequest) -> Outcome:
         raise ValueError("bug")
@@ -97,7 +97,7 @@ def test_an_exception_ends_the_connection_where_there_is_no_form_for_it() -> Non
 
 
 @pytest.mark.parametrize("length", range(12))
-def test_a_frame_that_ends_early_ends_the_connection(length: int) -> None:
+def test_truncated_frame_closes_the_connection(length: int) -> None:
     connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
     dispatcher = Dispatcher(None, [heartbeat(HeartbeatResponse())])  # type: ignore[arg-type]
     with pytest.raises(CloseConnection):
@@ -105,36 +105,36 @@ def test_a_frame_that_ends_early_ends_the_connection(length: int) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 6, 100, 32_767])
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: int) -> None:
+def test_unknown_version_of_api_versions_gets_response_of_version_0(version: int) -> None:
     """KIP-511: with UNSUPPORTED_VERSION, and the range of ApiVersions alone."""
     body = bytes([2, ord("x"), 2, ord("1"), 0])
     header = b"\x00\x12" + version.to_bytes(2, "big") + (9).to_bytes(4, "big") + b"\x00\x01c" + b"\x00"
     connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
     dispatcher = Dispatcher(None, [handle_api_versions])  # type: ignore[arg-type]
     buffers = dispatcher.dispatch(memoryview(header + body), connection)
-    response = answer_of(buffers, ApiVersionsResponse, 0)
+    response = response_of(buffers, ApiVersionsResponse, 0)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 4)]
     assert dispatcher.request_counts() == {}
 
 
-def test_every_handler_serves_versions_that_its_messages_have() -> None:
+def test_handlers_serve_only_versions_of_their_messages() -> None:
     for handler in all_handlers():
         known = handler.request_type.versions
         assert known.first <= handler.versions.first <= handler.versions.last <= known.last, handler
 
 
-def test_only_produce_advertises_what_it_does_not_serve() -> None:
+def test_handlers_except_produce_advertise_the_versions_they_serve() -> None:
     different = {handler.name for handler in all_handlers() if handler.advertised != handler.versions}
     assert different == {"Produce"}
 
 
-def test_no_api_has_two_handlers() -> None:
+def test_handlers_have_distinct_api_keys() -> None:
     keys = [handler.api_key for handler in all_handlers()]
     assert len(keys) == len(set(keys))
 
 
-def test_a_handler_names_the_request_of_its_api() -> None:
+def test_handler_with_request_of_another_api_is_rejected() -> None:
     with pytest.raises(AssertionError, match="is not the request of HEARTBEAT"):
 
         @handles(ApiKey.HEARTBEAT, versions="0")

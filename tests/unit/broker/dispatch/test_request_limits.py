@@ -136,7 +136,7 @@ def fetch_of_nothing() -> FetchRequest:
     ],
     ids=["alter partition", "offset for leader epoch", "add partitions to txn", "markers", "fetch", "forgotten"],
 )
-def test_what_20000_partitions_make_brokers_ask_of_each_other_is_decoded(make: Callable[[], Any], version: int) -> None:
+def test_broker_requests_for_20000_partitions_are_decoded(make: Callable[[], Any], version: int) -> None:
     """What a controller sends has its own test; AlterPartition in one piece is what older brokers send."""
     _assert_decoded(make(), version)
 
@@ -233,9 +233,7 @@ def elections() -> ElectLeadersRequest:
         "describe configs",
     ],
 )
-def test_what_clients_and_administrators_of_large_clusters_ask_is_decoded(
-    make: Callable[[], Any], version: int
-) -> None:
+def test_client_and_administrator_requests_of_large_clusters_are_decoded(make: Callable[[], Any], version: int) -> None:
     """20,000 partitions, or 10,000 with their replicas, or 10,000 resources."""
     _assert_decoded(make(), version)
 

@@ -195,7 +195,7 @@ async def test_bytes_of_a_file_are_read_off_the_loop_unless_they_are_in_memory(i
 
 
 @in_virtual_time
-async def test_failure_to_read_is_raised_where_the_bytes_were_asked_for() -> None:
+async def test_failed_read_is_raised_at_the_yield_of_its_read_request() -> None:
     disk = SimDisk()
     file = disk.open("/file", create=True)
     file.append([b"content"])

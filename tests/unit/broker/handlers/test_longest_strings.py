@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.dispatch.api_handler import ApiHandler
-from oncelog.broker.dispatch.dispatcher import Dispatcher, Unfinished
+from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
 from oncelog.broker.parts import Broker
 from oncelog.protocol.api_keys import ApiKey
@@ -49,7 +49,7 @@ async def outcome(dispatcher: Dispatcher, request: Message, version: int, client
     frame = b"".join(encode_request(1, client_id, request, version))[4:]
     try:
         answer = dispatcher.dispatch(memoryview(bytearray(frame)), CLIENT)
-        if not isinstance(answer, Unfinished):
+        if not isinstance(answer, PendingResponse):
             return answer
         awaited: asyncio.Future[Any]
         if isinstance(answer.awaitable, asyncio.Future):

@@ -1,4 +1,4 @@
-"""When a coordinator counts as deserted, and how little the log says of it."""
+"""The time after which a coordinator counts as deserted, and the rate limit of its log lines."""
 
 import logging
 
@@ -20,11 +20,11 @@ def text(line: Line | None) -> str:
     ("silence_ms", "fetch_wait_ms", "expected"),
     [(1_500, 500, 1_500), (1_500, 2_000, 4_000), (10, 500, 1_000)],
 )
-def test_two_fetches_may_wait_at_the_least(silence_ms: int, fetch_wait_ms: int, expected: int) -> None:
+def test_desertion_time_is_at_least_two_fetch_waits(silence_ms: int, fetch_wait_ms: int, expected: int) -> None:
     assert desertion_ms(silence_ms, fetch_wait_ms) == expected
 
 
-def test_without_limit_a_follower_that_was_never_heard_deserts_nobody() -> None:
+def test_desertion_without_limit_excludes_follower_that_never_fetched() -> None:
     assert desertion_ms(0, 500) > -NEVER
 
 
@@ -46,7 +46,7 @@ def test_warning_names_partition_and_followers_and_comes_once() -> None:
     assert coordinators.look(60_500, {}) is None
 
 
-def test_fifty_partitions_make_one_line_with_the_last_word_of_each_follower() -> None:
+def test_warning_of_fifty_partitions_is_one_line_with_latest_fetch_of_each_follower() -> None:
     coordinators = DesertedCoordinators()
     heard = {TopicPartition("__consumer_offsets", index): {2: 1_000 + index, 3: 1_100} for index in range(50)}
     warning = text(coordinators.look(3_000, heard))
@@ -55,7 +55,7 @@ def test_fifty_partitions_make_one_line_with_the_last_word_of_each_follower() ->
     assert "and 47 more" in text(coordinators.look(4_000, {}))
 
 
-def test_partitions_that_come_later_share_a_line_after_ten_seconds() -> None:
+def test_later_partitions_share_a_line_after_ten_seconds() -> None:
     coordinators = DesertedCoordinators()
     first, second, third = {FIRST: {2: 0}}, {SECOND: {3: 500}}, {THIRD: {3: 600}}
     coordinators.look(2_000, first)
@@ -65,7 +65,7 @@ def test_partitions_that_come_later_share_a_line_after_ten_seconds() -> None:
     assert "__consumer_offsets-1, __consumer_offsets-2" in line
 
 
-def test_what_comes_and_goes_is_told_every_ten_seconds() -> None:
+def test_intermittent_silence_is_logged_every_ten_seconds() -> None:
     coordinators = DesertedCoordinators()
     silent = {FIRST: {2: 0}}
     lines = [coordinators.look(now_ms, silent if now_ms % 2_000 else {}) for now_ms in range(1_000, 41_000, 500)]
@@ -74,7 +74,7 @@ def test_what_comes_and_goes_is_told_every_ten_seconds() -> None:
     assert len([line for line in lines if line is not None]) == 8
 
 
-def test_silence_of_less_than_ten_seconds_after_a_warning_may_pass_untold() -> None:
+def test_short_silence_within_ten_seconds_of_a_warning_is_not_logged() -> None:
     coordinators = DesertedCoordinators()
     coordinators.look(2_000, {FIRST: {2: 0}})
     coordinators.look(3_000, {})

@@ -1,4 +1,4 @@
-"""What each age of client is told of its transaction's coordinator, against Kafka's rules written out by hand."""
+"""The error that each version of Produce and TxnOffsetCommit returns, against Kafka's rules written out by hand."""
 
 import pytest
 
@@ -34,7 +34,7 @@ PRODUCE = {
     E.UNKNOWN_TOPIC_OR_PARTITION: (E.UNKNOWN_TOPIC_OR_PARTITION,) * 3,
     E.NOT_LEADER_OR_FOLLOWER: (E.NOT_LEADER_OR_FOLLOWER,) * 3,
 }
-"""{the coordinator's error: what (Produce up to 10, 11, from 12 on) is told}"""
+"""{the coordinator's error: what (Produce up to 10, 11, from 12 on) returns}"""
 
 OFFSETS = {
     E.NETWORK_EXCEPTION: (E.COORDINATOR_LOAD_IN_PROGRESS,) * 3,
@@ -53,17 +53,17 @@ OFFSETS = {
     E.UNKNOWN_TOPIC_OR_PARTITION: (E.COORDINATOR_NOT_AVAILABLE,) * 3,
     E.NOT_LEADER_OR_FOLLOWER: (E.NOT_COORDINATOR,) * 3,
 }  # fmt: skip
-"""{the coordinator's error: what (TxnOffsetCommit up to 3, 4, from 5 on) is told}"""
+"""{the coordinator's error: what (TxnOffsetCommit up to 3, 4, from 5 on) returns}"""
 
 
-@pytest.mark.parametrize(("error", "told"), PRODUCE.items())
-def test_what_a_batch_is_told(error: ErrorCode, told: tuple[ErrorCode, ...]) -> None:
-    assert tuple(produce_error(error, operation) for operation in (OLD, MIDDLE, NEW)) == told
+@pytest.mark.parametrize(("error", "expected"), PRODUCE.items())
+def test_produce_error_depends_on_version(error: ErrorCode, expected: tuple[ErrorCode, ...]) -> None:
+    assert tuple(produce_error(error, operation) for operation in (OLD, MIDDLE, NEW)) == expected
 
 
-@pytest.mark.parametrize(("error", "told"), OFFSETS.items())
-def test_what_offsets_are_told(error: ErrorCode, told: tuple[ErrorCode, ...]) -> None:
-    assert tuple(offset_commit_error(error, operation) for operation in (OLD, MIDDLE, NEW)) == told
+@pytest.mark.parametrize(("error", "expected"), OFFSETS.items())
+def test_offset_commit_error_depends_on_version(error: ErrorCode, expected: tuple[ErrorCode, ...]) -> None:
+    assert tuple(offset_commit_error(error, operation) for operation in (OLD, MIDDLE, NEW)) == expected
 
 
 def test_what_passes_by_itself_never_ends_a_transaction() -> None:
