@@ -2,9 +2,9 @@
 
 In a container there is no command line to speak of: settings are ``KAFKA_*`` variables or a mounted
 ``server.properties``, as with Kafka's own images, and the rest must do what one expects. What is decided here is only
-what nobody set:
+what the settings leave open:
 
-* the data directory is the image's volume, and it is said who must own it if it cannot be written;
+* the data directory is the image's volume, and an error names the user that must own it if it cannot be written;
 * without ``listeners``, those of ``advertised.listeners`` are opened on every interface, and if neither is set, port
   9092 is, which ``docker run -p 9092:9092`` makes ``localhost:9092`` on the host;
 * a listener on every interface that is not advertised is advertised by the container's host name, by which other
@@ -12,7 +12,7 @@ what nobody set:
 * ``CLUSTER_ID`` is ``cluster.id``.
 
 Words after the image's name are a command of ``oncelog`` (``serve`` if there are none or only options), or else a
-program to run. ``health`` asks the broker of this container, wherever it listens.
+program to run. ``health`` queries the broker of this container, wherever it listens.
 """
 
 import os

@@ -67,15 +67,15 @@ class Broker:
     response_memory: ResponseMemory
     supervisor: Supervisor
     failure: asyncio.Future[str]
-    """Done when the broker cannot go on, with the reason: whoever runs the broker stops it then."""
-    told: asyncio.Future[None]
-    """Done once this broker knows the cluster: it does at once if it is alone."""
+    """Done when the broker cannot go on, with the reason: the caller of ``start_broker`` stops it then."""
+    metadata_received: asyncio.Future[None]
+    """Done once this broker has received the cluster's metadata; from the start on if it is alone."""
     resources: AsyncExitStack
     sliced_work: SlicedWork = field(default_factory=SlicedWork)
     controller_link: "ControllerLink | None"
     """None if the broker is alone."""
     session_health: SessionHealth
-    """Whether the metadata store answers."""
+    """Whether the metadata store responds."""
 
     async def stop(self) -> None:
         """Shut down cleanly."""

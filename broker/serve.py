@@ -151,7 +151,7 @@ def _shorthands(
 
 
 def _with_absolute_data_dir(config: BrokerConfig) -> BrokerConfig:
-    """Return the configuration with a data directory that clients can be told: they know no directory of ours."""
+    """Return the configuration with an absolute data directory: clients see it in responses."""
     data_dir = os.path.abspath(config.data_dir)
     if config.log_dirs:
         return replace(config, log_dirs=data_dir, given={**config.given, "log.dirs": data_dir})
@@ -228,7 +228,7 @@ def _warn_of_addresses(listeners: Listeners, chosen: bool) -> None:
         advice = f"set advertised.listeners={replace(listener, host=socket.gethostname())} if clients are elsewhere"
         logger.log(
             logging.INFO if chosen else logging.WARNING,
-            "Other machines can connect, but clients are told %s, which is on their own machine: %s",
+            "Other machines can connect, but the advertised address %s is on the client's own machine: %s",
             listener,
             advice,
         )

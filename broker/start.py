@@ -5,7 +5,7 @@ serves. On the embedded metadata store the broker is its own controller, by the 
 of a cluster has beside that is loaded only there. Nothing here knows which event loop, disk or clock it runs on.
 
 What was started is stopped in the opposite order, also when the start fails half-way, so every part is followed by the
-line that says how it ends.
+line that registers how it ends.
 """
 
 import asyncio
@@ -91,8 +91,8 @@ async def start_broker(
 
     Raises ``ConfigError``, ``AlreadyLocked`` (another broker has the data directory), ``InvalidMetaProperties`` (the
     directory belongs to another broker or cluster), ``IncompatibleFeatures`` (the cluster uses what this broker does
-    not support), ``StoreUnavailable`` (ZooKeeper cannot be asked), ``BrokerIdTaken`` or ``OSError``. ``side_loop``
-    answers heartbeats while the running loop stands still; the caller closes it.
+    not support), ``StoreUnavailable`` (ZooKeeper cannot be reached), ``BrokerIdTaken`` or ``OSError``. ``side_loop``
+    serves heartbeats while the running loop stands still; the caller closes it.
     """
     async with AsyncExitStack() as resources:
         broker = await _Start(config, disk, wall_clock, rng, resources, side_loop).run(open_store)
@@ -134,7 +134,7 @@ class _Parts:
 
 
 class _Start:
-    """One start. The constructor makes the parts and ties them together; ``run`` brings them to life."""
+    """One start. The constructor makes the parts and ties them together; ``run`` starts them."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class _Start:
             response_memory=parts.server.response_memory,
             supervisor=self._supervisor,
             failure=self._failure,
-            told=_knowing() if member is None else member.told,
+            metadata_received=_done() if member is None else member.metadata_received,
             resources=self._resources,
             controller_link=None if member is None else member.controller_link,
             session_health=SessionHealth(data.store),
@@ -272,7 +272,7 @@ class _Start:
         await server.serve(dispatcher)
         if member is not None:
             self._resources.push_async_callback(member.leave)
-            await member.until_told()
+            await member.until_metadata_received()
 
     # The data directory
 
@@ -328,7 +328,7 @@ class _Start:
     async def _load(self, store: MetadataStore, logs: LogManager) -> None:
         """Read what the cluster uses and the topics' settings, and then the logs."""
         await self._features.load(_session_of(store))  # The controller reads all of this again, and then listens.
-        await self._configs.load(_session_of(store), _nobody)
+        await self._configs.load(_session_of(store), _ignore_change)
         logs.load()
 
     def _stop_logs_last(self, logs: LogManager, replicas: ReplicaManager, control: ReplicaControl) -> None:
@@ -373,7 +373,7 @@ class _Start:
     # The parts
 
     async def _open_monitor(self) -> "Monitor | None":
-        """Return None unless it is wanted: its library is not even loaded then."""
+        """Return None unless it is configured: its library is not even loaded then."""
         address = self._config.oncelog_http_listener
         if address is None:
             return None
@@ -498,19 +498,22 @@ class _Start:
         data.coordinators.start()
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
-        """Have the controller ask. A broker that is alone has nobody to lead in its place, nor room to write so."""
+        """Report the disk's state to the controller, unless this broker is alone and its disk is full.
+
+        Then no other broker can lead in its place, and there is no room to write the report.
+        """
         if not (self._config.is_embedded and logs.space.is_full):
             controller.disk_report.send()
 
     def _fail(self, reason: str) -> None:
-        """End the broker: the only data directory has an I/O error, say, or the cluster uses what is not served."""
+        """End the broker: its data directory failed, say, or the cluster uses an unsupported feature level."""
         if not self._failure.done():
             logger.error("The broker cannot go on: %s", reason)
             self._failure.set_result(reason)
 
 
 class _Coordinators:
-    """Tells each coordinator of the internal partitions that it is elected for."""
+    """Passes elections and resignations of internal partitions to their coordinator."""
 
     def __init__(self, groups: GroupCoordinator, transactions: TransactionCoordinator) -> None:
         self.groups = groups
@@ -534,11 +537,11 @@ class _Coordinators:
         self.groups.stop()
 
 
-def _knowing() -> "asyncio.Future[None]":
-    """Return a future that is done: a broker that is alone knows the cluster at once."""
-    told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    told.set_result(None)
-    return told
+def _done() -> "asyncio.Future[None]":
+    """Return a future that is done: a broker that is alone has its metadata at once."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
 
 
 def _checked_listeners(config: BrokerConfig) -> Listeners:
@@ -577,5 +580,5 @@ def _update_logs(logs: LogManager, resource: ConfigResource, overrides: Override
         logs.update_config(topic)
 
 
-def _nobody() -> None:
+def _ignore_change() -> None:
     """Do nothing: no watch of this reading is needed."""

@@ -1,9 +1,9 @@
 """AddOffsetsToTxn (API key 25): a producer is about to commit a group's offsets in its transaction.
 
 It adds the group's partition of ``__consumer_offsets`` to the transaction, so that it gets a marker at the end. Clients
-of the second transaction protocol do not ask: for them TxnOffsetCommit adds it.
+of the second transaction protocol do not send it: for them TxnOffsetCommit adds the partition.
 
-Versions: 2 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH. 3 is
+Versions: 2 is the first whose clients know PRODUCER_FENCED; older clients get INVALID_PRODUCER_EPOCH. 3 is
 flexible.
 """
 
@@ -33,7 +33,7 @@ def handle_add_offsets_to_txn(broker: Broker, context: RequestContext, request: 
     if not authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     count = broker.metadata.partition_count(GROUP_METADATA_TOPIC_NAME)
-    if count is None:  # Whoever looks for the group's coordinator creates the topic; this client does so next.
+    if count is None:  # FindCoordinator for the group creates the topic; this client sends it next.
         count = broker.config.offsets_topic_num_partitions
     response = broker.transaction_coordinator.add_partitions(
         request.transactional_id,

@@ -1,21 +1,22 @@
-"""AddPartitionsToTxn (API key 24): where a transaction is about to write.
+"""AddPartitionsToTxn (API key 24): add partitions to a transaction before it writes to them.
 
-Versions 0 to 3 are for producers, which say it beforehand. Internal topics are not for them; offsets get into
-a transaction through AddOffsetsToTxn. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, which clients
-retry without end; so the coordinator says when it is time for INVALID_TOPIC_EXCEPTION, which makes them abort.
+Versions 0 to 3 are for producers. They may not add partitions of internal topics; offsets get into a transaction
+through AddOffsetsToTxn. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, which clients retry without end;
+so the coordinator decides when to return INVALID_TOPIC_EXCEPTION instead, which makes them abort.
 
 Versions 4 and 5 are for brokers (KIP-890), for many transactions at once. With ``verify_only`` the leader of
-a partition asks whether a producer of the first protocol has added it; otherwise it adds it for a producer of the
-second, which has only sent its batch. The request needs CLUSTER_ACTION; what the producers may do the leader knows.
-A busy id is not waited for: one response carries the results of many ids, and one id whose markers cannot be written
-would hold up all others. The leader asks again for that id. While the request waits for replication it holds up nothing
-behind it: a broker may send markers over the same connection. Very many transactions are decided on in slices.
+a partition verifies that a producer of the first protocol has added it; otherwise it adds it for a producer of the
+second, which has only sent its batch. The request needs CLUSTER_ACTION; the leader has authorized the producers.
+The response does not wait for a transactional id whose previous transaction is still completing: one response carries
+the results of many ids, and one id whose markers cannot be written would delay all others. The leader retries that id.
+While the request waits for replication, the next requests of the connection are served: a broker may send markers over
+the same connection. A request with very many transactions is handled in slices.
 
 All or nothing, for each transaction: if one partition cannot be added, it gets its error and the others
 OPERATION_NOT_ATTEMPTED.
 
-Versions: 2 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH. 3 is
-flexible. 5 says that its sender knows TRANSACTION_ABORTABLE; as in Kafka, 4 is answered the same.
+Versions: 2 is the first whose clients know PRODUCER_FENCED; older clients get INVALID_PRODUCER_EPOCH. 3 is
+flexible. 5 means that its sender knows TRANSACTION_ABORTABLE; as in Kafka, 4 gets the same responses.
 """
 
 import asyncio
@@ -161,8 +162,8 @@ def _errors_of_all(
         unknown = broker.transaction_coordinator.refuse_unknown_topic(request.v3_and_below_transactional_id, producer)
         if unknown not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
             return dict.fromkeys(refused, _for_version(unknown, version))
-    told = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: unknown, ErrorCode.NONE: ErrorCode.OPERATION_NOT_ATTEMPTED}
-    return {partition: told.get(error, error) for partition, error in refused.items()}
+    returned = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: unknown, ErrorCode.NONE: ErrorCode.OPERATION_NOT_ATTEMPTED}
+    return {partition: returned.get(error, error) for partition, error in refused.items()}
 
 
 def _for_version(error: ErrorCode, version: int) -> ErrorCode:

@@ -1,16 +1,17 @@
-"""AlterPartition (API key 56): the leaders of another broker ask for changes of their in-sync replicas.
+"""AlterPartition (API key 56): a leader proposes changes of its in-sync replicas.
 
-Only the controller decides; another broker answers NOT_CONTROLLER. The connection's next request need not wait.
+Only the controller decides; another broker returns NOT_CONTROLLER. The connection's next request need not wait.
 
-A broker that has lost the controller asks any other one, in a tagged field of our own, whether it has lost it, too.
-That changes nothing, whoever is the controller.
+A broker that cannot reach the controller queries any other broker, in a tagged field of our own, whether it can reach
+the controller. Such a query changes nothing on any broker.
 
-Versions: 2 names topics by id; 3 tells the epoch of each replica, so that one that restarted is told apart (KIP-903).
+Versions: 2 names topics by id; 3 has the broker epoch of each replica, by which a restarted one is recognised
+(KIP-903).
 """
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
-from oncelog.broker.handlers.control_plane import why_not_a_broker
+from oncelog.broker.handlers.control_plane import authorize_broker
 from oncelog.broker.parts import Broker
 from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
 from oncelog.protocol.api_keys import ApiKey
@@ -20,7 +21,7 @@ from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, Alt
 
 @handles(ApiKey.ALTER_PARTITION, versions="2-3")
 def handle_alter_partition(broker: Broker, context: RequestContext, request: AlterPartitionRequest) -> Outcome:
-    error = why_not_a_broker(broker, context)
+    error = authorize_broker(broker, context)
     if error:
         return AlterPartitionResponse(error_code=error)
     if request.lost_controller_id != NO_CONTROLLER and broker.controller_link is not None:

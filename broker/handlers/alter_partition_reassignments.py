@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (API key 45): move partitions to other brokers, or take such a move back (KIP-455).
 
-Each partition succeeds or fails on its own. The answer comes when the move has begun; ListPartitionReassignments tells
-how long it lasts. Only the controller moves partitions; who may alter the cluster may ask. Where the move has not begun
-within the request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT, and it may begin yet.
+Each partition succeeds or fails on its own. The response is sent when the move has begun; ListPartitionReassignments
+lists it until it ends. Only the controller moves partitions; the client needs ALTER on the cluster. Where the move has
+not begun within the request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT, and it may begin yet.
 
 Versions: 1 can forbid that the number of replicas changes.
 """

@@ -1,12 +1,12 @@
 """ApiVersions (API key 18): which APIs and versions are served, computed from the handlers.
 
-A client sends this first, before it knows anything; so an unknown version is answered in version 0, with
+A client sends this first, before it knows anything; so the response to an unknown version has version 0, with
 UNSUPPORTED_VERSION and the one range that lets the client try again: that of ApiVersions itself (KIP-511). The response
 header never has tagged fields, for the same reason.
 
-Versions: 1 answers the throttle time; 3 is flexible, tells us the client's software, whose name and version must be
-plain words, and answers features (KIP-584): what this broker supports, and what is finalised, with an epoch by which
-clients know the newer of two answers. Newer Java clients use version 2 of transactions because of it. 4 answers also
+Versions: 1 returns the throttle time; 3 is flexible, names the client's software, whose name and version must be plain
+words, and returns features (KIP-584): what this broker supports, and what is finalised, with an epoch by which clients
+know the newer of two responses. Newer Java clients use version 2 of transactions because of it. 4 also returns
 supported features whose lowest level is 0; clients of version 3 cannot parse those (KAFKA-17011, KAFKA-17492).
 """
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells about a setting: its value, where that comes from, and what stands behind it.
+"""What DescribeConfigs returns about a setting: its value, where that comes from, and what stands behind it.
 
 A value has a chain of synonyms, the first of which is in force: the topic's override, this broker's override, the one
 for all brokers, what the operator wrote at the start, the default. A broker's settings that stand behind a topic's have

@@ -1,4 +1,4 @@
-"""What the requests about configurations have in common: which resources they may be about, and who may ask.
+"""What the requests about configurations have in common: their resources, and which clients may send them.
 
 AlterConfigs and IncrementalAlterConfigs differ only in what their operations mean, and in that only the latter knows
 the levels of a broker's loggers (BROKER_LOGGER), which are altered here and now and kept nowhere.
@@ -37,7 +37,7 @@ _NAMES_OF_RESOURCES: Final = {
     ResourceType.CLIENT_METRICS: "Client metrics subscription",
     ResourceType.GROUP: "Group",
 }
-_NO_STORE: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store does not answer: {WITHOUT_ZOOKEEPER}.")
+_NO_STORE: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store does not respond: {WITHOUT_ZOOKEEPER}.")
 
 
 class RequestedAlteration(NamedTuple):
@@ -104,7 +104,7 @@ W = TypeVar("W", bound=_WithConfigs)
 def requested_in_slices(
     resources: Iterable[W], requested: Callable[[W], RequestedAlteration], budget: WorkBudget
 ) -> Steps[list[RequestedAlteration]]:
-    """Return what is asked for each resource; yields when the budget is used up."""
+    """Return what is requested for each resource; yields when the budget is used up."""
     made: list[RequestedAlteration] = []
     for resource in resources:
         made.append(requested(resource))

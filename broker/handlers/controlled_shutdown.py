@@ -1,15 +1,15 @@
-"""ControlledShutdown (API key 7): a broker is about to stop and asks the controller to lead its partitions elsewhere.
+"""ControlledShutdown (API key 7): a broker that is about to stop has the controller move its leaderships.
 
-The answer names the partitions that the broker still leads although they have other replicas; it asks again later, or
-stops all the same. Only the controller can help. The connection's next request need not wait.
+The response names the partitions that the broker still leads although they have other replicas; it retries later, or
+stops all the same. Only the controller serves it. The connection's next request need not wait.
 
-Versions: 0 has a request header of its own, without a client id, and is not served. 2 tells which life of the broker
-stops.
+Versions: 0 has a request header of its own, without a client id, and is not served. 2 has the broker epoch
+of the incarnation that stops.
 """
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
-from oncelog.broker.handlers.control_plane import why_not_a_broker
+from oncelog.broker.handlers.control_plane import authorize_broker
 from oncelog.broker.parts import Broker
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
@@ -17,7 +17,7 @@ from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequ
 
 @handles(ApiKey.CONTROLLED_SHUTDOWN, versions="1-3")
 def handle_controlled_shutdown(broker: Broker, context: RequestContext, request: ControlledShutdownRequest) -> Outcome:
-    error = why_not_a_broker(broker, context)
+    error = authorize_broker(broker, context)
     if error:
         return ControlledShutdownResponse(error_code=error)
     return broker.supervisor.spawn(broker.controller_apis.controlled_shutdown(request), "controlled shutdown")

@@ -1,6 +1,6 @@
 """CreateAcls (API key 30): there is no authorizer, so no access control list can be added.
 
-The answer is that of Apache Kafka without ``authorizer.class.name``.
+The response is that of Apache Kafka without ``authorizer.class.name``.
 
 Versions: 2 is flexible; 3 has user resources.
 """

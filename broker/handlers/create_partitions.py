@@ -1,8 +1,8 @@
 """CreatePartitions (API key 37): give existing topics more partitions.
 
-Each topic succeeds or fails on its own; when the answer comes, the new partitions are led, and all brokers that answer
-know them. If that takes longer than the request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT, and the
-partitions exist all the same. Only the controller adds partitions.
+Each topic succeeds or fails on its own; when the response is sent, the new partitions have leaders, and all live
+brokers know them. If that takes longer than the request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT,
+and the partitions exist all the same. Only the controller adds partitions.
 
 Versions: 2 is flexible.
 """

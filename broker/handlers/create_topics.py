@@ -1,9 +1,9 @@
 """CreateTopics (API key 19): create topics, with replicas placed by the controller or chosen by the client.
 
-Each topic succeeds or fails on its own. When the answer comes, the topic is led, and all brokers that answer know it; a
-broker does not answer any more when it is a suspect, about 2 s after it fell silent. If that takes longer than the
+Each topic succeeds or fails on its own. When the response is sent, the topic has leaders, and all live brokers know
+it; the controller excludes a broker that has been silent for about 2 s. If that takes longer than the
 request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT, as in Kafka, and the topic exists all the same.
-Only the controller creates; another broker answers NOT_CONTROLLER.
+Only the controller creates; another broker returns NOT_CONTROLLER.
 
 Versions: 5 is flexible, adds what the topic became (partitions, replicas, configuration, for those who may read it) and
 lets -1 stand for the broker's defaults; 7 adds the topic's id.

@@ -1,6 +1,6 @@
 """DeleteAcls (API key 31): there is no authorizer, so no access control list can be removed.
 
-The answer is that of Apache Kafka without ``authorizer.class.name``.
+The response is that of Apache Kafka without ``authorizer.class.name``.
 
 Versions: 2 is flexible; 3 has user resources.
 """

@@ -49,8 +49,8 @@ async def _delete_in_slices(
     replies: list[Promise[dict[str, ErrorCode]]] = []
     await work.finish(_delete_some(broker, context, request, errors, replies, budget), budget, connection)
     for reply in replies:
-        answer = reply.result()
-        errors |= await answer if isinstance(answer, asyncio.Future) else answer
+        result = reply.result()
+        errors |= await result if isinstance(result, asyncio.Future) else result
     results = in_slices(errors.items(), _result, budget, 1)
     return DeleteGroupsResponse(results=await work.run(results, budget, connection, needs_place=False))
 

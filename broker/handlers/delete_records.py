@@ -1,8 +1,8 @@
 """DeleteRecords (API key 21): move the start of logs forward, so that what lies before may be removed.
 
-Offset -1 means up to the high watermark; nothing beyond it can be deleted. The answer's low watermark is the lowest
-start of all live replicas, and waits until that is where it was asked for. Internal topics and topics that are only
-compacted refuse.
+Offset -1 means up to the high watermark; nothing beyond it can be deleted. The response's low watermark is the
+lowest log start of all live replicas; the response waits until that has reached the requested offset. Internal topics
+and topics that are only compacted are refused.
 
 Versions: 2 is flexible.
 """
@@ -46,11 +46,11 @@ def _delete_all(
         result = DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(result)
         error = _topic_error(broker, context, topic.name)
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             result.partitions.append(
-                _refused(asked.partition_index, error)
+                _refused(requested.partition_index, error)
                 if error
-                else _delete(broker, (topic.name, asked.partition_index), asked.offset, undeleted)
+                else _delete(broker, (topic.name, requested.partition_index), requested.offset, undeleted)
             )
             budget.left -= _UNITS_PER_PARTITION
             if budget.left <= 0:

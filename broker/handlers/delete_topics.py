@@ -1,7 +1,7 @@
 """DeleteTopics (API key 20): delete topics, by name or by id.
 
-A topic is gone from the metadata at once; the answer waits, up to the client's time-out, until all of its replicas are
-deleted and its name is free. REQUEST_TIMED_OUT means that the deletion goes on. Only the controller deletes.
+A topic is gone from the metadata at once; the response waits, up to the client's time-out, until all of its replicas
+are deleted and its name is free. REQUEST_TIMED_OUT means that the deletion goes on. Only the controller deletes.
 
 Versions: 4 is flexible; 5 has error messages; 6 takes ids (KIP-516).
 """
@@ -46,10 +46,10 @@ def handle_delete_topics(broker: Broker, context: RequestContext, request: Delet
 
 async def _delete(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
-    asked = _named(request)
-    asked_by_id = {topic.topic_id for topic in asked if topic.name is None}
-    resolve = partial(_resolve, broker, context, asked_by_id=asked_by_id)
-    resolved = await work.finish(in_slices(asked, resolve, budget, _UNITS_PER_TOPIC), budget, connection)
+    requested = _named(request)
+    requested_ids = {topic.topic_id for topic in requested if topic.name is None}
+    resolve = partial(_resolve, broker, context, requested_ids=requested_ids)
+    resolved = await work.finish(in_slices(requested, resolve, budget, _UNITS_PER_TOPIC), budget, connection)
     names = [topic.name for topic in resolved if isinstance(topic, DeleteTopicState) and topic.name is not None]
     errors = iter(await broker.controller_apis.delete_topics(names, timeout_seconds=request.timeout_ms / 1000))
 
@@ -67,7 +67,7 @@ def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 
 
 def _resolve(
-    broker: Broker, context: RequestContext, topic: DeleteTopicState, asked_by_id: Set[bytes]
+    broker: Broker, context: RequestContext, topic: DeleteTopicState, requested_ids: Set[bytes]
 ) -> DeleteTopicState | DeletableTopicResult:
     """Return the topic with its name and id, or why it is not deleted."""
     if topic.name is None and topic.topic_id == ZERO_UUID:
@@ -81,7 +81,7 @@ def _resolve(
         return _result(topic, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."))
     if not broker.authorizer.authorize(context, Operation.DELETE, ResourceType.TOPIC, name):
         return _result(topic, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."))
-    if topic.name is not None and found is not None and found.topic_id in asked_by_id:
+    if topic.name is not None and found is not None and found.topic_id in requested_ids:
         error = "The provided topic name maps to an ID that was already supplied."
         return _result(topic, ApiError(ErrorCode.INVALID_REQUEST, error))
     return DeleteTopicState(name=name, topic_id=ZERO_UUID if found is None else found.topic_id)

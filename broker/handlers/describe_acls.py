@@ -1,7 +1,7 @@
 """DescribeAcls (API key 29): there is no authorizer, so there are no access control lists to describe.
 
-The answer is that of Apache Kafka without ``authorizer.class.name``. Admin clients tell a broker without access control
-from one that is too old for the request by it.
+The response is that of Apache Kafka without ``authorizer.class.name``. It lets admin clients distinguish a broker
+without access control from one that is too old for the request.
 
 Versions: 2 is flexible; 3 has user resources.
 """

@@ -1,6 +1,6 @@
 """DescribeCluster (API key 60): the cluster's id, its controller and its brokers.
 
-Versions: 1 names the kind of endpoints that are wanted, of which only brokers exist here; 2 can ask for fenced brokers,
+Versions: 1 names the kind of endpoints that are wanted, of which only brokers exist here; 2 can request fenced brokers,
 of which there are none.
 """
 

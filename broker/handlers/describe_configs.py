@@ -2,11 +2,11 @@
 
 And the levels of this broker's loggers. Settings are declared in ``oncelog.broker.config``.
 
-A broker answers for itself and for topics, from memory; for another broker, ask that one. Without keys, all settings
-are described. A resource that is named again is not described again: an answer would be thousands of times as large as
-its request. Resources that set the same are described and encoded once. Many are described in slices.
+A broker describes itself and topics, from memory; another broker must be sent the request itself. Without keys, all
+settings are described. A resource that is named again is not described again: a response would be thousands of times as
+large as its request. Resources that set the same are described and encoded once. Many are described in slices.
 
-Versions: 1 says where a value comes from and, on request, what stands behind it; 3 adds types and, on request,
+Versions: 1 has the source of a value and, on request, what stands behind it; 3 adds types and, on request,
 documentation; 4 is flexible.
 """
 
@@ -45,14 +45,14 @@ _UNITS_PER_SETTING: Final = 2
 
 def refuse_describe_configs(request: DescribeConfigsRequest, version: int, error: ErrorCode) -> DescribeConfigsResponse:
     """Return the error for every resource."""
-    return DescribeConfigsResponse(results=[_refused(asked, ApiError(error)) for asked in request.resources])
+    return DescribeConfigsResponse(results=[_refused(requested, ApiError(error)) for requested in request.resources])
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS, versions="1-4", error_response=refuse_describe_configs)
 def handle_describe_configs(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> Outcome:
     resources: dict[tuple[int, str], DescribeConfigsResource] = {}
-    for asked in request.resources:
-        resources.setdefault((asked.resource_type, asked.resource_name), asked)
+    for requested in request.resources:
+        resources.setdefault((requested.resource_type, requested.resource_name), requested)
     budget = new_budget()
     steps = _describe_all(_Descriptions(broker, request), context, resources.values(), budget)
     return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
@@ -65,9 +65,9 @@ def _describe_all(
     budget: WorkBudget,
 ) -> Steps[DescribeConfigsResponse]:
     response = DescribeConfigsResponse()
-    for asked in resources:
+    for requested in resources:
         known = described.count
-        response.results.append(_describe(described, context, asked))
+        response.results.append(_describe(described, context, requested))
         budget.left -= _UNITS_PER_RESOURCE + _UNITS_PER_SETTING * (described.count - known)
         if budget.left <= 0:
             yield None
@@ -122,16 +122,16 @@ class _Descriptions:
 
 
 def _describe(
-    described: _Descriptions, context: RequestContext, asked: DescribeConfigsResource
+    described: _Descriptions, context: RequestContext, requested: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    resource_type, name = asked.resource_type, asked.resource_name
+    resource_type, name = requested.resource_type, requested.resource_name
     refused = why_not_allowed(described.broker, context, Operation.DESCRIBE_CONFIGS, resource_type, name)
     if refused is not None:
-        return _refused(asked, refused)
+        return _refused(requested, refused)
     resource = resource_of(described.broker, resource_type, name)
     if isinstance(resource, ApiError):
-        return _refused(asked, resource)
-    configs = described.of(resource, asked.configuration_keys)
+        return _refused(requested, resource)
+    configs = described.of(resource, requested.configuration_keys)
     return DescribeConfigsResult(error_message=None, resource_type=resource_type, resource_name=name, configs=configs)
 
 
@@ -177,10 +177,10 @@ def _level(logger_name: str, level: str) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(name=logger_name, value=level, config_source=source)
 
 
-def _refused(asked: DescribeConfigsResource, error: ApiError) -> DescribeConfigsResult:
+def _refused(requested: DescribeConfigsResource, error: ApiError) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=error.code,
         error_message=error.message,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
+        resource_type=requested.resource_type,
+        resource_name=requested.resource_name,
     )

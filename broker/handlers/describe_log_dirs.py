@@ -2,10 +2,10 @@
 
 A broker has one log directory. The offset lag of a partition is how far its log end is behind the high watermark that
 it knows of: zero on a leader. While the volume is full, and writes are refused, the directory has KAFKA_STORAGE_ERROR
-beside its sizes, so that whoever looks at a cluster sees it. Partitions that are asked for and not here are left out,
-as in Kafka.
+beside its sizes, so that an operator who describes the cluster sees it. Requested partitions that are not here are left
+out, as in Kafka.
 
-Versions: 2 is flexible; 3 has a top-level error; 4 the volume's total and usable bytes; 5 says whether a directory is
+Versions: 2 is flexible; 3 has a top-level error; 4 the volume's total and usable bytes; 5 has whether a directory is
 cordoned, which ours never is.
 """
 
@@ -49,7 +49,7 @@ def _describe(broker: Broker, request: DescribeLogDirsRequest, budget: WorkBudge
         failed = DescribeLogDirsResult(log_dir=log_dir, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         return DescribeLogDirsResponse(results=[failed])
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in _asked_for(broker, request):
+    for partition in _requested(broker, request):
         if partition.log is not None:
             name, index = partition.topic_partition
             topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
@@ -71,7 +71,7 @@ def _describe(broker: Broker, request: DescribeLogDirsRequest, budget: WorkBudge
     return DescribeLogDirsResponse(results=[described])
 
 
-def _asked_for(broker: Broker, request: DescribeLogDirsRequest) -> Iterator[Partition]:
+def _requested(broker: Broker, request: DescribeLogDirsRequest) -> Iterator[Partition]:
     """Yield the requested partitions that are here, each once."""
     if request.topics is None:
         yield from list(broker.replica_manager.partitions())

@@ -1,8 +1,8 @@
 """DescribeProducers (API key 61): the producers that a partition remembers, and their open transactions (KIP-664).
 
 This is how an operator finds a transaction that hangs: a producer whose ``current_txn_start_offset`` is not -1 and
-whose coordinator does not know of it. Any replica answers, not only the leader. A partition that is named again is not
-described again, and no more than fits into a response (``oncelog.broker.handlers.response_room``).
+whose coordinator does not know of it. Any replica serves it, not only the leader. A partition that is named again is
+not described again, and no more than fits into a response (``oncelog.broker.handlers.response_room``).
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ from oncelog.protocol.messages.describe_producers import (
 )
 
 _NO_OFFSET: Final = -1
-_NO_ROOM: Final = "The response has no room for this partition: ask for it again, with fewer others."
+_NO_ROOM: Final = "The response has no room for this partition: request it again, with fewer others."
 _BYTES_PER_PRODUCER: Final = 39
 _PRODUCERS_AT_ONCE: Final = 200
 _UNITS_PER_PARTITION: Final = 5

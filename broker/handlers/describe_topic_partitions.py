@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (API key 75): topics in detail, in pages (KIP-966).
 
-Topics come in the order of their names, at most ``response_partition_limit`` partitions at a time; ``next_cursor`` says
-where the next page begins. An empty list asks for all topics. Version 0 is the only one. There are no eligible leader
+Topics come in the order of their names, at most ``response_partition_limit`` partitions at a time; ``next_cursor`` is
+where the next page begins. An empty list means all topics. Version 0 is the only one. There are no eligible leader
 replicas besides the in-sync ones here, so those lists are empty: null, though allowed, crashes Java's admin client.
 """
 
@@ -43,14 +43,14 @@ def handle_describe_topic_partitions(
 ) -> Outcome:
     image = broker.metadata.image
     all_topics = not request.topics
-    wanted = image.topics.keys() if all_topics else {topic.name for topic in request.topics}
+    requested = image.topics.keys() if all_topics else {topic.name for topic in request.topics}
     cursor = request.cursor or Cursor()
     if request.cursor is not None and (
-        cursor.partition_index < 0 or (not all_topics and cursor.topic_name not in wanted)
+        cursor.partition_index < 0 or (not all_topics and cursor.topic_name not in requested)
     ):
         return error_response(request, context.api_version, ErrorCode.INVALID_REQUEST)
     budget = new_budget()
-    steps = _describe(broker, context, request, wanted, budget)
+    steps = _describe(broker, context, request, requested, budget)
     return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
 
 
@@ -58,20 +58,20 @@ def _describe(
     broker: Broker,
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
-    wanted: Collection[str],
+    requested: Collection[str],
     budget: WorkBudget,
 ) -> Steps[DescribeTopicPartitionsResponse]:
     image, cursor, all_topics = broker.metadata.image, request.cursor or Cursor(), not request.topics
     allowed: list[str] = []
     denied: list[str] = []
-    for name in sorted(name for name in wanted if name >= cursor.topic_name):
+    for name in sorted(name for name in requested if name >= cursor.topic_name):
         may_describe = broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
         (allowed if may_describe else denied).append(name)
         budget.left -= 1
         if budget.left <= 0:
             yield None
     limit = max(min(broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
-    page = _Page(image, context, cursor, limit, unknown_are_told=not all_topics)
+    page = _Page(image, context, cursor, limit, includes_unknown=not all_topics)
     response = yield from page.fill(allowed, budget)
     for topic in response.topics:
         topic.topic_authorized_operations = authorized_operations(
@@ -87,16 +87,16 @@ def _describe(
 
 
 class _Page:
-    """One answer while it is filled."""
+    """One response while it is filled."""
 
     def __init__(
-        self, image: ClusterImage, context: RequestContext, cursor: Cursor, limit: int, *, unknown_are_told: bool
+        self, image: ClusterImage, context: RequestContext, cursor: Cursor, limit: int, *, includes_unknown: bool
     ) -> None:
         self._image = image
         self._listener = context.connection.listener_name
         self._cursor = cursor
         self._room = limit
-        self._unknown_are_told = unknown_are_told
+        self._includes_unknown = includes_unknown
 
     def fill(self, names: list[str], budget: WorkBudget) -> Steps[DescribeTopicPartitionsResponse]:
         response = DescribeTopicPartitionsResponse()
@@ -113,7 +113,7 @@ class _Page:
                 if rest is not None:
                     response.next_cursor = Cursor(topic_name=name, partition_index=rest)
                     break
-            elif self._unknown_are_told:
+            elif self._includes_unknown:
                 response.topics.append(_unknown(name))
         return response
 
@@ -121,14 +121,14 @@ class _Page:
         """Add what fits of a topic; returns the partition that does not."""
         first = self._cursor.partition_index if topic.name == self._cursor.topic_name else 0
         indexes = [index for index in topic.partitions if index >= first]
-        told, rest = indexes[: self._room], indexes[self._room :]
-        self._room -= len(told)
+        included, rest = indexes[: self._room], indexes[self._room :]
+        self._room -= len(included)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
-                partitions=list(self._partitions(topic, told)),
+                partitions=list(self._partitions(topic, included)),
             )
         )
         return rest[0] if rest else None

@@ -1,8 +1,8 @@
 """ElectLeaders (API key 43): elect leaders of partitions now (KIP-460).
 
-When the answer comes, the new leaders are known here. Null asks for all partitions; those that need no election are
-left out of the answer then. Only the controller elects; who may alter the cluster may ask. An election that takes
-longer than the request's time-out (but at least 1 s) is REQUEST_TIMED_OUT, and may be held yet.
+When the response is sent, the new leaders are known here. Null means all partitions; those that need no election are
+left out of the response then. Only the controller elects; the client needs ALTER on the cluster. An election that takes
+longer than the request's time-out (but at least 1 s) is REQUEST_TIMED_OUT, and may still take place.
 
 Versions: 0 knows preferred elections only, and has no error for the whole request; 2 is flexible.
 """

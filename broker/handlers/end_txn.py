@@ -1,11 +1,11 @@
 """EndTxn (API key 26): commit or abort a producer's transaction.
 
 NONE means that the decision is durable and, unless a partition keeps the coordinator waiting, that every partition has
-its marker. A retry after a lost answer gets NONE again, as long as it asks for the same end.
+its marker. A retry after a lost response gets NONE again, if it requests the same end.
 
-Versions: 2 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH. 3 is
-flexible. 4 may be answered with TRANSACTION_ABORTABLE. 5 belongs to the second transaction protocol, whatever level of
-``transaction.version`` is finalised: the end gives the producer a new epoch or producer id, which the answer carries.
+Versions: 2 is the first whose clients know PRODUCER_FENCED; older clients get INVALID_PRODUCER_EPOCH. 3 is
+flexible. 4 may get TRANSACTION_ABORTABLE. 5 belongs to the second transaction protocol, whatever level of
+``transaction.version`` is finalised: the end gives the producer a new epoch or producer id, which the response carries.
 """
 
 from typing import Final

@@ -5,14 +5,14 @@ round, ``delayed_fetch`` waits. Here a request becomes parameters, and replies b
 
 Isolation 0 reads below the high watermark, 1 (read committed) below the last stable offset, and then each partition
 names the aborted transactions that the client must skip. From version 11 on a consumer may also read from a follower,
-and is told of one in its own rack if ``replica.selector.class`` says so (KIP-392).
+and is referred to one in its own rack if ``replica.selector.class`` selects it (KIP-392).
 
 A follower names itself by its broker id, needs the right to act as a member of the cluster, and sees the log to its
-end. Its request also says what it has: that is how records become replicated.
+end. Its fetch offset also acknowledges what it has: by it records become replicated.
 
 Versions: 4 is the first with aborted transactions; 5 has log start offsets; 7 sessions; 9 leader epochs (KIP-320); 10
 zstd; 11 racks; 12 is flexible and has diverging epochs; 13 names topics by id; 15 moves the replica id into a struct;
-16 answers the current leader (KIP-951); 17 has directory ids, 18 the follower's high watermark (KIP-1166): both are for
+16 returns the current leader (KIP-951); 17 has directory ids, 18 the follower's high watermark (KIP-1166): both are for
 replicas of KRaft's own log and are ignored. Before 6 clients do not know KAFKA_STORAGE_ERROR and get
 NOT_LEADER_OR_FOLLOWER, so that they look for another leader.
 """
@@ -135,7 +135,7 @@ def _explain(
     reply: PartitionData,
     endpoints: dict[int, NodeEndpoint],
 ) -> None:
-    """Put an error into terms of the client's version, with the current leader where that helps."""
+    """Translate an error for the client's version, with the current leader where that helps."""
     if reply.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.api_version < _FIRST_VERSION_WITH_STORAGE_ERROR:
         reply.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if context.api_version < _FIRST_VERSION_WITH_CURRENT_LEADER or reply.error_code not in _LEADERSHIP_ERRORS:

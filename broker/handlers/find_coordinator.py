@@ -1,12 +1,12 @@
 """FindCoordinator (API key 10): which broker coordinates a group or a transactional id.
 
-It is the leader of one partition of ``__consumer_offsets`` or ``__transaction_state``; the key's hash says which. These
-topics come into being when they are first needed: the answer waits for them for a bounded time, and is
-COORDINATOR_NOT_AVAILABLE until they are there and have a leader. On ZooKeeper that may need more brokers; the log says
-so.
+It is the leader of one partition of ``__consumer_offsets`` or ``__transaction_state``, chosen by the key's hash. These
+topics are created when they are first needed: the response waits for them for a bounded time, and is
+COORDINATOR_NOT_AVAILABLE until they exist and have a leader. On ZooKeeper that may need more brokers; the log reports
+it.
 
-Versions: 1 adds the type of the key and error messages; 3 is flexible; 4 takes many keys of one type and answers each
-(KIP-699); 6 would know share groups, which are not served: INVALID_REQUEST.
+Versions: 1 adds the type of the key and error messages; 3 is flexible; 4 takes many keys of one type, with a result for
+each (KIP-699); 6 would know share groups, which are not served: INVALID_REQUEST.
 """
 
 from collections.abc import Collection, Coroutine
@@ -48,19 +48,19 @@ def handle_find_coordinator(broker: Broker, context: RequestContext, request: Fi
     if topic is None:
         return error_response(request, context.api_version, ErrorCode.INVALID_REQUEST)
     if broker.metadata.image.topic(topic) is None:
-        return _create_and_answer(broker, context, request, topic)
-    return _answer(broker, context, request, topic)
+        return _create_and_respond(broker, context, request, topic)
+    return _respond(broker, context, request, topic)
 
 
-async def _create_and_answer(
+async def _create_and_respond(
     broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
     await broker.auto_topics.create([topic])
-    response = _answer(broker, context, request, topic)
+    response = _respond(broker, context, request, topic)
     return response if isinstance(response, FindCoordinatorResponse) else await response
 
 
-def _answer(
+def _respond(
     broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     """Return the response, or a coroutine that goes on with it in slices: there may be many keys."""

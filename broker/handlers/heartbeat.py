@@ -1,4 +1,7 @@
-"""Heartbeat: a member is alive, and hears in return whether its generation still is. Version 3 has static members."""
+"""Heartbeat: keep a member's session alive; the error shows whether its generation is current.
+
+Version 3 has static members.
+"""
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext

@@ -3,9 +3,10 @@
 Without a transactional id: a new id and epoch 0, from any broker. With one: the id that belongs to it, with the next
 epoch, so that earlier incarnations are fenced; a transaction that they left open is aborted first.
 
-Versions: 2 is flexible. From 3 on a producer can say which id and epoch it has, to go on after an error (KIP-360); it
-gives both or neither. 4 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH.
-5 may be answered with TRANSACTION_ABORTABLE. 6 is for two-phase commit, is not stable in Kafka and is not served.
+Versions: 2 is flexible. From 3 on a producer can send the id and epoch that it has, to continue after an error
+(KIP-360); it gives both or neither. 4 is the first whose clients know PRODUCER_FENCED; older clients get
+INVALID_PRODUCER_EPOCH. 5 may get TRANSACTION_ABORTABLE. 6 is for two-phase commit, is not stable in Kafka and is not
+served.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
-"""JoinGroup: become, or stay, a member of a group's next generation. The answer comes when all members have joined.
+"""JoinGroup: become, or stay, a member of a group's next generation. The response is sent when all members have joined.
 
 Version 0 has no rebalance time-out. From version 4 on a new dynamic member is first given its id (MEMBER_ID_REQUIRED)
 and joins with it again, so that a client that retries does not leave a member behind each time. Version 5 has static
-members, 7 the protocol's type in the answer and its name nullable, 8 the client's reason, 9 ``skip_assignment``.
+members, 7 the protocol's type in the response and its name nullable, 8 the client's reason, 9 ``skip_assignment``.
 """
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles

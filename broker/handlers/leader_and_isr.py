@@ -1,14 +1,16 @@
-"""LeaderAndIsr (API key 4): the controller says which partitions this broker leads and which it follows.
+"""LeaderAndIsr (API key 4): the controller makes this broker leader or follower of partitions.
 
-The work is in ``oncelog.broker.replication.replica_manager``: every order is carried out before the response, at least
-as far as that nobody is served under the former leadership any more.
+The work is in ``oncelog.broker.replication.replica_manager``: every order is applied before the response, at least
+so far that no client is served under the former leadership any more.
 
 A log is created with its topic's configuration, which is read from the metadata store first, in one bulk read for the
 whole request. Its directory and files are then made off the loop: a busy disk takes any time for them. Partitions that
-have a log here wait for neither. If the store is not heard in time, the response is REQUEST_TIMED_OUT; the controller
-sends the request again. So it is if another order came meanwhile, which may have deleted what this one would create.
+have a log here wait for neither. If the store does not respond in time, the response is REQUEST_TIMED_OUT; the
+controller sends the request again. So it is if another order came meanwhile, which may have deleted what this one would
+create.
 
-Versions: 2 is for one life of the broker (STALE_BROKER_EPOCH) and groups by topic; 5 names topics by id in the answer.
+Versions: 2 is for one incarnation of the broker (STALE_BROKER_EPOCH) and groups by topic; 5 names topics by id in the
+response.
 """
 
 import asyncio
@@ -73,7 +75,7 @@ async def _read_configs(broker: Broker, topics: Collection[str]) -> bool:
         logger.warning(
             "The configurations of %d topics cannot be read, so none of their logs is created yet: %s",
             len(topics),
-            error or "the metadata store does not answer",
+            error or "the metadata store does not respond",
         )
         return False
     return True

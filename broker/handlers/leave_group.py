@@ -53,8 +53,8 @@ async def _leave_in_slices(broker: Broker, context: RequestContext, request: Lea
     leavers = await work.finish(in_slices(request.members, _leaving_member, budget, 1), budget, connection)
     reply: Promise[list[ErrorCode] | ErrorCode] = Promise()
     broker.group_coordinator.leave_group(request.group_id, leavers, reply.complete)
-    answer = reply.result()
-    errors = await answer if isinstance(answer, asyncio.Future) else answer
+    result = reply.result()
+    errors = await result if isinstance(result, asyncio.Future) else result
     if isinstance(errors, ErrorCode):
         return LeaveGroupResponse(error_code=errors)
     steps = in_slices(zip(leavers, errors, strict=True), _member_response, budget, 1)

@@ -3,7 +3,7 @@
 Topics and brokers are listed whether or not something is set for them; groups and client metrics subscriptions only if
 something is. Before KIP-1142 the API was ListClientMetricsResources.
 
-Versions: 0 lists client metrics subscriptions; 1 those of the types that are asked for, or all.
+Versions: 0 lists client metrics subscriptions; 1 those of the requested types, or all.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""ListGroups: the groups that this broker coordinates. A client asks every broker to see all of them.
+"""ListGroups: the groups that this broker coordinates. A client sends it to every broker to see all of them.
 
 Version 4 filters by state, 5 by type, neither by letter case. All groups are of the classic type.
 """

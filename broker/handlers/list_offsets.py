@@ -13,7 +13,7 @@ A timestamp gives the first record at or after it; offset -1 if there is none th
 election, while the high watermark has not reached the epoch's start, the end that consumers saw before could seem to
 have gone back; latest and timestamps are then OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5).
 
-A search by time reads batches and walks records, and a request may ask for any number of searches, so this is sliced
+A search by time reads batches and walks records, and a request may contain any number of searches, so this is sliced
 work (``oncelog.broker.dispatch.sliced_work``).
 
 Versions: 1 is the first with single offsets; 2 has isolation levels; 4 leader epochs; 6 is flexible; 10 has a time-out
@@ -61,7 +61,7 @@ _FIRST_VERSIONS: Final = {
 }
 _CONSUMER: Final = -1
 _DEBUGGING_REPLICA: Final = -2
-"""A replica id that may ask any replica, not only the leader."""
+"""A replica id for which any replica responds, not only the leader."""
 _READ_COMMITTED: Final = 1
 _NO_TIMESTAMP: Final = -1
 _NO_OFFSET: Final = -1
@@ -94,57 +94,61 @@ class _Lookup:
         self._context = context
         self._request = request
         self.budget = new_budget()
-        times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+        times = Counter(
+            (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
+        )
         self._duplicates = {key for key, count in times.items() if count > 1}
 
     def find_all(self) -> Steps[Message | Later | None]:
-        """Answer for one partition after the other; returns the response."""
+        """Look up one partition after the other; returns the response."""
         response = ListOffsetsResponse()
         for topic in self._request.topics:
-            answered = ListOffsetsTopicResponse(name=topic.name)
-            response.topics.append(answered)
-            for asked in topic.partitions:
+            topic_response = ListOffsetsTopicResponse(name=topic.name)
+            response.topics.append(topic_response)
+            for requested in topic.partitions:
                 self.budget.left -= _LOOKUP_UNITS
                 if self.budget.left <= 0:
                     yield None
-                found = self._find(topic.name, asked)
+                found = self._find(topic.name, requested)
                 if isinstance(found, _Timestamp):
                     found = yield from self._search(found)
-                answered.partitions.append(self._response(asked, found))
+                topic_response.partitions.append(self._response(requested, found))
         return response
 
-    def _response(self, asked: ListOffsetsPartition, found: FoundOffset | ErrorCode) -> ListOffsetsPartitionResponse:
+    def _response(
+        self, requested: ListOffsetsPartition, found: FoundOffset | ErrorCode
+    ) -> ListOffsetsPartitionResponse:
         if found is ErrorCode.OFFSET_NOT_AVAILABLE and (
             self._context.api_version < _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
         ):
             found = ErrorCode.LEADER_NOT_AVAILABLE
         if isinstance(found, ErrorCode):
-            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=found)
+            return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=found)
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             timestamp=found.timestamp,
             offset=found.offset,
             leader_epoch=found.leader_epoch,
         )
 
-    def _find(self, topic: str, asked: ListOffsetsPartition) -> "FoundOffset | ErrorCode | _Timestamp":
+    def _find(self, topic: str, requested: ListOffsetsPartition) -> "FoundOffset | ErrorCode | _Timestamp":
         if not self._broker.authorizer.authorize(self._context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if (topic, asked.partition_index) in self._duplicates:
+        if (topic, requested.partition_index) in self._duplicates:
             return ErrorCode.INVALID_REQUEST
-        if asked.timestamp < 0 and self._context.api_version < _FIRST_VERSIONS.get(asked.timestamp, 1 << 15):
+        if requested.timestamp < 0 and self._context.api_version < _FIRST_VERSIONS.get(requested.timestamp, 1 << 15):
             return ErrorCode.UNSUPPORTED_VERSION
-        partition = self._broker.replica_manager.find((topic, asked.partition_index))
+        partition = self._broker.replica_manager.find((topic, requested.partition_index))
         if isinstance(partition, ErrorCode):
             return partition
-        error = partition.check_leader_epoch(asked.current_leader_epoch)
+        error = partition.check_leader_epoch(requested.current_leader_epoch)
         if error:
             return error
-        if partition.log is None or not self._may_answer(partition):
+        if partition.log is None or not self._may_serve(partition):
             return partition.unavailable_error
-        return self._look_up(partition, partition.log, asked.timestamp)
+        return self._look_up(partition, partition.log, requested.timestamp)
 
-    def _may_answer(self, partition: Partition) -> bool:
+    def _may_serve(self, partition: Partition) -> bool:
         return partition.leading is not None or self._request.replica_id == _DEBUGGING_REPLICA
 
     def _look_up(
@@ -162,13 +166,13 @@ class _Lookup:
             case _:
                 return _Timestamp(partition, log, timestamp)
 
-    def _search(self, asked: "_Timestamp") -> Generator[ReadRequest | None, Buffer | None, FoundOffset | ErrorCode]:
-        partition, log, timestamp = asked
+    def _search(self, requested: "_Timestamp") -> Generator[ReadRequest | None, Buffer | None, FoundOffset | ErrorCode]:
+        partition, log, timestamp = requested
         if timestamp == MAX_TIMESTAMP:
             found = yield from log.max_timestamp_offset(self.budget)
         else:
             found = yield from log.offset_for_timestamp(timestamp, self.budget)
-        if partition.log is not log or not self._may_answer(partition):
+        if partition.log is not log or not self._may_serve(partition):
             return partition.unavailable_error  # What was found may not be there any more.
         if found is not None and found.offset < self._last_fetchable_offset(log):
             return found

@@ -1,8 +1,8 @@
 """ListPartitionReassignments (API key 46): which partitions are being moved to other brokers (KIP-455).
 
-Null asks for all of them; partitions that are named and not moving are left out. Only the controller knows; who may
-describe the cluster may ask. A controller that is still busy with something else after the request's time-out (but at
-least 1 s) answers REQUEST_TIMED_OUT.
+Null means all of them; partitions that are named and not moving are left out. Only the controller serves it; the client
+needs DESCRIBE on the cluster. A controller that is still busy with something else after the request's time-out (but at
+least 1 s) returns REQUEST_TIMED_OUT.
 
 Versions: 0.
 """

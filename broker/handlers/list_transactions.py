@@ -1,9 +1,9 @@
 """ListTransactions (API key 66): the transactional ids that this broker coordinates, filtered.
 
-Names of states that do not exist are reported back; if only such were asked for, nothing is listed.
+Names of states that do not exist are reported back; if only such were requested, nothing is listed.
 
-Versions: 1 can ask for transactions that are open for longer than a time; 2 for ids that match a pattern (RE2 syntax,
-the whole id), and is answered with INVALID_REGULAR_EXPRESSION if it is none.
+Versions: 1 can filter by the age of the transaction; 2 by a pattern of the id (RE2 syntax, the whole id);
+INVALID_REGULAR_EXPRESSION if the pattern is not valid.
 """
 
 from collections.abc import Callable

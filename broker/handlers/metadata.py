@@ -1,11 +1,11 @@
-"""Metadata (API key 3): brokers, topics, and who leads what; and the creation of topics that are asked for.
+"""Metadata (API key 3): brokers, topics, and who leads what; and the creation of requested topics.
 
-Asking for a topic that does not exist creates it, unless the client (version 4) or ``auto.create.topics.enable`` says
-no. Kafka answers UNKNOWN_TOPIC_OR_PARTITION then, and the client asks again; here the answer waits for the new topic,
-for a bounded time, which saves every first produce a back-off.
+A request for a topic that does not exist creates it, unless the client (version 4) or ``auto.create.topics.enable``
+forbids it. Kafka returns UNKNOWN_TOPIC_OR_PARTITION then, and the client retries; here the response waits for the new
+topic, for a bounded time, which saves every first produce a back-off.
 
-A member of a cluster that has just started answers when a controller has told it of the cluster. In Kafka it answers at
-once, from nothing.
+A broker that has just joined a cluster responds when it has received the cluster's metadata from a controller. In
+Kafka it responds at once, with empty metadata.
 
 A response of many topics is made in slices, of one image of the cluster.
 
@@ -13,9 +13,9 @@ Addresses are those of the listener by which the client came. A partition whose 
 LEADER_NOT_AVAILABLE; one whose leader lacks the listener is LISTENER_NOT_FOUND (LEADER_NOT_AVAILABLE below version 6).
 
 Versions: 0 takes an empty list for "all topics", where later ones take null; it leaves dead brokers out of the replicas
-and answers REPLICA_NOT_AVAILABLE then. 1 adds racks, the controller and ``is_internal``; 2 the cluster id; 4
+and returns REPLICA_NOT_AVAILABLE then. 1 adds racks, the controller and ``is_internal``; 2 the cluster id; 4
 ``allow_auto_topic_creation``; 5 offline replicas; 7 leader epochs; 8 authorized operations (those of the cluster until
-10 only); 9 is flexible; 10 answers topic ids, 12 takes them instead of names; 13 has a top-level error.
+10 only); 9 is flexible; 10 returns topic ids, 12 takes them instead of names; 13 has a top-level error.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from oncelog.protocol.messages.metadata import (
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import ZERO_UUID
 
-_FIRST_WORD_SECONDS: Final = 10.0
+_FIRST_METADATA_SECONDS: Final = 10.0
 _NO_LEADER: Final = -1
 _UNITS_PER_TOPIC: Final = 8
 _UNITS_PER_PARTITION: Final = 4
@@ -65,21 +65,21 @@ def handle_metadata(broker: Broker, context: RequestContext, request: MetadataRe
     error = _refusal(context, request)
     if error:
         return error_response(request, context.api_version, error)
-    if not broker.told.done():
-        return _answer_when_told(broker, context, request)
+    if not broker.metadata_received.done():
+        return _respond_when_informed(broker, context, request)
     missing = _to_create(broker, context, request)
     if missing:
-        return _create_and_answer(broker, context, request, missing)
-    return _Answer(broker, context, request).start({})
+        return _create_and_respond(broker, context, request, missing)
+    return _ResponseBuilder(broker, context, request).start({})
 
 
-async def _answer_when_told(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Respond once this broker knows the cluster.
+async def _respond_when_informed(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Respond once this broker has received the cluster's metadata.
 
-    Before, every topic is unknown, and clients believe that: librdkafka for minutes.
+    Before, every topic is unknown, and clients cache that: librdkafka for minutes.
     """
-    await asyncio.wait([broker.told], timeout=_FIRST_WORD_SECONDS)
-    return await _create_and_answer(broker, context, request, _to_create(broker, context, request))
+    await asyncio.wait([broker.metadata_received], timeout=_FIRST_METADATA_SECONDS)
+    return await _create_and_respond(broker, context, request, _to_create(broker, context, request))
 
 
 def _refusal(context: RequestContext, request: MetadataRequest) -> ErrorCode:
@@ -115,16 +115,16 @@ def _may_create(broker: Broker, context: RequestContext, name: str) -> bool:
     )
 
 
-async def _create_and_answer(
+async def _create_and_respond(
     broker: Broker, context: RequestContext, request: MetadataRequest, missing: Collection[str]
 ) -> MetadataResponse:
     errors = await broker.auto_topics.create(missing) if missing else {}
-    response = _Answer(broker, context, request).start(errors)
+    response = _ResponseBuilder(broker, context, request).start(errors)
     return response if isinstance(response, MetadataResponse) else await response
 
 
-class _Answer:
-    """One answer, from one image of the cluster."""
+class _ResponseBuilder:
+    """Builds one response from one image of the cluster."""
 
     def __init__(self, broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
         self._broker = broker
@@ -210,17 +210,17 @@ class _Answer:
         return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
 
     def _known(self, topic: TopicImage) -> MetadataResponseTopic:
-        answer = MetadataResponseTopic(
+        response = MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
             partitions=[self._partition(index, partition) for index, partition in topic.partitions.items()],
         )
         if self._request.include_topic_authorized_operations:
-            answer.topic_authorized_operations = authorized_operations(
+            response.topic_authorized_operations = authorized_operations(
                 self._broker.authorizer, self._context, ResourceType.TOPIC, topic.name
             )
-        return answer
+        return response
 
     def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
         replicas, isr = list(partition.replicas), list(partition.isr)

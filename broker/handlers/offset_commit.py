@@ -1,7 +1,7 @@
-"""OffsetCommit: remember how far a group has read. Answered when that is as durable as the offsets topic makes it.
+"""OffsetCommit: store how far a group has read. The response is sent when the offsets topic has made it durable.
 
-Versions 2-4 may bring their own retention, 6 a leader epoch, 7 a static member's name. From version 9 on a member of a
-group that does not exist is told so; before, that its generation is not the group's. Version 10 names topics by id.
+Versions 2-4 may bring their own retention, 6 a leader epoch, 7 a static member's name. From version 9 on a group that
+does not exist is GROUP_ID_NOT_FOUND; before, it is ILLEGAL_GENERATION. Version 10 names topics by id.
 """
 
 import asyncio
@@ -84,8 +84,8 @@ async def _commit_in_slices(
     if made is not None:
         reply: Promise[PartitionErrors] = Promise()
         broker.group_coordinator.commit_at_once(_committer(request, context.api_version), made, reply.complete)
-        answer = reply.result()
-        errors = await answer if isinstance(answer, asyncio.Future) else answer
+        result = reply.result()
+        errors = await result if isinstance(result, asyncio.Future) else result
     response = _response_in_slices(topics, errors, budget)
     return await work.run(response, budget, context.connection, needs_place=False)
 
@@ -123,10 +123,10 @@ def _response_in_slices(
 ) -> Steps[OffsetCommitResponse]:
     response = OffsetCommitResponse()
     for topic in topics:
-        answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.request.topic_id)
+        topic_response = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.request.topic_id)
         shape = partial(topic.response, errors)
-        answered.partitions = yield from in_slices(topic.request.partitions, shape, budget, _UNITS_PER_RESPONSE)
-        response.topics.append(answered)
+        topic_response.partitions = yield from in_slices(topic.request.partitions, shape, budget, _UNITS_PER_RESPONSE)
+        response.topics.append(topic_response)
     return response
 
 

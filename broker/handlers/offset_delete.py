@@ -41,8 +41,8 @@ def handle_offset_delete(broker: Broker, context: RequestContext, request: Offse
     """Each once: one that is named again would be deleted, in the log, as often."""
     for topic in request.topics:
         judged = _Topic(broker, context, topic)
-        for asked in topic.partitions:
-            judged.sort(asked, deletable, errors)
+        for requested in topic.partitions:
+            judged.sort(requested, deletable, errors)
     reply: Promise[OffsetDeleteResponse] = Promise()
     broker.group_coordinator.delete_offsets(
         request.group_id, list(deletable), lambda outcome: reply.complete(_response(request, errors, outcome))
@@ -58,8 +58,8 @@ async def _delete_in_slices(
     errors: PartitionErrors = {}
     replies = await work.finish(_delete_some(broker, context, request, errors, budget), budget, connection)
     for reply in replies:
-        answer = reply.result()
-        outcome = await answer if isinstance(answer, asyncio.Future) else answer
+        result = reply.result()
+        outcome = await result if isinstance(result, asyncio.Future) else result
         if isinstance(outcome, ErrorCode):
             return OffsetDeleteResponse(error_code=outcome)
         errors |= outcome
@@ -102,13 +102,13 @@ class _Topic:
         self._image = broker.metadata.image.topic(topic.name)
 
     def sort(
-        self, asked: OffsetDeleteRequestPartition, deletable: dict[TopicPartition, None], refused: PartitionErrors
+        self, requested: OffsetDeleteRequestPartition, deletable: dict[TopicPartition, None], refused: PartitionErrors
     ) -> None:
         """Add a partition to those whose offset is deleted or to those that are refused."""
-        partition = TopicPartition(self._name, asked.partition_index)
+        partition = TopicPartition(self._name, requested.partition_index)
         if not self._allowed:
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif self._image is None or asked.partition_index not in self._image.partitions:
+        elif self._image is None or requested.partition_index not in self._image.partitions:
             refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             deletable[partition] = None
@@ -137,9 +137,12 @@ def _response_in_slices(
 ) -> Steps[OffsetDeleteResponse]:
     response = OffsetDeleteResponse()
     for topic in request.topics:
-        answered, shape = OffsetDeleteResponseTopic(name=topic.name), partial(_partition_response, topic.name, errors)
-        answered.partitions = yield from in_slices(topic.partitions, shape, budget, _UNITS_PER_RESPONSE)
-        response.topics.append(answered)
+        topic_response, shape = (
+            OffsetDeleteResponseTopic(name=topic.name),
+            partial(_partition_response, topic.name, errors),
+        )
+        topic_response.partitions = yield from in_slices(topic.partitions, shape, budget, _UNITS_PER_RESPONSE)
+        response.topics.append(topic_response)
     return response
 
 

@@ -1,6 +1,6 @@
 """OffsetFetch: how far a group has read, as far as that is durable.
 
-Versions 1-7 ask about one group, 8 and above about several. From version 2 on no topics means all of them, and errors
+Versions 1-7 name one group, 8 and above several. From version 2 on no topics means all of them, and errors
 of the group have a field of their own; in version 1 every partition carries them. From 7 on ``require_stable``
 refuses positions that an unfinished transaction may change (KIP-447). Version 9 names a member and its epoch, which
 mean nothing to groups of the classic protocol. Version 10 names topics by id.
@@ -59,9 +59,9 @@ def refuse_offset_fetch(request: OffsetFetchRequest, version: int, error: ErrorC
 @handles(ApiKey.OFFSET_FETCH, versions="1-10", error_response=refuse_offset_fetch, in_turn=True)
 def handle_offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> Outcome:
     fetch = _Fetch(broker, context, request)
-    asking = broker.sliced_work.start(fetch.ask(), fetch.budget, context.connection)
-    if asyncio.iscoroutine(asking):
-        return fetch.respond_in_slices(asking)
+    requesting = broker.sliced_work.start(fetch.request_offsets(), fetch.budget, context.connection)
+    if asyncio.iscoroutine(requesting):
+        return fetch.respond_in_slices(requesting)
     return fetch.reply_when_known()
 
 
@@ -96,8 +96,8 @@ class _Fetch:
         self._when_known: Callable[[], None] | None = None
         self.budget = new_budget()
 
-    def ask(self) -> Steps[None]:
-        """Ask the coordinator for the offsets of each group."""
+    def request_offsets(self) -> Steps[None]:
+        """Request the offsets of each group from the coordinator."""
         room = ResponseRoom(self._broker.response_memory)
         for group in self._groups:
             group_id = group.request.group_id
@@ -109,9 +109,9 @@ class _Fetch:
             elif room.is_used_up:
                 self._on_fetched(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             else:
-                room.take(_BYTES_PER_OFFSET * (yield from self._ask_for(group)))
+                room.take(_BYTES_PER_OFFSET * (yield from self._request_offsets_of(group)))
 
-    def _ask_for(self, group: "_Group") -> Steps[int]:
+    def _request_offsets_of(self, group: "_Group") -> Steps[int]:
         partitions = None
         if group.request.topics is not None:
             partitions = yield from self._partitions(group, group.request.topics)
@@ -129,13 +129,13 @@ class _Fetch:
     def _partitions(
         self, group: "_Group", topics: Iterable[OffsetFetchRequestTopics]
     ) -> Steps[list[tuple[TopicPartition, bytes]]]:
-        """Note what the group is asked for, each partition once, and return what the coordinator may be asked for."""
+        """Note what is requested of the group, each partition once, and return what the client may have."""
         partitions: list[tuple[TopicPartition, bytes]] = []
         seen: set[tuple[str, bytes, int]] = set()
-        for asked in topics:
-            topic = _judge_topic(self._broker, self._context, asked)
+        for requested in topics:
+            topic = _judge_topic(self._broker, self._context, requested)
             self.budget.left -= _UNITS_PER_TOPIC
-            for index in asked.partition_indexes:
+            for index in requested.partition_indexes:
                 key = (topic.name, topic.topic_id, index)
                 if key not in seen:
                     seen.add(key)
@@ -145,7 +145,7 @@ class _Fetch:
                 self.budget.left -= 1
                 if self.budget.left <= 0:
                     yield None
-            if topic.indexes or not asked.partition_indexes:
+            if topic.indexes or not requested.partition_indexes:
                 group.topics.append(topic)
         return partitions
 
@@ -163,9 +163,9 @@ class _Fetch:
         self._when_known = lambda: reply.complete(_at_once(self._build()))
         return reply.result()
 
-    async def respond_in_slices(self, asking: Coroutine[Any, Any, None]) -> OffsetFetchResponse:
-        """Go on asking, and build the response when all is known."""
-        await asking
+    async def respond_in_slices(self, requesting: Coroutine[Any, Any, None]) -> OffsetFetchResponse:
+        """Request the remaining offsets, and build the response when all are known."""
+        await requesting
         if self._unknown:
             known = asyncio.get_running_loop().create_future()
             self._when_known = partial(_settle, known)
@@ -176,43 +176,43 @@ class _Fetch:
         version, room = self._context.api_version, ResponseRoom(self._broker.response_memory)
         response = OffsetFetchResponse()
         for group in self._groups:
-            answer = yield from self._answer(group, room)
+            group_response = yield from self._group_response(group, room)
             if version >= _FIRST_WITH_SEVERAL_GROUPS:
-                response.groups.append(answer)
-            elif answer.error_code != ErrorCode.NONE:
-                return _refused(group.request, version, ErrorCode(answer.error_code))
+                response.groups.append(group_response)
+            elif group_response.error_code != ErrorCode.NONE:
+                return _refused(group.request, version, ErrorCode(group_response.error_code))
             else:
-                response.topics = yield from self._old_topics(answer)
+                response.topics = yield from self._old_topics(group_response)
         return response
 
-    def _answer(self, group: "_Group", room: ResponseRoom) -> Steps[OffsetFetchResponseGroup]:
+    def _group_response(self, group: "_Group", room: ResponseRoom) -> Steps[OffsetFetchResponseGroup]:
         fetched = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if room.is_used_up else group.fetched
         assert fetched is not None, "a response is built before all is known"
         if isinstance(fetched, ErrorCode):
             return _refuse_group(group.request, fetched)
-        answer = OffsetFetchResponseGroup(group_id=group.request.group_id)
+        group_response = OffsetFetchResponseGroup(group_id=group.request.group_id)
         everything = _all_topics(self._broker, self._context, fetched) if group.request.topics is None else group.topics
         for topic in everything:
             self.budget.left -= _UNITS_PER_TOPIC
-            told = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
-            answer.topics.append(told)
+            topic_response = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
+            group_response.topics.append(topic_response)
             for index in topic.indexes:
                 offset = fetched.get(TopicPartition(topic.name, index)) or FetchedOffset(error=topic.error)
-                told.partitions.append(_partition(index, offset))
+                topic_response.partitions.append(_partition(index, offset))
                 room.take(_LEAST_BYTES_PER_OFFSET + len(offset.metadata))
                 self.budget.left -= 2
                 if self.budget.left <= 0:
                     yield None
-        return answer
+        return group_response
 
-    def _old_topics(self, answer: OffsetFetchResponseGroup) -> Steps[list[OffsetFetchResponseTopic]]:
+    def _old_topics(self, group_response: OffsetFetchResponseGroup) -> Steps[list[OffsetFetchResponseTopic]]:
         """Return the topics of the one group of an old request."""
         topics = []
-        for topic in answer.topics:
-            told = OffsetFetchResponseTopic(name=topic.name)
-            topics.append(told)
+        for topic in group_response.topics:
+            topic_response = OffsetFetchResponseTopic(name=topic.name)
+            topics.append(topic_response)
             for partition in topic.partitions:
-                told.partitions.append(_old_partition(partition))
+                topic_response.partitions.append(_old_partition(partition))
                 self.budget.left -= 1
                 if self.budget.left <= 0:
                     yield None
@@ -220,7 +220,7 @@ class _Fetch:
 
 
 class _Topic(NamedTuple):
-    """A topic that was asked for, under the name that its id stands for, and why nothing is said about it."""
+    """A requested topic, under the name that its id stands for, and the error of all of its partitions."""
 
     name: str
     topic_id: bytes

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (API key 23): where a leader epoch ends in this broker's log.
 
-Consumers ask after a change of leader whether what they have read is still part of the log (KIP-320): if their last
-epoch ends here before their position, the log was truncated behind them. An epoch that is not known is answered with
-the largest one below it; -1 and -1 mean that nothing is known. Many partitions are looked up in slices.
+After a change of leader consumers check with it whether what they have read is still part of the log (KIP-320): if
+their last epoch ends here before their position, the log was truncated behind them. For an unknown epoch the response
+has the largest known one below it; -1 and -1 mean that there is none. Many partitions are looked up in slices.
 
 Versions: 3 has the replica id of a follower; 4 is flexible.
 """
@@ -45,12 +45,12 @@ def _end_offsets(
         result = OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)
         may_describe = _may_describe(broker, context, topic.topic)
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             if may_describe:
-                result.partitions.append(_end_offset(broker, topic.topic, asked))
+                result.partitions.append(_end_offset(broker, topic.topic, requested))
             else:
                 error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                result.partitions.append(EpochEndOffset(partition=asked.partition, error_code=error))
+                result.partitions.append(EpochEndOffset(partition=requested.partition, error_code=error))
             budget.left -= _UNITS_PER_PARTITION
             if budget.left <= 0:
                 yield None
@@ -63,16 +63,16 @@ def _may_describe(broker: Broker, context: RequestContext, topic: str) -> bool:
     ) or broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
-def _end_offset(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition)
-    partition = broker.replica_manager.find((topic, asked.partition))
+def _end_offset(broker: Broker, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    result = EpochEndOffset(partition=requested.partition)
+    partition = broker.replica_manager.find((topic, requested.partition))
     if isinstance(partition, ErrorCode):
-        answer.error_code = partition
-        return answer
-    error = partition.check_leader_epoch(asked.current_leader_epoch)
+        result.error_code = partition
+        return result
+    error = partition.check_leader_epoch(requested.current_leader_epoch)
     leading = partition.leading
     if error or leading is None:
-        answer.error_code = error or partition.unavailable_error
-        return answer
-    answer.leader_epoch, answer.end_offset = leading.log.end_offset_for_epoch(asked.leader_epoch)
-    return answer
+        result.error_code = error or partition.unavailable_error
+        return result
+    result.leader_epoch, result.end_offset = leading.log.end_offset_for_epoch(requested.leader_epoch)
+    return result

@@ -2,37 +2,37 @@
 
 Each partition of a request has its own outcome. A batch is validated (``oncelog.protocol.records.validation``), made to
 conform to its topic's codec and timestamp type where the topic wants that, and appended; a batch that the log already
-has is answered like the first time, with its original offset.
+has gets the same response as the first time, with its original offset.
 
-acks: 0 is not answered at all, and an error closes the connection instead, which is the only way to tell; 1 is answered
-when the leader has the records; -1 when all in-sync replicas have them, in the same call if this broker is the only
-one. Anything else is INVALID_REQUIRED_ACKS. A request that must wait for replicas leaves a future behind, with all of
-its records appended.
+acks: 0 gets no response, and an error closes the connection instead, as it cannot be reported otherwise; 1 gets its
+response when the leader has the records; -1 when all in-sync replicas have them, in the same call if this broker is the
+only one. Anything else is INVALID_REQUIRED_ACKS. A request that must wait for replicas leaves a future behind, with all
+of its records appended.
 
-Whatever goes wrong unexpectedly is told as KAFKA_STORAGE_ERROR, never UNKNOWN_SERVER_ERROR: producers take the first
-for "try again", and the second for the end of their idempotence.
+An unexpected exception is returned as KAFKA_STORAGE_ERROR, never as UNKNOWN_SERVER_ERROR: producers retry the first,
+and lose their idempotence by the second.
 
 Transactions: a transactional batch needs a transactional id that the client may write to, and one request carries one
-producer's. Before the first batch of a transaction on a partition its coordinator is asked whether the partition
-belongs to it, or, from version 12 on, told to add it (``oncelog.broker.transactions.verification``). While
-the coordinator cannot say, this handler is a coroutine, and nothing of the connection overtakes it.
+producer's. Before the first batch of a transaction on a partition its coordinator verifies that the partition belongs
+to it, or, from version 12 on, adds it (``oncelog.broker.transactions.verification``). Until the coordinator has
+decided, this handler is a coroutine, and no later request of the connection overtakes it.
 
 A request may name any number of partitions, and a batch may hold any amount of records to walk. So this is sliced work
 (``SlicedWork``): batch after batch, with a pause whenever the budget of a slice is used up. After a
 pause the partition is looked up again. The batches of a transaction are all walked first; then they are verified and
 appended in one step, ``_PART_SIZE`` partitions at a time.
 
-A partition that a request names more than once is appended once, and answered once, with the batch that comes last: so
-does Kafka.
+A partition that a request names more than once is appended once, with the batch that comes last, and has one result,
+as in Kafka.
 
 Internal topics are written by their coordinators only: INVALID_TOPIC_EXCEPTION. (Kafka makes an exception for a client
-that calls itself ``__admin_client``; here nobody is believed.)
+that calls itself ``__admin_client``; here no client is exempt.)
 
 Versions: 0-2 carried older batch formats and are advertised because librdkafka turns compression off without them; they
-are not served. 3 is the first with batches of version 2; 5 answers the log start offset; 7 allows zstd; 8 has error
-messages; 9 is flexible; 10 answers the current leader (KIP-951); 11 may be answered with TRANSACTION_ABORTABLE; 12 adds
-its partitions to the transaction, and may be answered with CONCURRENT_TRANSACTIONS while the one before completes
-(KIP-890); 13 has topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
+are not served. 3 is the first with batches of version 2; 5 returns the log start offset; 7 allows zstd; 8 has error
+messages; 9 is flexible; 10 returns the current leader (KIP-951); 11 may get TRANSACTION_ABORTABLE; 12 adds its
+partitions to the transaction, and may get CONCURRENT_TRANSACTIONS while the one before completes (KIP-890); 13 has
+topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
 """
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -159,7 +159,7 @@ def _produce(
     written = _transactional_batches(request)
     refusal = _refusal(broker, context, request, written)
     if refusal:
-        return _answered(broker, context, request, _refused(request, refusal))
+        return _respond(broker, context, request, _refused(request, refusal))
     appends = _Appends(broker, context, request)
     if request.transactional_id is not None:
         return _produce_in_transaction(broker, context, request, appends, written)
@@ -291,7 +291,7 @@ class _Appends:
             responses=self._responses, throttle_time_ms=broker.quotas.record_produce(context, self._size)
         )
         if not self._unacknowledged:
-            return _answered(broker, context, self._request, response)
+            return _respond(broker, context, self._request, response)
         delayed = DelayedProduce(
             response, acks=self._request.acks, complete=lambda response: _with_leaders(broker, context, response)
         )
@@ -379,7 +379,7 @@ class _Appends:
                 self._judged[name, data.index] = judged
 
     def verify(self, written: Sequence[WrittenBatch]) -> Errors | Pending:
-        """Return what the coordinator says of transactional batches of the request."""
+        """Return the coordinator's verdict on transactional batches of the request."""
         verifier, request, version = self._broker.transaction_verifier, self._request, self._context.api_version
         transactional_id = request.transactional_id
         assert transactional_id is not None
@@ -387,7 +387,7 @@ class _Appends:
         return verifier.verify_produce(transactional_id, written, request.timeout_ms, version, may_write)
 
     async def verified(self, written: Sequence[WrittenBatch]) -> Errors:
-        """Return it once it is known."""
+        """Return the coordinator's verdict once it is known."""
         verdict = self.verify(written)
         return await verdict.decided() if isinstance(verdict, Pending) else verdict
 
@@ -503,7 +503,7 @@ class _Appends:
 
 
 def _transactional_batches(request: ProduceRequest) -> Sequence[WrittenBatch]:
-    """Return the producers of all batches that say that they are transactional; what they are is decided later."""
+    """Return the producers of all batches whose header has the transactional bit; they are validated later."""
     written: list[WrittenBatch] = []
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -551,7 +551,7 @@ def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
     )
 
 
-def _answered(
+def _respond(
     broker: Broker, context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> ProduceResponse | None:
     if request.acks != _NO_ACKS:
@@ -565,7 +565,7 @@ def _answered(
 
 
 def _with_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
-    """Tell where the leader is now, wherever it is not here."""
+    """Add the current leader of each partition that this broker does not lead."""
     if context.api_version < _FIRST_VERSION_WITH_CURRENT_LEADER:
         return response
     endpoints: dict[int, NodeEndpoint] = {}

@@ -1,8 +1,8 @@
 """How much one response may hold that describes whatever a request names: producers, groups, transactions, offsets.
 
 A name takes some bytes in the request, and what it stands for may take megabytes in the response. So each thing is
-described once, however often it is named, and as long as less than ``LARGEST_RESPONSE`` was described. What comes after
-that is answered with an error that makes clients ask for it again, so that they get the rest in their next requests.
+described once, however often it is named, and as long as less than ``LARGEST_RESPONSE`` was described. For what comes
+after that the response has an error on which clients retry, so that they get the rest in their next requests.
 The first thing is always described, whatever its size. While responses that wait to be read take all of the memory that
 there is for them, a response has room for ``FRUGAL_BYTES``.
 

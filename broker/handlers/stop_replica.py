@@ -1,7 +1,7 @@
-"""StopReplica (API key 5): the controller says which replicas this broker no longer has, and whether to delete them.
+"""StopReplica (API key 5): the controller removes replicas from this broker, and may have them deleted.
 
-Versions: 1 is for one life of the broker (STALE_BROKER_EPOCH); 3 says for each partition whether to delete it, and at
-which leader epoch (FENCED_LEADER_EPOCH).
+Versions: 1 is for one incarnation of the broker (STALE_BROKER_EPOCH); 3 has for each partition whether to delete it,
+and at which leader epoch (FENCED_LEADER_EPOCH).
 """
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles

@@ -1,7 +1,7 @@
 """SyncGroup: the leader hands in the assignment, and every member gets its own part of it when that is durable.
 
 Version 3 has static members. From version 5 on requests must name the protocol that they mean, so that a member which
-missed a change of it is told (KIP-559).
+missed a change of it gets an error (KIP-559).
 """
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles

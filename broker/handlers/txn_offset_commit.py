@@ -1,14 +1,14 @@
 """TxnOffsetCommit: commit offsets as part of a producer's transaction.
 
-The transaction's coordinator is asked whether the group's partition of the offsets topic is in an ongoing transaction
-of this producer, or, from version 5 on, told to add it (``oncelog.broker.transactions.verification``). A
-commit that comes after the end of its transaction would wait for a marker that nobody ever writes, and no consumer that
-insists on stable offsets could go on (KIP-890). The answer and the append are one step, or a guard tells that no marker
-came in between.
+The transaction's coordinator verifies that the group's partition of the offsets topic is in an ongoing transaction of
+this producer, or, from version 5 on, adds it (``oncelog.broker.transactions.verification``). A commit after the end of
+its transaction would wait for a marker that is never written, and would block every consumer that requires stable
+offsets (KIP-890). The verification and the append are one step, or a guard detects a marker in between.
 
 From version 3 on the consumer's group metadata comes along, so that a producer whose consumer fell out of the group is
-fenced like any other commit of it (KIP-447). Clients of versions 0 and 1 cannot bear COORDINATOR_LOAD_IN_PROGRESS, and
-those before 4 TRANSACTION_ABORTABLE. Clients of version 5 do not say beforehand that they will commit offsets.
+fenced like any other commit of it (KIP-447). Clients of versions 0 and 1 do not know
+COORDINATOR_LOAD_IN_PROGRESS, and those before 4 do not know TRANSACTION_ABORTABLE. Clients of version 5 send no
+AddOffsetsToTxn beforehand.
 """
 
 import asyncio
@@ -69,8 +69,8 @@ def handle_txn_offset_commit(broker: Broker, context: RequestContext, request: T
     offsets: list[OffsetToCommit] = []
     for topic in request.topics:
         judged = _Topic(broker, context, topic)
-        for asked in topic.partitions:
-            judged.sort(asked, offsets, refused)
+        for requested in topic.partitions:
+            judged.sort(requested, offsets, refused)
     if not offsets:
         return _response(request, version, refused)
     commit = _Commit(broker, version, request, offsets, refused)
@@ -91,7 +91,7 @@ def _verify(broker: Broker, version: int, request: TxnOffsetCommitRequest) -> Er
     groups = broker.group_coordinator
     index = groups.partition_for(request.group_id)
     if index is None or groups.availability(request.group_id):
-        return {}  # The group's coordinator has its own answer.
+        return {}  # The group's coordinator returns its own error.
     return broker.transaction_verifier.verify_offsets(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
@@ -108,7 +108,7 @@ def _committer(request: TxnOffsetCommitRequest) -> Committer:
 async def _append_in_slices(
     broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest, denied: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    """Look at the request and make its records in slices, ask for the verdict, commit all in the same step."""
+    """Look at the request and make its records in slices, verify, commit all in the same step."""
     budget, work, version = new_budget(), broker.sliced_work, context.api_version
     errors: PartitionErrors = {}
     steps = _make_large(broker, context, request, denied, errors, budget)
@@ -121,8 +121,8 @@ async def _append_in_slices(
             broker.group_coordinator.commit_at_once(_committer(request), made, reply.complete)
         else:
             made.refuse(error, reply.complete)
-        answer = reply.result()
-        errors |= await answer if isinstance(answer, asyncio.Future) else answer
+        result = reply.result()
+        errors |= await result if isinstance(result, asyncio.Future) else result
     response = _response_in_slices(request, version, errors, budget)
     return await work.run(response, budget, context.connection, needs_place=False)
 
@@ -156,10 +156,10 @@ def _response_in_slices(
 ) -> Steps[TxnOffsetCommitResponse]:
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
-        answered = TxnOffsetCommitResponseTopic(name=topic.name)
+        topic_response = TxnOffsetCommitResponseTopic(name=topic.name)
         shape = partial(_partition_response, topic.name, version, errors)
-        answered.partitions = yield from in_slices(topic.partitions, shape, budget, _UNITS_PER_RESPONSE)
-        response.topics.append(answered)
+        topic_response.partitions = yield from in_slices(topic.partitions, shape, budget, _UNITS_PER_RESPONSE)
+        response.topics.append(topic_response)
     return response
 
 
@@ -192,15 +192,15 @@ class _Commit:
         """Append the offsets in the same step as the verification."""
         request, reply = self._request, Promise[TxnOffsetCommitResponse]()
         for error in unverified.values():
-            return self._answer(dict.fromkeys((offset.partition for offset in self.offsets), error))
+            return self._respond(dict.fromkeys((offset.partition for offset in self.offsets), error))
         self._broker.group_coordinator.commit_offsets(
             _committer(request),
             self.offsets,
-            lambda errors: reply.complete(self._answer(errors)),
+            lambda errors: reply.complete(self._respond(errors)),
         )
         return reply.result()
 
-    def _answer(self, errors: PartitionErrors) -> TxnOffsetCommitResponse:
+    def _respond(self, errors: PartitionErrors) -> TxnOffsetCommitResponse:
         return _response(self._request, self._version, self._refused | errors)
 
 
@@ -223,19 +223,19 @@ class _Topic:
             self._error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def sort(
-        self, asked: TxnOffsetCommitRequestPartition, offsets: list[OffsetToCommit], refused: PartitionErrors
+        self, requested: TxnOffsetCommitRequestPartition, offsets: list[OffsetToCommit], refused: PartitionErrors
     ) -> None:
         """Add a partition to those to commit or to those that are refused."""
-        partition, image = TopicPartition(self._name, asked.partition_index), self._image
+        partition, image = TopicPartition(self._name, requested.partition_index), self._image
         if self._error:
             refused[partition] = self._error
-        elif image is None or asked.partition_index not in image.partitions:
+        elif image is None or requested.partition_index not in image.partitions:
             refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            metadata = asked.committed_metadata or ""
+            metadata = requested.committed_metadata or ""
             offsets.append(
                 OffsetToCommit(
-                    partition, asked.committed_offset, asked.committed_leader_epoch, metadata, image.topic_id
+                    partition, requested.committed_offset, requested.committed_leader_epoch, metadata, image.topic_id
                 )
             )
 

@@ -1,9 +1,9 @@
 """UpdateFeatures (API key 57): change which feature levels the cluster has finalised (KIP-584, KIP-778).
 
-Only the controller answers, and only who may alter the cluster is served. When the answer comes, this broker itself
-uses the new levels; the others are told by the metadata store, and clients by their next ApiVersions. A feature that is
-named twice counts with what was said last. An update that takes longer than the request's time-out (but at least 1 s)
-is REQUEST_TIMED_OUT, and may be made yet.
+Only the controller serves it, and only to clients with ALTER on the cluster. When the response is sent, this broker
+itself uses the new levels; the other brokers learn them from the metadata store, and clients from their next
+ApiVersions. Of a feature that is named twice the last update counts. An update that takes longer than the request's
+time-out (but at least 1 s) is REQUEST_TIMED_OUT, and may still take effect.
 
 All features change or none does, in every version, as in Apache Kafka 4: the first error is that of the request, and
 then there are no results.

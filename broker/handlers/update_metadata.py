@@ -1,4 +1,4 @@
-"""UpdateMetadata (API key 6): the controller says who is alive and who leads what.
+"""UpdateMetadata (API key 6): the controller sends the live brokers and the leaders of partitions.
 
 Versions: 0 has one address for each broker, 1 several, 3 names their listeners; before 3 a listener is called by its
 security protocol, and a request with one that has no name here is INVALID_REQUEST and changes nothing. 5 is for one

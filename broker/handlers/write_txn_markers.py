@@ -1,11 +1,11 @@
 """WriteTxnMarkers (API key 27): end transactions in partitions that this broker leads, for a transaction coordinator.
 
-The work is in ``oncelog.broker.transactions.markers``. The answer comes when every marker is replicated or
+The work is in ``oncelog.broker.transactions.markers``. The response is sent when every marker is replicated or
 refused. The connection's next request waits until all are appended, which is at once unless there are many, and not
 longer.
 
-Versions: 1 is flexible. 2 tells the protocol version of each transaction, which says what epoch a marker must have
-(KIP-1228); the markers of older requests are those of version 0.
+Versions: 1 is flexible. 2 has the protocol version of each transaction, which determines the epoch that a marker must
+have (KIP-1228); the markers of older requests are those of version 0.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A small HTTP server for a few pages that are read: GET and HEAD, one request on a connection.
 
 It stands beside a broker that has other things to do, so everything is bounded: the connections, the size of a request,
-and the time from its first byte to the last of the answer. Whoever exceeds a bound loses the connection.
+and the time from its first byte to the last of the response. A client that exceeds a bound loses the connection.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _END: Final = b"\r\n\r\n"
 
 
 class Page(NamedTuple):
-    """What is answered."""
+    """The response to a request."""
 
     body: bytes
     status: HTTPStatus = HTTPStatus.OK
@@ -42,10 +42,10 @@ class HttpEndpoint:
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[_Connection, None] = {}
         self.pages: Pages = {}
-        """None until the broker has something to show: every path is unavailable then."""
+        """Empty until the broker has something to show: every path is unavailable then."""
 
     async def listen(self, host: str, port: int) -> int:
-        """Open the address; returns the port. OSError when it is not to be had."""
+        """Open the address; returns the port. Raises ``OSError`` when it is not available."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Connection(self), host or None, port, backlog=_BACKLOG)
         bound: int = self._server.sockets[0].getsockname()[1]
@@ -80,7 +80,7 @@ class HttpEndpoint:
         del self._connections[connection]
 
     async def _page(self, request: bytes) -> Page:
-        """Return the page that a request names, or the one that says why there is none."""
+        """Return the page that a request names, or an error page."""
         method, _, rest = request.partition(b" ")
         target, _, version = rest.partition(b" ")
         if not version.startswith(b"HTTP/1.") or not target.startswith(b"/"):
@@ -104,7 +104,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self._endpoint = endpoint
         self._received = bytearray()
-        self._asked = False
+        self._is_received = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -120,15 +120,15 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._asked or self._transport.is_closing():
+        if self._is_received or self._transport.is_closing():
             return
         self._received += data
         if _END in self._received:
-            self._asked = True
+            self._is_received = True
             request = bytes(self._received).partition(b"\r\n")[0]
             self._endpoint.make(request, lambda page: self._write(page, request.partition(b" ")[0]))
         elif len(self._received) > _LARGEST_REQUEST:
-            self._asked = True
+            self._is_received = True
             self._write(_problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), b"GET")
 
     def _write(self, page: Page, method: bytes) -> None:

@@ -1,7 +1,7 @@
 """How late the event loop is: the delay with which a timer fires, as a histogram.
 
-Everything a broker does happens on one loop, so whatever keeps the loop busy delays everybody. The timer is late by as
-much as any request that arrived when it was due.
+Everything a broker does happens on one loop, so whatever keeps the loop busy delays every request. The timer is late by
+as much as any request that arrived when it was due.
 """
 
 import asyncio

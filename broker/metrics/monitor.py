@@ -1,7 +1,8 @@
-"""The two pages of a broker: ``/metrics`` for Prometheus, ``/ready`` for whoever must know whether it serves.
+"""The two pages of a broker: ``/metrics`` for Prometheus, ``/ready`` for load balancers and operators.
 
 The families are Kafka's, by the names under which the JMX exporter shows them in the usual dashboards; what Kafka has
-nothing for is ours. ``docs/reference/metrics.md`` lists them. A page that cannot be shown is 500, and the log says why.
+nothing for is ours. ``docs/reference/metrics.md`` lists them. A page that cannot be shown is 500, and the log has the
+reason.
 """
 
 import asyncio
@@ -54,9 +55,9 @@ class Monitor:
 
     async def listen(self, address: str) -> None:
         """Open ``host:port``; an empty host is every interface. Raises ``ConfigError``."""
-        host, wanted = parse_http_listener(address)
+        host, wanted_port = parse_http_listener(address)
         try:
-            port = await self._endpoint.listen(host, wanted)
+            port = await self._endpoint.listen(host, wanted_port)
         except OSError as error:
             raise ConfigError(f"oncelog.http.listener={address} cannot be opened: {error.strerror}") from error
         logger.info("Metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host or "localhost", port)
@@ -163,7 +164,7 @@ def _of_the_store(broker: "Broker") -> Iterator[str]:
     health = broker.session_health
     if health.state is not SessionState.CONNECTED:
         seconds = health.seconds_since_contact
-        yield f"the metadata store (ZooKeeper) has not answered for {seconds:.0f} s: {WITHOUT_ZOOKEEPER}"
+        yield f"the metadata store (ZooKeeper) has not responded for {seconds:.0f} s: {WITHOUT_ZOOKEEPER}"
 
 
 def _of_open_files(broker: "Broker") -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Partitions of this broker: how many, how whole, how far (Kafka: ReplicaManager, BrokerTopicMetrics, Partition, Log).
 
-A family with a row for each partition comes in parts, of the same name and in a row, so that whoever writes them can
-let others run between two parts. Partitions may come and go meanwhile.
+A family with a row for each partition comes in parts, of the same name and in a row, so that the writer can let
+other tasks run between two parts. Partitions may come and go meanwhile.
 """
 
 from collections import Counter
@@ -49,7 +49,7 @@ def replica_metrics(replicas: ReplicaManager, control: ReplicaControl) -> Iterat
 
 
 def _what_it_is(partition: Partition) -> dict[str, int]:
-    """Return the counts that one partition adds to, and how much."""
+    """Return what one partition adds to each count."""
     log, leading = partition.log, partition.leading
     counts = {"partitioncount": 1, "offlinereplicacount": int(partition.failed)}
     if log is not None:

@@ -1,8 +1,8 @@
-"""Which errors answers carry, by API: Kafka's RequestMetrics ErrorsPerSec, without the successes.
+"""Which errors responses carry, by API: Kafka's RequestMetrics ErrorsPerSec, without the successes.
 
-Where an answer has error codes follows from its declaration: every ``error_code`` field of the message and of what it
-holds. The walk is made once for each class; then each answer costs a look at those fields. It is done only while
-somebody reads the figures.
+Where a response has error codes follows from its declaration: every ``error_code`` field of the message and of what it
+holds. The walk is made once for each class; then each response costs a look at those fields. It is done only while
+the metrics endpoint is open.
 """
 
 from collections import Counter
@@ -14,13 +14,13 @@ from oncelog.protocol.schema import Kind, Message, MessageType
 
 _FENCES: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 _FOR_COORDINATORS: Final = "WriteTxnMarkers"
-"""The API in whose answers such an error is about a marker that came twice."""
+"""The API in whose responses such an error is about a duplicate marker."""
 
 _Note: TypeAlias = Callable[[str, Message], None]
 
 
 class ResponseErrors:
-    """Counts error codes in the answers of one broker."""
+    """Counts error codes in the responses of one broker."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, int]] = Counter()
@@ -29,11 +29,11 @@ class ResponseErrors:
 
     @property
     def zombie_fences(self) -> int:
-        """Answers to producers that somebody else has replaced."""
+        """Errors in responses to producers that another producer has replaced."""
         return sum(count for (api, code), count in self.counts.items() if code in _FENCES and api != _FOR_COORDINATORS)
 
     def note(self, api: str, response: Message) -> None:
-        """Count every error in one answer."""
+        """Count every error in one response."""
         cls = type(response)
         if cls not in self._walks:
             self._walks[cls] = self._walk_of(cls)

@@ -1,4 +1,4 @@
-"""Transactions of the ids that this broker coordinates, and what its partition leaders ask coordinators.
+"""Transactions of the ids that this broker coordinates, and the verifications of its partition leaders.
 
 (Kafka: AddPartitionsToTxnManager. What it has nothing for begins with ``oncelog_``.)
 """

@@ -93,7 +93,7 @@ class ClusterMember:
         """Once there is a controller to follow."""
         self._no_help: str | None = None
         """Why the controller did not help to leave the cluster when it was last asked."""
-        self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.metadata_received: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once a controller has told this broker of the cluster."""
         metadata.add_listener(self._on_metadata_change)
         self._configs = configs
@@ -138,11 +138,11 @@ class ClusterMember:
         self._local.serve_controller(controller_apis)
         self.replication.start_checks(replicas)
 
-    async def until_told(self) -> None:
+    async def until_metadata_received(self) -> None:
         """Wait until a controller has told this broker of the cluster: before that, its answers would be of no use."""
         try:
             async with asyncio.timeout(_FIRST_WORD_SECONDS):
-                await asyncio.shield(self.told)
+                await asyncio.shield(self.metadata_received)
         except TimeoutError:
             logger.warning("No controller has spoken to this broker yet; it goes on without knowing the cluster")
 
@@ -206,8 +206,8 @@ class ClusterMember:
         self.channel.close()
 
     def _on_metadata_change(self, change: MetadataChange) -> None:
-        if not self.told.done():
-            self.told.set_result(None)
+        if not self.metadata_received.done():
+            self.metadata_received.set_result(None)
         self._watch(self._whom_to_watch(change.after))
         for broker_id in change.before.brokers.keys() - change.after.brokers.keys():
             self.channel.give_up(broker_id)

@@ -73,11 +73,11 @@ async def test_who_knows_nothing_of_the_cluster_yet_answers_when_it_does() -> No
     """A client that hears that its topics do not exist may believe it for minutes, as librdkafka does."""
     async with running_broker() as broker, asyncio.TaskGroup() as group:
         await metadata(broker, ["orders"])
-        started = dataclasses.replace(broker, told=asyncio.get_running_loop().create_future())
+        started = dataclasses.replace(broker, metadata_received=asyncio.get_running_loop().create_future())
         asked = group.create_task(metadata(started, ["orders"], create=False))
         await settle()
         assert not asked.done()
-        started.told.set_result(None)
+        started.metadata_received.set_result(None)
         assert errors(await asked) == {"orders": ErrorCode.NONE}
 
 
