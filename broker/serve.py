@@ -25,7 +25,7 @@ import click
 import uvloop
 
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.config.listeners import Listeners, parse_http_listener, parse_listeners, told_only_here
+from oncelog.broker.config.listeners import Listeners, advertised_as_loopback, parse_http_listener, parse_listeners
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.config.sources import LoadedConfig, load_config
 from oncelog.broker.network.side_loop import ThreadSideLoop
@@ -224,7 +224,7 @@ async def _stop(broker: Broker) -> None:
 
 def _warn_of_addresses(listeners: Listeners, chosen: bool) -> None:
     """Log a warning if ``localhost`` is advertised: clients of other machines would connect to themselves."""
-    for listener in told_only_here(listeners):
+    for listener in advertised_as_loopback(listeners):
         advice = f"set advertised.listeners={replace(listener, host=socket.gethostname())} if clients are elsewhere"
         logger.log(
             logging.INFO if chosen else logging.WARNING,

@@ -1,7 +1,7 @@
 """The broker's settings: one table, Kafka's keys and defaults, from which everything about configuration comes.
 
 ``BrokerConfig`` is the table and, instantiated, a broker's configuration: ``config.log_segment_bytes`` is
-``log.segment.bytes``. ``given`` remembers what the operator wrote, so that a default can be told from a choice.
+``log.segment.bytes``. ``given`` remembers what the operator wrote, so that a default differs from a choice.
 
 Two kinds of rows deserve a word. Those with ``embedded=`` have another default while the broker is alone on the
 embedded metadata store, where replication factors of 3 and a rebalance delay of 3 s only hurt; the start prints them.
@@ -71,7 +71,7 @@ class BrokerConfig:
     listeners: str = string(
         "PLAINTEXT://localhost:9092", "Where to listen: NAME://host:port,… An empty host: anywhere."
     )
-    advertised_listeners: str | None = string(None, "The addresses that clients are told; listeners if not set.")
+    advertised_listeners: str | None = string(None, "The addresses that clients connect to; listeners if not set.")
     listener_security_protocol_map: str = string(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL", "NAME:PROTOCOL,… of listeners."
     )
@@ -87,7 +87,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int = integer(
         -1, "SO_RCVBUF of clients' connections, in bytes; -1: the kernel sizes it.", low=-1
     )
-    connections_max_idle_ms: int = long(600_000, "Connections without a request for so long are closed; -1: never.")
+    connections_max_idle_ms: int = long(600_000, "Connections without a request for this time are closed; -1: never.")
     max_connections: int = integer(
         INT32_MAX, "The most connections; one more is closed, or takes the place of an unused one.", low=0
     )
@@ -116,10 +116,10 @@ class BrokerConfig:
     )
 
     # Topics
-    auto_create_topics_enable: bool = boolean(True, "Whether asking for an unknown topic creates it.")
+    auto_create_topics_enable: bool = boolean(True, "Whether a Metadata request for an unknown topic creates it.")
     delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
-    num_partitions: int = integer(1, "Partitions of a topic for which nobody says it.", low=1)
-    default_replication_factor: int = integer(1, "Replicas of a topic for which nobody says it.", low=1)
+    num_partitions: int = integer(1, "Partitions of a topic whose creation does not set them.", low=1)
+    default_replication_factor: int = integer(1, "Replicas of a topic whose creation does not set them.", low=1)
     min_insync_replicas: int = integer(1, "In-sync replicas that acks=all demands.", low=1)
     unclean_leader_election_enable: bool = boolean(False, "Whether a replica out of sync may lead: loses records.")
     auto_leader_rebalance_enable: bool = boolean(True, "Whether leadership returns to preferred replicas.")
@@ -136,9 +136,9 @@ class BrokerConfig:
     log_roll_hours: int = integer(168, "A segment is at most so old.", low=1)
     log_roll_jitter_ms: int | None = long(None, "Roll up to so much earlier; log.roll.jitter.hours if not set.", low=0)
     log_roll_jitter_hours: int = integer(0, "Roll up to so much earlier.", low=0)
-    log_retention_ms: int | None = long(None, "Keep records so long, -1: for ever; log.retention.minutes if not set.")
-    log_retention_minutes: int | None = integer(None, "Keep records so long; log.retention.hours if not set.")
-    log_retention_hours: int = integer(168, "Keep records so long.")
+    log_retention_ms: int | None = long(None, "Time to keep records, -1: for ever; log.retention.minutes if not set.")
+    log_retention_minutes: int | None = integer(None, "Time to keep records; log.retention.hours if not set.")
+    log_retention_hours: int = integer(168, "Time to keep records.")
     log_retention_bytes: int = long(-1, "Keep so many bytes of a partition; -1: all.")
     log_retention_check_interval_ms: int = long(300_000, "How often retention is applied.", low=1)
     log_segment_delete_delay_ms: int = long(60_000, "How long a deleted file stays before it is removed.", low=0)
@@ -156,8 +156,8 @@ class BrokerConfig:
     log_cleaner_threads: int = integer(1, "Cleaner threads.", low=0, unused=_ASYNCIO)
     log_cleaner_dedupe_buffer_size: int = long(134_217_728, "The cleaner's memory.", unused="it takes what it needs")
     log_cleaner_io_buffer_size: int = integer(524_288, "The cleaner's memory.", low=0, unused="it takes what it needs")
-    log_flush_interval_messages: int = long(INT64_MAX, "fsync after so many records; 1: before every answer.", low=1)
-    log_flush_interval_ms: int | None = long(None, "fsync after so long; log.flush.scheduler.interval.ms if not set.")
+    log_flush_interval_messages: int = long(INT64_MAX, "fsync after as many records; 1: before every response.", low=1)
+    log_flush_interval_ms: int | None = long(None, "fsync after this time; log.flush.scheduler.interval.ms if not set.")
     log_flush_scheduler_interval_ms: int = long(INT64_MAX, "How often logs are checked for fsync.")
     log_flush_offset_checkpoint_interval_ms: int = integer(60_000, "How often recovery points are written.", low=0)
     log_flush_start_offset_checkpoint_interval_ms: int = integer(60_000, "How often log starts are written.", low=0)
@@ -194,14 +194,14 @@ class BrokerConfig:
     )
 
     # Replication
-    replica_lag_time_max_ms: int = long(30_000, "A follower that is behind for so long leaves the ISR.", low=1)
+    replica_lag_time_max_ms: int = long(30_000, "A follower that is behind for this time leaves the ISR.", low=1)
     oncelog_replica_silence_max_ms: int = long(
-        2_000, "One that does not fetch for so long leaves it too, if enough stay. 0: see replica.lag.time.max.ms.",
+        2_000, "A follower without a fetch for this time leaves too, if enough stay. 0: see replica.lag.time.max.ms.",
         low=0,
     )  # fmt: skip
     oncelog_coordinator_silence_max_ms: int = long(
-        1_500, "Milliseconds without a fetch of any in-sync follower after which a coordinator no longer answers for "
-        "committed offsets and transactions. More than 2000 is not safe. 0: it always answers, as Kafka does.",
+        1_500, "Milliseconds without a fetch of any in-sync follower after which a coordinator no longer responds "
+        "about committed offsets and transactions. More than 2000 is not safe. 0: it always responds, as Kafka does.",
         low=0,
     )  # fmt: skip
     replica_fetch_max_bytes: int = integer(1 << 20, "What a follower fetches of one partition.", low=0)
@@ -209,7 +209,7 @@ class BrokerConfig:
     replica_fetch_min_bytes: int = integer(1, "What a follower waits for.")
     replica_fetch_wait_max_ms: int = integer(500, "How long a follower's fetch waits.")
     replica_fetch_backoff_ms: int = integer(1000, "How long a follower rests at most after errors.", low=0)
-    replica_socket_timeout_ms: int = integer(30_000, "How long a follower waits for an answer.", low=1)
+    replica_socket_timeout_ms: int = integer(30_000, "How long a follower waits for a response.", low=1)
     replica_high_watermark_checkpoint_interval_ms: int = long(5_000, "How often high watermarks are written.", low=1)
     num_replica_fetchers: int = integer(1, "Connections to each other broker.", low=1, unused=_ASYNCIO)
     replica_selector_class: str | None = string(
@@ -228,17 +228,17 @@ class BrokerConfig:
     controlled_shutdown_max_retries: int = integer(3, "How often that is tried.")
     controlled_shutdown_retry_backoff_ms: int = long(5_000, "How long between two tries.")
     controller_socket_timeout_ms: int = integer(
-        30_000, "How long a broker waits for the answer of another on the channel between them.", low=1
+        30_000, "How long a broker waits for the response of another on the channel between them.", low=1
     )
     request_timeout_ms: int = integer(30_000, "How long a broker waits for another.", low=1)
 
     # Fetching
-    fetch_max_bytes: int = integer(57_671_680, "The largest answer to a fetch.", low=1024)
+    fetch_max_bytes: int = integer(57_671_680, "The largest response to a fetch.", low=1024)
     max_incremental_fetch_session_cache_slots: int = integer(1000, "Fetch sessions that are kept.", low=0)
-    max_request_partition_size_limit: int = integer(2000, "Partitions in one DescribeTopicPartitions answer.", low=1)
+    max_request_partition_size_limit: int = integer(2000, "Partitions in one DescribeTopicPartitions response.", low=1)
 
     # Groups
-    group_min_session_timeout_ms: int = integer(6_000, "The shortest session that a member may ask for.", low=0)
+    group_min_session_timeout_ms: int = integer(6_000, "The shortest session timeout that a member may request.", low=0)
     group_max_session_timeout_ms: int = integer(1_800_000, "The longest.", low=0)
     group_initial_rebalance_delay_ms: int = integer(
         3_000, "How long a new group waits for more members.", low=0, embedded=0
@@ -293,7 +293,7 @@ class BrokerConfig:
     transaction_state_log_load_buffer_size: int = integer(
         5_242_880, "How much of __transaction_state is read at once.", low=1, unused=_SLICES
     )
-    transaction_max_timeout_ms: int = integer(900_000, "The longest transaction that a producer may ask for.", low=1)
+    transaction_max_timeout_ms: int = integer(900_000, "The longest transaction timeout of a producer.", low=1)
     transactional_id_expiration_ms: int = integer(604_800_000, "When an unused transactional id is forgotten.", low=1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(
         10_000, "How often transactions that lasted too long are looked for.", low=1
@@ -305,13 +305,13 @@ class BrokerConfig:
         True, "Whether the first batch of a transaction is checked with its coordinator."
     )
     add_partitions_to_txn_retry_backoff_ms: int = integer(
-        20, "How long until a coordinator on another broker is asked again to add a partition to a transaction.", low=1
+        20, "How long until a request to another broker's coordinator to add a partition is retried.", low=1
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = integer(
         100, "How long the first batch of a transaction waits for the transaction before it to complete.", low=0
     )
     transaction_two_phase_commit_enable: bool = boolean(
-        False, "Whether producers may ask for transactions without a time-out.", unused="they may not yet"
+        False, "Whether producers may request transactions without a time-out.", unused="they may not yet"
     )
     producer_id_expiration_ms: int = integer(86_400_000, "When an unused producer id is forgotten.", low=1)
     producer_id_expiration_check_interval_ms: int = integer(600_000, "How often that is looked at.", low=1)
@@ -325,7 +325,7 @@ class BrokerConfig:
         300_000, "Transactional ids that this broker keeps; new ones are refused with POLICY_VIOLATION.", low=1
     )
     oncelog_end_txn_answer_ms: int = integer(
-        5, "How long EndTxn waits for the markers before it answers; they are written in any case.", low=0
+        5, "How long the response to EndTxn waits for the markers; they are written in any case.", low=0
     )
 
     given: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ transactions, and the counts of threads, which are kept for tools and do nothing
 what the operator wrote at the start, and one for this broker replaces both. All other settings are fixed until the next
 start.
 
-``DynamicSettings`` is what a running broker has of this: it tells the parts of the broker what is in force now.
+``DynamicSettings`` keeps them in a running broker, and passes the values in force to the parts of the broker.
 """
 
 import logging

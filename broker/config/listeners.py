@@ -1,7 +1,7 @@
-"""Listeners: the addresses where a broker listens, and the ones that it tells its clients.
+"""Listeners: the addresses where a broker listens, and those that it advertises to its clients.
 
-``listeners`` and ``advertised.listeners`` are lists of ``NAME://host:port``. A client is told the advertised address of
-the listener that it came in by, so each name in one list is a name in the other. What would leave clients with an
+``listeners`` and ``advertised.listeners`` are lists of ``NAME://host:port``. A client receives the advertised address
+of the listener that it connected to, so each name in one list is a name in the other. What would leave clients with an
 address that they cannot use is refused here, with the setting to change.
 """
 
@@ -19,7 +19,7 @@ _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
 _LOOPBACK: Final = re.compile(r"localhost|127(\.\d+){3}|::1", re.IGNORECASE)
 PLAINTEXT: Final = "PLAINTEXT"
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""Kafka's numbers, as brokers tell them each other."""
+"""Kafka's numbers, as brokers send them to each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Listeners:
         return Listeners(bound=bound, advertised=advertised, inter_broker=self.inter_broker)
 
 
-def told_only_here(listeners: Listeners) -> list[Listener]:
+def advertised_as_loopback(listeners: Listeners) -> list[Listener]:
     """Return the listeners that advertise each client's own machine, although other machines can connect to them."""
     bound = {listener.name: listener for listener in listeners.bound}
     return [

@@ -1,4 +1,4 @@
-"""Which overrides a topic or a broker may have: ``coordinator``'s question to the broker's tables of settings."""
+"""The overrides that a topic or a broker may have, for ``coordinator``, by the broker's tables of settings."""
 
 from collections.abc import Mapping
 from typing import Final

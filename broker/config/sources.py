@@ -24,7 +24,7 @@ _NOT_SETTINGS: Final = re.compile(
 
 _UNSERVED_VARIABLES: Final = {
     "KAFKA_CREATE_TOPICS": "create topics with `oncelog topic create`",
-    "KAFKA_ADVERTISED_HOST_NAME": "say what clients are told in KAFKA_ADVERTISED_LISTENERS",
+    "KAFKA_ADVERTISED_HOST_NAME": "set the address for clients in KAFKA_ADVERTISED_LISTENERS",
 }
 """Those among them from which a broker is expected to do something, and what to do instead."""
 
@@ -48,7 +48,7 @@ _ZOOKEEPER_TLS_SWITCH: Final = "zookeeper.ssl.client.enable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedConfig:
-    """A configuration, and what the operator should be told about it, in order."""
+    """A configuration, and the log lines for the operator about it, in order."""
 
     config: BrokerConfig
     warnings: tuple[str, ...]

@@ -54,8 +54,8 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
                 86_400_000, "How long tombstones and markers stay after their first cleaning.", low=0
             ),
             "file.delete.delay.ms": long(60_000, "How long a deleted file stays before it is removed.", low=0),
-            "flush.messages": long(INT64_MAX, "fsync after so many records; 1: before every answer.", low=1),
-            "flush.ms": long(INT64_MAX, "fsync after so long.", low=0),
+            "flush.messages": long(INT64_MAX, "fsync after as many records; 1: before every response.", low=1),
+            "flush.ms": long(INT64_MAX, "fsync after this time.", low=0),
             FOLLOWER_THROTTLE: strings((), "partition:broker,…, or *: replicas that copy at a throttled rate."),
             "index.interval.bytes": integer(4096, "Bytes of the log between two index entries.", low=0),
             LEADER_THROTTLE: strings((), "partition:broker,…, or *: replicas that are copied at a throttled rate."),
@@ -81,7 +81,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
             "preallocate": boolean(False, "Make files long in advance.", unused="files are as long as their content"),
             "remote.storage.enable": boolean(False, "Tiered storage.", unused=_NO_TIERS),
             "retention.bytes": long(-1, "Keep so many bytes of a partition; -1: all."),
-            "retention.ms": long(604_800_000, "Keep records so long; -1: for ever.", low=-1),
+            "retention.ms": long(604_800_000, "Time to keep records; -1: for ever.", low=-1),
             "segment.bytes": integer(
                 1 << 30,
                 "A segment is at most so large. A new value is at least 1048576; an older one may stay.",

@@ -1,4 +1,4 @@
-"""What the brokers of a cluster on one machine are told, beside what the user says with ``--set``. Pure.
+"""The settings of the brokers of a cluster on one machine, beside those that the user gives with ``--set``. Pure.
 
 On ZooKeeper nothing counts the brokers by itself; here their number is known, so topics get as many replicas as there
 is room for, three at most. What differs from Kafka's defaults is printed when the cluster starts.

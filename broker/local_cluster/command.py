@@ -1,8 +1,8 @@
 """``oncelog cluster``: a ZooKeeper server and several brokers on this machine, for development and experiments.
 
-``oncelog cluster`` runs until it is told to stop, and everything that it started stops with it. The verbs, such as
-``oncelog cluster kill 2``, are orders to the one that runs in the same directory. Exit codes: 0 done, 1 it could not be
-done, 2 wrong usage, 3 no cluster is running there.
+``oncelog cluster`` runs until an order or signal stops it, and everything that it started stops with it. The verbs,
+such as ``oncelog cluster kill 2``, are orders to the one that runs in the same directory. Exit codes: 0 done, 1 it
+could not be done, 2 wrong usage, 3 no cluster is running there.
 """
 
 import asyncio

@@ -18,7 +18,7 @@ _MAX_LINE_BYTES: Final = 1 << 16
 
 
 class NotRunning(Exception):
-    """Nobody listens: no cluster runs in this directory."""
+    """No process listens on the socket: no cluster runs in this directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +64,12 @@ async def give_order(directory: Path, order: Order) -> Report:
     loop = asyncio.get_running_loop()
     try:
         with _socket_path(directory) as path:
-            transport, answer = await loop.create_unix_connection(_Line, path)
+            transport, response = await loop.create_unix_connection(_Line, path)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         raise NotRunning(f"no cluster is running in {directory}") from None
     try:
         transport.write(json.dumps(asdict(order)).encode() + b"\n")
-        found = json.loads(await answer.line)
+        found = json.loads(await response.line)
     except ConnectionError:
         raise NotRunning(f"the cluster in {directory} stopped meanwhile") from None
     finally:
@@ -101,7 +101,7 @@ class _Line(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.line.done():
-            self.line.set_exception(ConnectionResetError("no answer"))
+            self.line.set_exception(ConnectionResetError("no response"))
 
 
 class _Reception(asyncio.Protocol):

@@ -1,11 +1,11 @@
 """Which brokers a cluster's directory holds, and the ports of its processes: ``cluster.json``.
 
 The first start that succeeds decides, and writes it down; later starts on the same directory find the same brokers at
-the same ports, so that clients find them again. Brokers can be added, by asking for more, but never be left out:
+the same ports, so that clients find them again. Brokers can be added, with a higher count, but never be left out:
 partitions would lie on those that are missing.
 
-Ports that nobody asked for are taken from below the range that the kernel gives to outgoing connections. Otherwise a
-client's connection could have a stopped broker's port when it starts again, or even be connected to itself.
+Ports that the user did not choose are taken from below the range that the kernel gives to outgoing connections.
+Otherwise a client's connection could have a stopped broker's port when it starts again, or even be connected to itself.
 """
 
 import json

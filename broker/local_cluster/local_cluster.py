@@ -1,8 +1,8 @@
 """A cluster on this machine: one ZooKeeper server and some brokers, each a process, all children of one parent.
 
-The parent starts them, waits until each broker knows all others, and then does two things: it tells when a process ends
-that nobody wanted to end, and it carries out orders (``control_socket``). It never restarts anything by itself: what
-is killed stays dead until somebody starts it, as experiments need it.
+The parent starts them, waits until each broker knows all others, and then does two things: it reports a process that
+ended without an order, and it carries out orders (``control_socket``). It never restarts a process by itself: a killed
+one stays dead until an order starts it, as experiments need it.
 
 Stopping is a controlled shutdown of one broker after the other, so that leaderships and coordinators move in order;
 ZooKeeper is last. If the parent itself is killed, the kernel kills the children (``tether``).
@@ -88,7 +88,7 @@ class LocalCluster:
             if member.state == "paused":
                 await member.resume()
         alive = [broker for broker in self.brokers if broker.is_alive]
-        # Without ZooKeeper nobody can take over, so there is no order to keep.
+        # Without ZooKeeper no broker can take over leaderships, so the order does not matter.
         in_turn = _in_turn if self.zookeeper.is_alive else _all_at_once
         problems = await in_turn(MemberProcess.stop, alive)
         if self.zookeeper.is_alive:

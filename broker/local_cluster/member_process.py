@@ -1,8 +1,8 @@
 """One process of a cluster, and what an experiment may do to it: kill, pause, resume, stop, start again.
 
-A process that was started is a ``Life``; when it has ended, the next start is another one. Whoever ends a life says so
-first, so an end that nobody announced is one that should not have happened: that is reported, and nothing is restarted.
-Every signal goes to a life whose end has not been seen, so never to another process that got the same id.
+Each start of a process is a new ``Incarnation``. An order that ends one sets ``ended_as`` first, so any other end is
+unexpected: it is reported, and nothing is restarted. A signal is sent only to an incarnation whose exit has not been
+observed, so never to another process that reuses its process id.
 """
 
 import asyncio
@@ -30,21 +30,21 @@ class Refused(Exception):
     """Why something could not be done, in one sentence or two."""
 
 
-class Life(asyncio.SubprocessProtocol):
+class Incarnation(asyncio.SubprocessProtocol):
     """One run of a process."""
 
-    def __init__(self, on_end: Callable[["Life"], None]) -> None:
+    def __init__(self, on_end: Callable[["Incarnation"], None]) -> None:
         loop = asyncio.get_running_loop()
         self._on_end = on_end
         self._said = b""
         self._transport: asyncio.SubprocessTransport | None = None
         self.first_line: asyncio.Future[str] = loop.create_future()
-        """Of standard output. Not done if the process never says anything."""
+        """Of standard output. Not done if the process never writes a line."""
         self.exited: asyncio.Future[int] = loop.create_future()
         """The exit code, once the process is gone; a negative one is the signal that ended it."""
         self.is_ready = False
         self.ended_as: State = "dead"
-        """What its end is called: "dead", unless somebody intends it."""
+        """The state after its end: "dead" unless an order ended it."""
 
     @property
     def pid(self) -> int | None:
@@ -57,7 +57,7 @@ class Life(asyncio.SubprocessProtocol):
             try:
                 self._transport.send_signal(number)
             except ProcessLookupError:
-                pass  # It has ended, and that will be told in a moment.
+                pass  # It has ended; ``process_exited`` follows.
 
     async def until_exit(self, seconds: float | None = None) -> bool:
         """Wait for the process to end, at most so many seconds. Returns whether it is gone."""
@@ -86,7 +86,7 @@ class Life(asyncio.SubprocessProtocol):
 
 
 class MemberProcess:
-    """A broker or the ZooKeeper server: subclasses say how it is started, and how to see that it is ready."""
+    """A broker or the ZooKeeper server: subclasses define its command line, and when it is ready."""
 
     def __init__(self, name: str, title: str, log: Path, announce: Callable[[str], None]) -> None:
         """Start nothing yet; ``name``: in commands, ``title``: in sentences; ``announce`` gets unintended ends."""
@@ -94,7 +94,7 @@ class MemberProcess:
         self.title = title
         self.log = log
         self._announce = announce
-        self._life: Life | None = None
+        self._incarnation: Incarnation | None = None
         self._log_start = 0
 
     @property
@@ -105,60 +105,60 @@ class MemberProcess:
     def command(self) -> list[str]:
         raise NotImplementedError
 
-    async def until_ready(self, life: Life) -> None:
+    async def until_ready(self, incarnation: Incarnation) -> None:
         """Return when it is ready or has ended."""
         raise NotImplementedError
 
     @property
     def pid(self) -> int | None:
-        return None if self._life is None else self._life.pid
+        return None if self._incarnation is None else self._incarnation.pid
 
     @property
     def exit_code(self) -> int | None:
-        """Of its last life, if that is over."""
-        life = self._life
-        return life.exited.result() if life is not None and life.exited.done() else None
+        """The exit code of the last incarnation; None if it runs or there was none."""
+        incarnation = self._incarnation
+        return incarnation.exited.result() if incarnation is not None and incarnation.exited.done() else None
 
     @property
     def is_alive(self) -> bool:
-        return self._life is not None and not self._life.exited.done()
+        return self._incarnation is not None and not self._incarnation.exited.done()
 
     @property
     def state(self) -> State:
-        life = self._life
-        if life is None:
+        incarnation = self._incarnation
+        if incarnation is None:
             return "stopped"
-        if life.exited.done():
-            return life.ended_as
-        if life.pid is not None and _is_paused(life.pid):
+        if incarnation.exited.done():
+            return incarnation.ended_as
+        if incarnation.pid is not None and _is_paused(incarnation.pid):
             return "paused"
-        return "running" if life.is_ready else "starting"
+        return "running" if incarnation.is_ready else "starting"
 
     async def start(self) -> None:
         """Start it; return when it is ready. Raises ``Refused``."""
         if self.is_alive:
             raise Refused(f"{self.title} is {self.state} already")
-        life = self._life = Life(self._on_end)
+        incarnation = self._incarnation = Incarnation(self._on_end)
         try:
-            await self._launch(life)
+            await self._launch(incarnation)
             async with asyncio.timeout(READY_SECONDS):
-                await self.until_ready(life)
+                await self.until_ready(incarnation)
         except TimeoutError:
-            life.ended_as = "killed"
-            life.send(signal.SIGKILL)
-            await life.until_exit()
+            incarnation.ended_as = "killed"
+            incarnation.send(signal.SIGKILL)
+            await incarnation.until_exit()
             raise Refused(f"{self.title} was not ready after {READY_SECONDS:g} s{self._log_tail()}") from None
-        if life.exited.done():
-            raise Refused(f"{self.title} did not start: {_describe(life.exited.result())}{self._log_tail()}")
-        life.is_ready = True
+        if incarnation.exited.done():
+            raise Refused(f"{self.title} did not start: {_describe(incarnation.exited.result())}{self._log_tail()}")
+        incarnation.is_ready = True
 
-    async def _launch(self, life: Life) -> None:
+    async def _launch(self, incarnation: Incarnation) -> None:
         try:
             command = self.command()
             with self.log.open("ab") as log:
                 self._log_start = log.tell()
                 await asyncio.get_running_loop().subprocess_exec(
-                    lambda: life,
+                    lambda: incarnation,
                     *tethered(command),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
@@ -167,32 +167,32 @@ class MemberProcess:
                     env=_environment(),
                 )
         finally:
-            if life.pid is None and not life.exited.done():
-                self._life = None
+            if incarnation.pid is None and not incarnation.exited.done():
+                self._incarnation = None
 
     async def kill(self) -> None:
         """Send SIGKILL; return when the process is gone. Raises ``Refused``."""
-        life = self._alive()
-        life.ended_as = "killed"
-        life.send(signal.SIGKILL)
-        await life.until_exit()
+        incarnation = self._alive()
+        incarnation.ended_as = "killed"
+        incarnation.send(signal.SIGKILL)
+        await incarnation.until_exit()
 
     async def stop(self) -> None:
         """Send SIGTERM, also if it is paused; return when it has shut down. Raises ``Refused``."""
-        life = self._alive()
-        life.ended_as = "stopped"
-        life.send(signal.SIGTERM)
-        life.send(signal.SIGCONT)
-        if not await life.until_exit(STOP_SECONDS):
+        incarnation = self._alive()
+        incarnation.ended_as = "stopped"
+        incarnation.send(signal.SIGTERM)
+        incarnation.send(signal.SIGCONT)
+        if not await incarnation.until_exit(STOP_SECONDS):
             await self.kill()
             raise Refused(f"{self.title} did not stop within {STOP_SECONDS:g} s, and was killed")
 
     async def pause(self) -> None:
         """Send SIGSTOP; return when it stands still. Raises ``Refused``."""
-        life = self._alive()
-        life.send(signal.SIGSTOP)
-        assert life.pid is not None
-        if not await asyncio.get_running_loop().run_in_executor(None, _until_paused, life.pid):
+        incarnation = self._alive()
+        incarnation.send(signal.SIGSTOP)
+        assert incarnation.pid is not None
+        if not await asyncio.get_running_loop().run_in_executor(None, _until_paused, incarnation.pid):
             raise Refused(f"{self.title} has ended")
 
     async def resume(self) -> None:
@@ -207,21 +207,21 @@ class MemberProcess:
 
     def kill_at_once(self) -> None:
         """Send SIGKILL, without waiting."""
-        if self._life is not None:
-            self._life.ended_as = "killed"
-            self._life.send(signal.SIGKILL)
+        if self._incarnation is not None:
+            self._incarnation.ended_as = "killed"
+            self._incarnation.send(signal.SIGKILL)
 
-    def _alive(self) -> Life:
-        life = self._life
-        if life is None or life.exited.done():
+    def _alive(self) -> Incarnation:
+        incarnation = self._incarnation
+        if incarnation is None or incarnation.exited.done():
             raise Refused(f"{self.title} is not running: it is {self.state}")
-        if life.pid is None:
+        if incarnation.pid is None:
             raise Refused(f"{self.title} is being started")
-        return life
+        return incarnation
 
-    def _on_end(self, life: Life) -> None:
-        if life.is_ready and life.ended_as == "dead":
-            code = life.exited.result()
+    def _on_end(self, incarnation: Incarnation) -> None:
+        if incarnation.is_ready and incarnation.ended_as == "dead":
+            code = incarnation.exited.result()
             said = self._log_tail() if code >= 0 else f"; its log is {self.log}"
             self._announce(f"{self.title} ended unexpectedly: {_describe(code)}{said}")
 

@@ -1,6 +1,6 @@
-"""The two kinds of processes in a cluster: how each is started, and how it shows that it is ready.
+"""The two kinds of processes in a cluster: the command line of each, and when it is ready.
 
-A broker says on standard output that it serves, and where. ZooKeeper says nothing, so it is asked over and over.
+A broker writes a line with its address to standard output when it serves. ZooKeeper writes none, so it is polled.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog.broker.local_cluster.member_process import Life, MemberProcess, Refused, serve_command
+from oncelog.broker.local_cluster.member_process import Incarnation, MemberProcess, Refused, serve_command
 from oncelog.broker.local_cluster.zookeeper_server import LOG_NAME, CannotStart, is_serving, prepare_server
 
 ZOOKEEPER: Final = "zookeeper"
@@ -38,9 +38,9 @@ class ZooKeeperMember(MemberProcess):
         except CannotStart as error:
             raise Refused(f"{self.title} cannot start: {error}") from None
 
-    async def until_ready(self, life: Life) -> None:
+    async def until_ready(self, incarnation: Incarnation) -> None:
         loop = asyncio.get_running_loop()
-        while not await life.until_exit(_PAUSE_SECONDS):
+        while not await incarnation.until_exit(_PAUSE_SECONDS):
             if await loop.run_in_executor(None, is_serving, self._port):
                 return
 
@@ -74,11 +74,11 @@ class BrokerMember(MemberProcess):
     def command(self) -> list[str]:
         return serve_command(*self._options)
 
-    async def until_ready(self, life: Life) -> None:
-        ends: list[asyncio.Future[Any]] = [life.first_line, life.exited]
+    async def until_ready(self, incarnation: Incarnation) -> None:
+        ends: list[asyncio.Future[Any]] = [incarnation.first_line, incarnation.exited]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if life.first_line.done():
-            said = _READY.match(life.first_line.result())
+        if incarnation.first_line.done():
+            said = _READY.match(incarnation.first_line.result())
             if said is None:
-                raise Refused(f"{self.title} said {life.first_line.result()!r} instead of that it is ready")
+                raise Refused(f"{self.title} wrote {incarnation.first_line.result()!r} and not that it serves")
             self._address = said[1]

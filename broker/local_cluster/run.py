@@ -75,9 +75,9 @@ def _introduce(cluster: LocalCluster, count: int, given: Sequence[str], seconds:
     for status in cluster.status():
         _say(_line(status))
     kept = {text.partition("=")[0].strip() for text in given}
-    told = [f"{key}={value}" for key, value in default_settings(count).items() if key not in kept]
-    if told:
-        _say(f"set, as there are {count}: {', '.join(told)}")
+    settings = [f"{key}={value}" for key, value in default_settings(count).items() if key not in kept]
+    if settings:
+        _say(f"set, as there are {count}: {', '.join(settings)}")
     addresses = ",".join(broker.address for broker in cluster.brokers)
     _say(f"[OncelogCluster brokers={count}] started at {addresses}, after {seconds:.1f} s")
 

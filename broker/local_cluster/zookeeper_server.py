@@ -2,8 +2,8 @@
 
 PySpark's wheel carries ZooKeeper and all that it needs, so with Java present nothing has to be installed; any other
 directory with those jars does as well (``ONCELOG_ZOOKEEPER_JARS``). The server listens on loopback only, keeps its data
-in a directory of the caller's, and is stopped by process id. It is ready when it answers ``srvr``, which is asked over
-and over as long as the process lives.
+in a directory of the caller's, and is stopped by process id. It is ready when it responds to ``srvr``, with which it is
+polled while the process runs.
 """
 
 import os
@@ -31,7 +31,7 @@ _NEEDED: Final = (
 )
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _STOP_SECONDS: Final = 20.0
-_ANSWER_SECONDS: Final = 1.0
+_RESPONSE_SECONDS: Final = 1.0
 DEFAULT_TICK_MS: Final = 500
 LOG_NAME: Final = "zookeeper.log"
 _HEAP: Final = "-Xmx256m"
@@ -113,15 +113,15 @@ class ZooKeeperServer:
         return self._process.pid
 
     def start(self, *, seconds: float = 30.0) -> None:
-        """Start the process and return when it answers."""
+        """Start the process and return when it responds to ``srvr``."""
         command = prepare_server(self._directory, self._port, tick_ms=self._tick_ms)
         with (self._directory / LOG_NAME).open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
             )
-        self._await_answer(seconds)
+        self._await_response(seconds)
 
-    def _await_answer(self, seconds: float) -> None:
+    def _await_response(self, seconds: float) -> None:
         process = self._process
         assert process is not None
         for _ in range(int(seconds / _PAUSE_SECONDS)):
@@ -134,7 +134,7 @@ class ZooKeeperServer:
             break
         self.kill()
         said = (self._directory / LOG_NAME).read_text(errors="replace")[-2000:]
-        raise CannotStart(f"ZooKeeper does not answer on port {self._port}; its log ends with:\n{said}")
+        raise CannotStart(f"ZooKeeper does not respond on port {self._port}; its log ends with:\n{said}")
 
     def kill(self) -> None:
         """Send SIGKILL, and wait until the process is gone."""
@@ -168,7 +168,7 @@ class ZooKeeperServer:
 def is_serving(port: int) -> bool:
     """Return whether a server responds, and serves."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_SECONDS) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=_RESPONSE_SECONDS) as connection:
             connection.sendall(b"srvr")
             return b"Mode:" in _everything(connection.makefile("rb"))
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether the broker that has registered an id is alive: it is asked, at the address that it has registered.
+"""Whether the broker that registered an id is alive: a request is sent to the address that it registered.
 
 A registration outlives a killed broker until its session expires, so it proves nothing by itself. Only the broker of
 that id describes its own configuration, so another process that listens on the same port now is not taken for it.
@@ -22,7 +22,7 @@ _REQUEST_SECONDS: Final = 2.0
 
 
 async def is_alive(registration: BrokerRegistration, listener_name: str) -> bool:
-    """Return whether a broker of this id answers on the listener between brokers, within a few seconds."""
+    """Return whether a broker of this id responds on the inter-broker listener, within 3 s."""
     endpoint = next((each for each in registration.endpoints if each.listener == listener_name), None)
     if endpoint is None:
         return False
@@ -35,13 +35,13 @@ async def is_alive(registration: BrokerRegistration, listener_name: str) -> bool
         )
     except ClientError:
         return False
-    asked = DescribeConfigsResource(
+    resource = DescribeConfigsResource(
         resource_type=ResourceType.BROKER,
         resource_name=str(registration.broker_id),
         configuration_keys=["broker.id"],
     )
     try:
-        response = await connection.send(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse)
+        response = await connection.send(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
     except ClientError:
         return False
     finally:

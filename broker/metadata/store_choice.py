@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 OnFailure: TypeAlias = Callable[[str], None]
 OpenStore: TypeAlias = Callable[[BrokerConfig, Disk, AsyncExitStack, OnFailure], Awaitable[MetadataStore]]
-"""Opens a store that is closed with the stack; ``OnFailure`` is told when it cannot go on."""
+"""Opens a store that is closed with the stack; ``OnFailure`` is called when it cannot continue."""
 
 _PATIENCE_SECONDS: Final = 2.0
 """After which a start says that it waits for ZooKeeper."""
@@ -116,7 +116,7 @@ async def _open_zookeeper(config: BrokerConfig, disk: Disk, resources: AsyncExit
 
 def _log_patience(connect: str, seconds: float) -> None:
     logger.warning(
-        "ZooKeeper at %s (zookeeper.connect) has not answered for %g s: trying for %g s in all",
+        "ZooKeeper at %s (zookeeper.connect) has not responded for %g s: trying for %g s in all",
         connect,
         _PATIENCE_SECONDS,
         seconds,
@@ -124,7 +124,7 @@ def _log_patience(connect: str, seconds: float) -> None:
 
 
 class OutageLog:
-    """Says once when ZooKeeper is lost, what that means, and when it answers again."""
+    """Logs once that ZooKeeper is lost, with the consequence, and once that it responds again."""
 
     def __init__(self, connect: str) -> None:
         self._connect = connect
@@ -144,7 +144,7 @@ class OutageLog:
                 logger.warning("The connection to ZooKeeper at %s is lost: %s", self._connect, WITHOUT_ZOOKEEPER)
                 self._lost_at = now
         elif event is SessionEvent.ENDED:
-            logger.warning("The session with ZooKeeper has expired: this broker registers anew when ZooKeeper answers")
+            logger.warning("The session with ZooKeeper has expired: this broker registers anew when ZooKeeper responds")
         elif self._lost_at is not None:
-            logger.info("ZooKeeper answers again, after %.1f s", now - self._lost_at)
+            logger.info("ZooKeeper responds again, after %.1f s", now - self._lost_at)
             self._lost_at = None

@@ -1,8 +1,8 @@
 """One client's connection: requests in, responses out, both in order.
 
-Request n+1 begins when request n is answered or has had all its effects: a handler that returns a future has had them,
-one that returns a coroutine has not, and the connection waits for it (``Outcome``). Responses leave in
-the order of the requests, whatever the order in which they become known. What can be answered at once leaves in one
+Request n+1 begins when request n has its response or has had all its effects: a handler that returns a future has had
+them, one that returns a coroutine has not, and the connection waits for it (``Outcome``). Responses are sent in the
+order of the requests, whatever the order in which they are ready. Responses that are ready together are sent in one
 write. There is no task per request.
 
 A connection begins a slice of its requests in one turn of the loop (``_SLICE``), or less while many connections have
@@ -12,16 +12,16 @@ broker's memory up to the bound of the next paragraph.
 
 What a client can make the broker hold is bounded:
 
-* At most so many requests and so many of their bytes are received or begun and not answered; then the connection is
-  not read.
+* The requests that are received or begun and have no response are limited in number and in bytes; at the limit the
+  connection is not read.
 * While the client does not read its responses, no further request is begun.
 * Responses that are ready, but wait for an earlier one, are counted; above ``_MAX_READY_BYTES`` no further request is
   begun.
 * A request whose response may be large (``ApiHandler.in_turn``: a fetch) is begun when it is the
-  first that is not answered. So a connection holds one such response, however many were asked for, and
+  first without a response. So a connection holds one such response, however many were requested, and
   ``ResponseMemory`` bounds what all connections hold of them, if need be by disconnecting clients that do not read.
-  Replica fetchers are excepted: a partition that comes to a follower is asked for at once, by a fetch that overtakes
-  the one that waits.
+  Replica fetchers are excepted: a partition that a follower starts to copy is requested at once, by a fetch that
+  overtakes the one that waits.
 
 A malformed request ends the connection with one log line, when its turn comes: the requests before it are done, and
 their responses leave.
@@ -87,19 +87,19 @@ class Owner(Protocol):
 
 
 class _Slot:
-    """The place of one answer among those that wait to leave."""
+    """The place of one response in the queue of those to be sent."""
 
-    __slots__ = ("answer", "closes", "later", "ready_bytes", "size")
+    __slots__ = ("closes", "later", "ready_bytes", "response", "size")
 
-    def __init__(self, answer: ResponseBuffers | None = None, *, size: int = 0, closes: bool = False) -> None:
-        self.answer = answer
+    def __init__(self, response: ResponseBuffers | None = None, *, size: int = 0, closes: bool = False) -> None:
+        self.response = response
         self.size = size
-        """Bytes of the request, while it is not answered."""
-        self.ready_bytes = 0 if answer is None else sum(map(len, answer))
+        """Bytes of the request, while it has no response."""
+        self.ready_bytes = 0 if response is None else sum(map(len, response))
         self.closes = closes
         """The connection ends when this slot's turn comes."""
         self.later: Later | None = None
-        """What the answer is waited for of."""
+        """The future that completes the response."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -161,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames: deque[memoryview] = deque()
         """Received, not begun."""
         self._slots: deque[_Slot] = deque()
-        """Begun, not answered, in order."""
+        """Begun, without a response, in order."""
         self._bytes = 0
         """The size of what is in both."""
         self._ready_bytes = 0
@@ -271,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         memory.release(self.unread_bytes)
         self.unread_bytes = size
 
-    # Requests and answers
+    # Requests and responses
 
     def _process(self) -> None:
         """Begin what may begin, send what may leave."""
@@ -295,22 +295,22 @@ class Connection(asyncio.BufferedProtocol):
             del frames[0]
             left -= 1 if len(frame) < SMALL else units_of(frame)
             try:
-                answer = dispatch(frame, info)
+                response = dispatch(frame, info)
             except CloseConnection as error:
-                self._close_after_answers(str(error))
+                self._close_after_responses(str(error))
                 break
-            if isinstance(answer, PendingResponse):
-                self._wait(answer, frame)
+            if isinstance(response, PendingResponse):
+                self._wait(response, frame)
                 continue
             self._bytes -= len(frame)
             if not slots:
-                out += answer
-                unsent += len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
+                out += response
+                unsent += len(response[0]) if len(response) == 1 else sum(map(len, response))
                 if unsent >= _SEND_ABOVE:  # So that a client that does not read stops us here, not after the loop.
                     self._send(out, unsent)
                     out, unsent = [], 0
-            elif answer:
-                slot = _Slot(answer)
+            elif response:
+                slot = _Slot(response)
                 slots.append(slot)
                 self._ready_bytes += slot.ready_bytes
         if out:
@@ -407,12 +407,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finish(self, request: PendingResponse, slot: _Slot, done: Later) -> None:
         try:
-            slot.answer = request.finish(done)
+            slot.response = request.finish(done)
         except CloseConnection as error:
-            slot.answer, slot.closes = [], True
+            slot.response, slot.closes = [], True
             self._stop_reading(str(error))
         if self._slots:  # Otherwise the connection was lost meanwhile.
-            slot.ready_bytes = sum(map(len, slot.answer))
+            slot.ready_bytes = sum(map(len, slot.response))
             self._ready_bytes += slot.ready_bytes
             self.last_activity = self._loop.time()
             self._send_ready()
@@ -423,11 +423,11 @@ class Connection(asyncio.BufferedProtocol):
         out: ResponseBuffers = []
         size = 0
         slots = self._slots
-        while slots and slots[0].answer is not None:
+        while slots and slots[0].response is not None:
             slot = slots.popleft()
             self._bytes -= slot.size
             self._ready_bytes -= slot.ready_bytes
-            out += slot.answer or ()
+            out += slot.response or ()
             size += slot.ready_bytes
             if slot.closes:
                 self._send(out, size)
@@ -452,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
             self._end_large()
 
     def _begin_large(self, size: int) -> None:
-        """Have the transport count as full until all of a large response is sent: so long all of it is in memory."""
+        """Have the transport count as full until a large response, all of it in memory, is sent."""
         self._large += size
         self.info.was_sent_much = True
         self._transport.set_write_buffer_limits(high=0)
@@ -465,7 +465,7 @@ class Connection(asyncio.BufferedProtocol):
     def _pace_reading(self) -> None:
         """Read, or do not read, by what waits."""
         if self._reader.refusal and not self._frames:
-            self._close_after_answers(self._reader.refusal)
+            self._close_after_responses(self._reader.refusal)
         if self._closing:
             return
         limits = self._limits
@@ -503,7 +503,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._transport.abort()
 
-    def _close_after_answers(self, reason: str) -> None:
+    def _close_after_responses(self, reason: str) -> None:
         if not self._closing:
             self._stop_reading(reason)
             self._slots.append(_Slot([], closes=True))

@@ -24,7 +24,7 @@ from collections import OrderedDict
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 SILENCE_SECONDS: Final = 5.0
-"""A connection keeps its slot for so long without a request, seconds."""
+"""Seconds for which a connection without a request keeps its slot."""
 
 
 class Holder(Protocol):
@@ -36,7 +36,7 @@ class Holder(Protocol):
 
     @property
     def last_activity(self) -> float:
-        """When something last came or was answered, in seconds of the event loop's clock."""
+        """When data was last received or a response was last sent, in seconds of the event loop's clock."""
 
 
 H = TypeVar("H", bound=Holder)

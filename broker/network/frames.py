@@ -4,8 +4,8 @@ A frame is a signed 32-bit size and that many bytes. A transport receives into t
 and then says how much came (``buffer_updated``), which gives two ways:
 
 * Between frames, bytes land in a scratch buffer that all connections of a loop share: a transport fills it and reports
-  within one call, so nobody else can be using it. The whole frames in it, often many small ones, are copied out once,
-  together, and are views of that copy.
+  within one call, so no other connection can be using it. The whole frames in it, often many small ones, are copied out
+  once, together, and are views of that copy.
 * A frame that has begun but is not complete gets a buffer of its own, and the rest of it is received there directly.
 
 So a view of a frame never sees a buffer that is used again, and a large produce is copied at most for the part of it

@@ -1,15 +1,15 @@
-"""Heartbeats between brokers, answered although the broker's loop stands still for a while.
+"""Heartbeats between brokers, with responses even while the broker's event loop stalls.
 
-A broker that watches another asks it something small five times a second (``oncelog.broker.peers.cluster_channel``):
-ApiVersions, over a connection that carries nothing else, under a client id that says so. After the first such request
-the connection is handed to the side loop. That answers as long as the broker's loop has turned within the last
-``MAX_STALL_SECONDS``: one that stands still for longer, because the disk does not come back, is of no use, and others
+A broker that watches another sends it a small request five times a second (``oncelog.broker.peers.cluster_channel``):
+ApiVersions, over a connection that carries nothing else, under a client id for heartbeats. After the first such request
+the connection is handed to the side loop. The side loop responds while the broker's loop has turned within the
+last ``MAX_STALL_SECONDS``: a broker that stalls for longer, because its disk does not respond, cannot serve, and others
 should lead.
 
-Any client can name itself so. It gets a connection that answers ApiVersions and nothing else; what it learns is less
-than from the first answer, which came from the broker's loop. What it can take is bounded:
+Any client can use that client id. It gets a connection that serves ApiVersions only, with fewer details than the first
+response, which came from the broker's loop. Its resources are bounded:
 
-* At most ``MOST_CONNECTIONS`` connections are adopted; the broker's loop answers on the others.
+* At most ``MOST_CONNECTIONS`` connections are adopted; the broker's loop responds on the others.
 * A connection on which nothing comes for ``connections.max.idle.ms`` is closed.
 * A connection whose responses are not read is closed, and so is one that sends many requests at once: a broker waits
   for each response before it sends the next heartbeat.
@@ -55,13 +55,13 @@ class Heartbeats:
         self._side_loop = side_loop
         self._connections = 0
         """Those that are adopted. Counted on the broker's loop."""
-        self._asked_at: float | None = None
-        """When the broker's loop was asked to turn, by the side loop's clock; None if it has turned since."""
+        self._posted_at: float | None = None
+        """When a call was posted to the broker's loop, by the side loop's clock; None if it has run since."""
 
     def adopt(
         self, transport: asyncio.BaseTransport, max_idle_seconds: float | None, on_lost: Callable[[], None]
     ) -> bool:
-        """Answer what comes over a connection on the side loop from now on; False if the broker's loop has to.
+        """Respond on the side loop to a connection from now on; False if the broker's loop must.
 
         The connection is closed when nothing comes for ``max_idle_seconds``; None: never. ``on_lost`` is called on the
         broker's loop when the connection has ended.
@@ -81,15 +81,15 @@ class Heartbeats:
     def is_turning(self) -> bool:
         """Return whether the broker's loop has turned lately. Called on the side loop."""
         now = asyncio.get_running_loop().time()
-        asked_at = self._asked_at  # Read once: the broker's loop, in another thread, may clear it at any moment.
-        if asked_at is None:
-            self._asked_at = now
+        posted_at = self._posted_at  # Read once: the broker's loop, in another thread, may clear it at any moment.
+        if posted_at is None:
+            self._posted_at = now
             self._side_loop.post(self._turned)
             return True
-        return now - asked_at <= MAX_STALL_SECONDS
+        return now - posted_at <= MAX_STALL_SECONDS
 
     def _turned(self) -> None:
-        self._asked_at = None
+        self._posted_at = None
 
 
 class _Responder(asyncio.Protocol):
@@ -129,7 +129,7 @@ class _Responder(asyncio.Protocol):
             frame = self._next_frame()
             if frame is None:
                 return
-            self._answer(frame)
+            self._respond(frame)
         if self._next_frame() is not None:
             self._transport.abort()
 
@@ -148,8 +148,8 @@ class _Responder(asyncio.Protocol):
         del self._received[:end]
         return frame
 
-    def _answer(self, frame: bytes) -> None:
-        """Answer, or close on whatever is no heartbeat. A broker that stands still for too long says nothing."""
+    def _respond(self, frame: bytes) -> None:
+        """Respond to a heartbeat; close on any other request. Send nothing while the broker's loop stalls."""
         try:
             header, _ = parse_request_header(memoryview(frame))
         except DecodeError:

@@ -5,9 +5,9 @@ described or written of it. So the frames under way are weighed, and above ``MOS
 came, encoded, in their order. One request may begin whatever it weighs. Small requests are not weighed and never wait.
 
 There are three accounts, so that requests which may have to wait for something (a commit for its replicas, a creation
-for the metadata store) delay none of the others. Produce and Fetch have bounds of their own. What brokers ask of each
-other is not weighed, and neither are joins and syncs of groups: they wait for other members, and could keep their place
-for minutes.
+for the metadata store) delay none of the others. Produce and Fetch have bounds of their own. Requests between brokers
+are not weighed, and neither are joins and syncs of groups: they wait for other members, and could keep their place for
+minutes.
 """
 
 import asyncio

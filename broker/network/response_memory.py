@@ -7,10 +7,10 @@ not read, the smaller the responses become, for everyone, but never smaller than
 is sent whatever its size.
 
 When nothing is left, a fetch gets ``FRUGAL_BYTES``, which the kernel takes from us at once unless the client has
-stopped reading. So whoever reads goes on, if its batches are no larger. Fetches of larger batches wait until something
-was released: in turn one of a client that has read a large response before, the first come first, and one of another,
-the last come first. So many connections that never read, or come again as soon as they were closed, delay neither the
-ones nor the others by more than some rounds. Fetches of followers do not wait.
+stopped reading. So a client that reads makes progress, if its batches are no larger. Fetches of larger batches wait
+until something was released: in turn one of a client that has read a large response before, the first come first, and
+one of another, the last come first. So many connections that never read, or come again as soon as they were closed,
+delay neither the ones nor the others by more than some rounds. Fetches of followers do not wait.
 
 While nothing is left, clients are disconnected that have read nothing for ``PATIENCE_SECONDS``, the longest silent
 first, and those that read so slowly that they need longer than ``LONGEST_RESPONSE_SECONDS`` for their response, until
@@ -44,12 +44,12 @@ LEAST_READ_BYTES: Final = 32 * 1024
 To look and to respond costs 50 to 100 µs, as much as to read and to send so many bytes, whether there was something or
 not.
 """
-_TURNS_TOLD_APART_ABOVE: Final = TURN_BYTES // 2
+_SEPARATE_TURNS_ABOVE: Final = TURN_BYTES // 2
 """Bytes from which on the count begins anew with the next turn, which takes a callback."""
 PATIENCE_SECONDS: Final = 2.0
-"""The kernel tells of what was read in portions, and so of slow reading perhaps once in a second."""
+"""The kernel reports reads in portions, for a slow reader perhaps once in a second."""
 LONGEST_RESPONSE_SECONDS: Final = 60.0
-"""Clients wait 30 s for a response by default, from when they ask."""
+"""Clients wait 30 s for a response by default, from when they send the request."""
 _JUDGED_AFTER_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.25
 _LOG_SECONDS: Final = 5.0
@@ -108,7 +108,7 @@ class ResponseMemory:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._read = 0
-        """Bytes read in this turn of the loop, and up to ``_TURNS_TOLD_APART_ABOVE`` of those before."""
+        """Bytes read in this turn of the loop, and up to ``_SEPARATE_TURNS_ABOVE`` of those before."""
         self._turn_ends = False
         """The next turn begins with nothing read."""
         self._next_turn: deque[Read] = deque()
@@ -127,7 +127,7 @@ class ResponseMemory:
         self.disconnected = 0
         """Clients that were disconnected because they did not read, so far."""
         self._logged = 0
-        """As many of them as the log has told of."""
+        """The number of them that was logged."""
         self._logged_at = -math.inf
 
     def grant(self, wanted: int) -> int:
@@ -202,7 +202,7 @@ class ResponseMemory:
         Small fetches of several turns are counted as if of one, which costs each of them nothing.
         """
         self._read += size if size > LEAST_READ_BYTES else LEAST_READ_BYTES
-        if self._read >= _TURNS_TOLD_APART_ABOVE and not self._turn_ends:
+        if self._read >= _SEPARATE_TURNS_ABOVE and not self._turn_ends:
             self._turn_ends = True
             asyncio.get_running_loop().call_soon(self._begin_turn)
 

@@ -12,7 +12,7 @@ _INT: Final = struct.Struct("i")
 
 
 def unacknowledged_bytes(descriptor: int) -> int:
-    """Return how much was handed to the socket and has not arrived; 0 where the system does not tell.
+    """Return how many bytes of the socket's send queue are not acknowledged; 0 where the system cannot return it.
 
     Linux: ``SIOCOUTQ`` of tcp(7), which has the number of ``TIOCOUTQ``.
     """

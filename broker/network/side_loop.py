@@ -1,9 +1,9 @@
-"""A second event loop, in a thread: it answers heartbeats while the broker's own loop stands still.
+"""A second event loop, in a thread: it responds to heartbeats while the broker's own loop stalls.
 
 Everything that a broker does happens on one loop, appends included, and a write that the disk holds up for seconds
 holds up the loop. Other brokers would take such a broker for dead, if their heartbeats waited, too. So a connection
 that carries heartbeats only is *adopted*: a second descriptor of its socket goes to the side loop, and the broker's
-loop lets go of the first.
+loop closes the first.
 
 An adopted connection must be a plain TCP connection: what TLS has in its state cannot be handed over. Then the
 heartbeats stay on the broker's loop.

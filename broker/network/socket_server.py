@@ -1,6 +1,6 @@
 """Listening sockets, and the list of connections that came in by them.
 
-Binding and serving are two steps, because a broker tells the cluster its ports before it is ready to serve.
+Binding and serving are two steps, because a broker registers its ports before it is ready to serve.
 
 Connections beyond ``max.connections`` or ``max.connections.per.ip`` are closed as soon as they are accepted: an asyncio
 server cannot stop accepting as Kafka does. So are those whose descriptor is one of the last of the process: logs must
@@ -63,7 +63,7 @@ class SocketServer:
     """Implements ``connection.Owner``."""
 
     def __init__(self, config: BrokerConfig, supervisor: Supervisor, heartbeats: Heartbeats | None = None) -> None:
-        """Serve nothing yet; ``heartbeats`` answers those of other brokers; None: the connections do."""
+        """Serve nothing yet; ``heartbeats`` responds to those of other brokers; None: the connections do."""
         self._heartbeats = heartbeats
         self._config = config
         self._supervisor = supervisor

@@ -25,7 +25,7 @@ _PATIENCE_SECONDS: Final = 1.0
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _RECOVERED_SECONDS: Final = 60.0
-"""A task that has run for so long without an exception does not count as failing any more."""
+"""A task that has run for this time without an exception no longer counts as failing."""
 
 
 class Failing(NamedTuple):
@@ -137,7 +137,7 @@ class Supervisor:
         self.failing[name] = Failing(attempts, f"{type(error).__name__}: {error}")
         self.failures[name] += 1
         pause = min(_FIRST_PAUSE_SECONDS * 2.0 ** min(attempts - 1, 16), _LONGEST_PAUSE_SECONDS)
-        if attempts & (attempts - 1) == 0:  # Whoever reads the log need not be told each time.
+        if attempts & (attempts - 1) == 0:  # Log attempts 1, 2, 4, 8 and so on.
             # The traceback of an error that repeats says nothing new; an OSError says what it has to say by itself.
             is_known = isinstance(error, OSError) or (known is not None and known.error == self.failing[name].error)
             _log.error(

@@ -308,6 +308,6 @@ def test_without_a_zookeeper_the_broker_says_so(tmp_path: Path) -> None:
         f"no session with ZooKeeper at 127.0.0.1:{port} (zookeeper.connect) within 2.5 s (Connection dropped:"
         in done.stderr
     )
-    assert f"ZooKeeper at 127.0.0.1:{port} (zookeeper.connect) has not answered for 2 s" in done.stderr
+    assert f"ZooKeeper at 127.0.0.1:{port} (zookeeper.connect) has not responded for 2 s" in done.stderr
     assert "Traceback" not in done.stderr
     assert "kazoo" not in done.stderr

@@ -70,5 +70,5 @@ def test_an_outage_of_zookeeper_is_told_by_health_doctor_ready_and_the_log(membe
     lost = [line for line in log_of(broker).splitlines() if "The connection to ZooKeeper" in line]
     assert len(lost) == 1
     assert "with acks=all only while every in-sync replica is alive" in lost[0]
-    assert "ZooKeeper answers again, after" in log_of(broker)
+    assert "ZooKeeper responds again, after" in log_of(broker)
     assert "kazoo" not in log_of(broker)

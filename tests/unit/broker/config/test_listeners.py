@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.broker.config.listeners import Listener, Listeners, parse_listeners, told_only_here
+from oncelog.broker.config.listeners import Listener, Listeners, advertised_as_loopback, parse_listeners
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.config.sources import load_config
 
@@ -98,7 +98,7 @@ def test_what_must_not_start(overrides: list[str], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         (["listeners=PLAINTEXT://localhost:9092"], []),
         (["listeners=PLAINTEXT://127.0.0.1:9092", "advertised.listeners=PLAINTEXT://localhost:1"], []),
@@ -109,6 +109,6 @@ def test_what_must_not_start(overrides: list[str], message: str) -> None:
     ],
 )
 def test_addresses_that_are_of_use_on_this_machine_only_although_others_can_connect(
-    settings: list[str], told: list[str]
+    settings: list[str], expected: list[str]
 ) -> None:
-    assert [str(listener) for listener in told_only_here(listeners(*settings))] == told
+    assert [str(listener) for listener in advertised_as_loopback(listeners(*settings))] == expected
