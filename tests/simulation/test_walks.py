@@ -1,18 +1,13 @@
 """The walks of ``docs/explanation/walks.md`` are true: a simulated cluster calls their functions in that order."""
 
 import asyncio
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
-from types import CodeType, FrameType
+from collections.abc import Sequence
+from types import CodeType
 from typing import Final
 
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.house.sources import REPOSITORY
-from tests.house.walks import REPLICA_FETCH, TRANSACTION, Stop, read_walks
+from tests.house.walks import REPLICA_FETCH, TRANSACTION, Stop, read_walks, recorded, unreached
 from tests.simulation import requests
 from tests.simulation.cluster_stories import create, simulate, state_of
 from tests.simulation.patient_client import produce_errors
@@ -23,41 +18,6 @@ T0: Final = TopicPartition("t", 0)
 LEADER: Final = 1
 FETCH_SECONDS: Final = 0.55
 """More than ``replica.fetch.wait.max.ms`` (500): a follower without news sends a fetch in that time."""
-
-
-@cache
-def stop_of(code: CodeType) -> Stop:
-    """Return where a function is; a file outside the repository keeps its whole path."""
-    file = Path(code.co_filename).resolve()  # The packages are imported through links.
-    name = str(file.relative_to(REPOSITORY)) if file.is_relative_to(REPOSITORY) else str(file)
-    return Stop(name, code.co_qualname)
-
-
-@contextmanager
-def recorded() -> Iterator[list[CodeType]]:
-    """Record the functions that are called in this thread, in order."""
-    calls: list[CodeType] = []
-
-    def see(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call":
-            calls.append(frame.f_code)
-
-    previous = sys.getprofile()
-    sys.setprofile(see)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(previous)
-
-
-def unreached(walk: str, calls: Sequence[CodeType]) -> Sequence[Stop]:
-    """Return the stops of a walk that are not called, each after the one before it; empty if the walk is true."""
-    stops = [entry.stop for entry in read_walks()[walk]]
-    reached = 0
-    for code in calls:
-        if reached < len(stops) and stop_of(code) == stops[reached]:
-            reached += 1
-    return stops[reached:]
 
 
 async def write_transaction(cluster: SimulatedCluster) -> list[CodeType]:

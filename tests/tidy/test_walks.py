@@ -1,4 +1,4 @@
-"""The walks through the code name functions that exist, and are short; that they are called is seen in simulation."""
+"""The walks through the code name functions that exist, and are short; other tests see them called."""
 
 import ast
 from collections.abc import Iterator
