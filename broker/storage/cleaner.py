@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from logging import getLogger
 from typing import Final, TypeVar
 
-from oncelog.broker.process.supervisor import Containment
+from oncelog.broker.process.containment import Containment
 from oncelog.broker.storage.cleanable import Cleanable, find_cleanable
 from oncelog.broker.storage.compaction import Compaction, TransactionTracker, last_offsets, latest_offsets
 from oncelog.broker.storage.disk import Disk, File

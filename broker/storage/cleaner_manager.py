@@ -8,7 +8,7 @@ corrupt, or raises an unexpected exception, is *uncleanable* until the next star
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from oncelog.broker.process.supervisor import Containment
+from oncelog.broker.process.containment import Containment
 from oncelog.broker.storage.cleanable import find_cleanable
 from oncelog.broker.storage.cleaner import LogCleaner, set_aside
 from oncelog.broker.storage.disk_errors import is_transient

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from oncelog.broker.process.supervisor import Containment
+from oncelog.broker.process.containment import Containment
 from oncelog.broker.storage.cleaner import LogCleaner
 from oncelog.broker.storage.cleaner_manager import LogCleanerManager
 from oncelog.broker.storage.disk_errors import is_transient
