@@ -1,9 +1,16 @@
 """What each part of a broker needs to know of the broker's configuration, in the part's own terms."""
 
+from collections.abc import Mapping
+
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import Listeners
 from oncelog.broker.storage.log_manager import LogManagerConfig
 from oncelog.broker.transactions.verification import VerificationSettings
+from oncelog.coordinator.controller.controller_settings import ControllerSettings
+from oncelog.coordinator.controller.finalized_features import TRANSACTION_VERSION
+from oncelog.coordinator.controller.topic_plan import TopicDefaults
 from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
 from oncelog.coordinator.transaction.settings import TransactionConfig
 from oncelog.protocol.records.compression import Compression
 
@@ -62,4 +69,33 @@ def verification_settings(config: BrokerConfig) -> VerificationSettings:
         retry_backoff_ms=config.add_partitions_to_txn_retry_backoff_ms,
         retry_backoff_max_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
         request_timeout_ms=config.request_timeout_ms,
+    )
+
+
+def controller_settings(
+    config: BrokerConfig, broker_id: int, listeners: Listeners, features: Mapping[str, tuple[int, int]]
+) -> ControllerSettings:
+    return ControllerSettings(
+        registration=BrokerRegistration(
+            broker_id=broker_id,
+            endpoints=tuple(
+                RegisteredEndpoint(
+                    listener=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=SecurityProtocol[listener.security_protocol],
+                )
+                for listener in listeners.advertised.values()
+            ),
+            rack=config.broker_rack,
+            features=features,
+        ),
+        listener_name=listeners.inter_broker,
+        defaults=TopicDefaults(
+            partition_count=config.num_partitions, replication_factor=config.default_replication_factor
+        ),
+        unclean_leader_election=config.unclean_leader_election_enable,
+        features={TRANSACTION_VERSION: config.oncelog_transaction_version},
+        balance_seconds=config.leader_imbalance_check_interval_seconds if config.auto_leader_rebalance_enable else None,
+        tolerated_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
     )

@@ -11,7 +11,6 @@ line that registers how it ends.
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.dynamic_config import DynamicSettings
-from oncelog.broker.config.listeners import Listeners, parse_http_listener, parse_listeners, parse_per_ip_limits
+from oncelog.broker.config.listeners import Listeners, checked_listeners
 from oncelog.broker.config.rules import ConfigRules
 from oncelog.broker.config.topic_config import effective_overrides, log_config
+from oncelog.broker.coordinators import Coordinators, make_coordinators
 from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.handlers import all_handlers
 from oncelog.broker.metadata.identity import Identity, identify
@@ -30,13 +30,13 @@ from oncelog.broker.metadata.store_choice import OpenStore, open_store
 from oncelog.broker.network.heartbeats import Heartbeats
 from oncelog.broker.network.side_loop import SideLoop
 from oncelog.broker.network.socket_server import SocketServer
-from oncelog.broker.part_settings import group_settings, log_manager_config, transaction_config, verification_settings
+from oncelog.broker.part_settings import controller_settings, log_manager_config, verification_settings
 from oncelog.broker.parts import Broker
 from oncelog.broker.peers.auto_topics import AutoTopicCreation
 from oncelog.broker.peers.controller_client import ControllerClient
 from oncelog.broker.peers.local_channel import LocalChannel
-from oncelog.broker.process.supervisor import Interval, Supervisor
-from oncelog.broker.replication.coordinator_log import CoordinatorLog
+from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.reconfiguration import change_intervals, reconfigure_logs, reconfigure_verifier, update_logs
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.high_watermarks import HighWatermarks
 from oncelog.broker.replication.replica_control import ReplicaControl
@@ -54,22 +54,15 @@ from oncelog.broker.transactions.coordinators import TransactionCoordinators
 from oncelog.broker.transactions.markers import MarkerWriter, longest_wait_ms
 from oncelog.broker.transactions.verification import TransactionVerifier
 from oncelog.coordinator.controller.cluster_image import MetadataCache
-from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
-from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
+from oncelog.coordinator.controller.config_repository import ConfigRepository
 from oncelog.coordinator.controller.controller import Controller
 from oncelog.coordinator.controller.controller_apis import ControllerApis
-from oncelog.coordinator.controller.controller_settings import ControllerSettings
-from oncelog.coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
-from oncelog.coordinator.controller.topic_plan import TopicDefaults
+from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
 from oncelog.coordinator.group.coordinator import GroupCoordinator
 from oncelog.coordinator.metadata_store.session_health import SessionHealth
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session, StoreUnavailable
-from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
 from oncelog.coordinator.ports import BrokerChannel, CoordinatorHost, WallClock
 from oncelog.coordinator.producer_ids import ProducerIds
-from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
-from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
-from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from oncelog.broker.metrics.monitor import Monitor
@@ -115,7 +108,7 @@ class _Data:
     """None if the broker is alone."""
     channel: BrokerChannel
     producer_ids: ProducerIds
-    coordinators: "_Coordinators"
+    coordinators: Coordinators
     replicas: ReplicaManager
     control: ReplicaControl
     markers: MarkerWriter
@@ -166,7 +159,7 @@ class _Start:
 
     async def _open(self, open_store: OpenStore) -> "_Data":
         """Lock the data directory, find out which broker this is, and load the logs."""
-        listeners = _checked_listeners(self._config)
+        listeners = checked_listeners(self._config)
         logs = self._lock_data_dir()
         store, (broker_id, cluster_id) = await self._identify(logs, open_store)
         configs = self._open_configs(store)
@@ -176,12 +169,11 @@ class _Start:
             await member.await_free_id(_session_of(store))
         channel: BrokerChannel = local if member is None else member.channel
         producer_ids = ProducerIds(store, broker_id)
-        coordinators = _Coordinators(
-            self._group_coordinator(), self._transaction_coordinator(broker_id, channel, producer_ids)
-        )
+        coordinators = self._coordinators(broker_id, channel, producer_ids)
         replicas = self._replica_manager(broker_id, logs, coordinators, member)
         control = ReplicaControl(replicas, logs, self._metadata, self._new_log_config)
-        markers = self._marker_writer(replicas, coordinators.groups)
+        wait_ms = longest_wait_ms(self._config.request_timeout_ms)
+        markers = MarkerWriter(replicas, coordinators.groups.on_txn_marker, self._wall_clock, wait_ms=wait_ms)
         local.serve(control, markers)
         self._follow_changes(logs, coordinators.groups)
         await self._load(store, logs)
@@ -226,6 +218,7 @@ class _Start:
         await self._join(data, parts.apis)
         self._begin_background(data, parts.apis.controller)
         member = data.member
+        controller_client = ControllerClient(parts.apis, data.channel, self._config)
         broker = Broker(
             config=self._config,
             disk=self._disk,
@@ -243,7 +236,7 @@ class _Start:
             replica_control=data.control,
             controller=parts.apis.controller,
             controller_apis=parts.apis,
-            auto_topics=self._auto_topics(ControllerClient(parts.apis, data.channel, self._config)),
+            auto_topics=AutoTopicCreation(self._config, controller_client, self._metadata, self._supervisor),
             producer_ids=data.producer_ids,
             group_coordinator=data.coordinators.groups,
             transaction_coordinator=data.coordinators.transactions,
@@ -320,8 +313,8 @@ class _Start:
         return self._configs
 
     def _follow_changes(self, logs: LogManager, groups: GroupCoordinator) -> None:
-        self._settings.follow(partial(_reconfigure_logs, logs))
-        self._configs.add_listener(partial(_update_logs, logs))
+        self._settings.follow(partial(reconfigure_logs, logs))
+        self._configs.add_listener(partial(update_logs, logs))
         self._metadata.add_listener(groups.on_metadata_change)
         self._metadata.add_listener(self._configs.doubt_new_topics)
 
@@ -384,18 +377,7 @@ class _Start:
         await monitor.listen(address)
         return monitor
 
-    def _group_coordinator(self) -> GroupCoordinator:
-        return GroupCoordinator(
-            settings=group_settings(self._config),
-            metadata=self._metadata,
-            tasks=self._supervisor,
-            wall_clock=self._wall_clock,
-            rng=self._rng,
-        )
-
-    def _transaction_coordinator(
-        self, broker_id: int, channel: BrokerChannel, producer_ids: ProducerIds
-    ) -> TransactionCoordinator:
+    def _coordinators(self, broker_id: int, channel: BrokerChannel, producer_ids: ProducerIds) -> Coordinators:
         host = CoordinatorHost(
             broker_id=broker_id,
             metadata=self._metadata,
@@ -403,8 +385,7 @@ class _Start:
             tasks=self._supervisor,
             wall_clock=self._wall_clock,
         )
-        config = transaction_config(self._config)
-        return TransactionCoordinator(host, config, producer_ids=producer_ids, features=self._features)
+        return make_coordinators(self._config, host, self._rng, producer_ids=producer_ids, features=self._features)
 
     def _transaction_verifier(self, data: "_Data") -> TransactionVerifier:
         coordinators = TransactionCoordinators(
@@ -415,11 +396,11 @@ class _Start:
             request_timeout_ms=self._config.request_timeout_ms,
         )
         verifier = TransactionVerifier(data.replicas, coordinators, verification_settings(self._config))
-        self._settings.follow(partial(_reconfigure_verifier, verifier))
+        self._settings.follow(partial(reconfigure_verifier, verifier))
         return verifier
 
     def _replica_manager(
-        self, broker_id: int, logs: LogManager, coordinators: "_Coordinators", member: "ClusterMember | None"
+        self, broker_id: int, logs: LogManager, coordinators: Coordinators, member: "ClusterMember | None"
     ) -> ReplicaManager:
         config, replication = self._config, None if member is None else member.replication
         checkpoint = OffsetCheckpoint(self._disk, config.data_dir, REPLICATION_CHECKPOINT)
@@ -437,38 +418,8 @@ class _Start:
             fetchers=None if replication is None else replication.fetchers,
         )
 
-    def _marker_writer(self, replicas: ReplicaManager, groups: GroupCoordinator) -> MarkerWriter:
-        wait_ms = longest_wait_ms(self._config.request_timeout_ms)
-        return MarkerWriter(replicas, groups.on_txn_marker, self._wall_clock, wait_ms=wait_ms)
-
     def _controller(self, data: "_Data", listeners: Listeners) -> ControllerApis:
-        config = self._config
-        settings = ControllerSettings(
-            registration=BrokerRegistration(
-                broker_id=data.broker_id,
-                endpoints=tuple(
-                    RegisteredEndpoint(
-                        listener=listener.name,
-                        host=listener.host,
-                        port=listener.port,
-                        security_protocol=SecurityProtocol[listener.security_protocol],
-                    )
-                    for listener in listeners.advertised.values()
-                ),
-                rack=config.broker_rack,
-                features=self._features.supported,
-            ),
-            listener_name=listeners.inter_broker,
-            defaults=TopicDefaults(
-                partition_count=config.num_partitions, replication_factor=config.default_replication_factor
-            ),
-            unclean_leader_election=config.unclean_leader_election_enable,
-            features={TRANSACTION_VERSION: config.oncelog_transaction_version},
-            balance_seconds=config.leader_imbalance_check_interval_seconds
-            if config.auto_leader_rebalance_enable
-            else None,
-            tolerated_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
-        )
+        settings = controller_settings(self._config, data.broker_id, listeners, self._features.supported)
         controller = Controller(
             settings,
             store=data.store,
@@ -478,10 +429,7 @@ class _Start:
             wall_clock=self._wall_clock,
             rng=self._rng,
         )
-        return ControllerApis(controller, ConfigRules(config), self._rng)
-
-    def _auto_topics(self, controller: ControllerClient) -> AutoTopicCreation:
-        return AutoTopicCreation(self._config, controller, self._metadata, self._supervisor)
+        return ControllerApis(controller, ConfigRules(self._config), self._rng)
 
     def _begin_background(self, data: "_Data", controller: Controller) -> None:
         """Start what goes on beside requests as long as the broker."""
@@ -494,7 +442,7 @@ class _Start:
         intervals = {
             name: supervisor.repeat(act, name, every_ms / 1000) for name, every_ms, act in maintenance.background()
         }
-        self._settings.follow(lambda config: _change_intervals(maintenance, intervals))
+        self._settings.follow(lambda config: change_intervals(maintenance, intervals))
         data.coordinators.start()
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
@@ -512,31 +460,6 @@ class _Start:
             self._failure.set_result(reason)
 
 
-class _Coordinators:
-    """Passes elections and resignations of internal partitions to their coordinator."""
-
-    def __init__(self, groups: GroupCoordinator, transactions: TransactionCoordinator) -> None:
-        self.groups = groups
-        self.transactions = transactions
-
-    def on_elected(self, partition: TopicPartition, log: CoordinatorLog) -> None:
-        self._coordinator(partition).on_elected(partition.partition, log)
-
-    def on_resigned(self, partition: TopicPartition) -> None:
-        self._coordinator(partition).on_resigned(partition.partition)
-
-    def _coordinator(self, partition: TopicPartition) -> GroupCoordinator | TransactionCoordinator:
-        return self.groups if partition.topic == GROUP_METADATA_TOPIC_NAME else self.transactions
-
-    def start(self) -> None:
-        self.groups.start()
-        self.transactions.start()
-
-    def stop(self) -> None:
-        self.transactions.stop()
-        self.groups.stop()
-
-
 def _done() -> "asyncio.Future[None]":
     """Return a future that is done: a broker that is alone has its metadata at once."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -544,40 +467,11 @@ def _done() -> "asyncio.Future[None]":
     return done
 
 
-def _checked_listeners(config: BrokerConfig) -> Listeners:
-    """Parse the listeners, and what else would be refused only when the data directory has been written to."""
-    parse_per_ip_limits(config.max_connections_per_ip_overrides)
-    if config.oncelog_http_listener is not None:
-        parse_http_listener(config.oncelog_http_listener)
-    return parse_listeners(config)
-
-
 def _session_of(store: MetadataStore) -> Session:
     session = store.session
     if session is None:
         raise StoreUnavailable("the session with the metadata store ended while the broker started")
     return session
-
-
-def _reconfigure_logs(logs: LogManager, config: BrokerConfig) -> None:
-    logs.reconfigure(log_manager_config(config))
-
-
-def _reconfigure_verifier(verifier: TransactionVerifier, config: BrokerConfig) -> None:
-    verifier.settings = verification_settings(config)
-
-
-def _change_intervals(maintenance: LogMaintenance, intervals: Mapping[str, Interval]) -> None:
-    for name, every_ms, _ in maintenance.background():
-        intervals[name].change(every_ms / 1000)
-
-
-def _update_logs(logs: LogManager, resource: ConfigResource, overrides: Overrides) -> None:
-    if resource.type not in (ResourceType.TOPIC, ResourceType.BROKER):
-        return
-    is_topic = resource.type is ResourceType.TOPIC
-    for topic in [resource.name] if is_topic else dict.fromkeys(log.topic_partition.topic for log in logs):
-        logs.update_config(topic)
 
 
 def _ignore_change() -> None:

@@ -179,3 +179,14 @@ def parse_per_ip_limits(text: str) -> dict[str, int]:
             raise ConfigError(f"max.connections.per.ip.overrides has {entry!r}: expected address:count")
         limits[address.strip("[]")] = int(count)
     return limits
+
+
+def checked_listeners(config: BrokerConfig) -> Listeners:
+    """Return the listeners, after every other network setting that is parsed later: each raises ``ConfigError``.
+
+    A broker that is refused for its settings must not have written to its data directory.
+    """
+    parse_per_ip_limits(config.max_connections_per_ip_overrides)
+    if config.oncelog_http_listener is not None:
+        parse_http_listener(config.oncelog_http_listener)
+    return parse_listeners(config)
