@@ -10,7 +10,6 @@ of that moment, whatever happens to the tree later, and a snapshot of it can be 
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -156,15 +155,19 @@ class ZnodeTree:
         self, session_id: int, operations: Sequence[Operation], zxid: int, changes: Changes, commit: Commit
     ) -> MultiResult:
         results: list[Done] = []
-        with ExitStack() as undo:
+        undos: list[_Undo] = []
+        try:
             for index, operation in enumerate(operations):
                 step = self._step(session_id, operation, zxid)
                 if isinstance(step, StoreError):
                     return MultiFailed(index=index, error=step)
                 results.append(step[0])
-                undo.callback(step[1])
+                undos.append(step[1])
             commit(zxid)
-            undo.pop_all()  # Nothing is undone from here on.
+            undos.clear()  # Nothing is undone from here on.
+        finally:
+            for undo in reversed(undos):
+                undo()
         for operation, done in zip(operations, results, strict=True):
             _note(operation, done, changes)
         return results
