@@ -120,20 +120,44 @@ class EventQueue:
         return self.clients.pop()
 
 
+class _Reporting:
+    """A ``with`` block around the work of an item: its error goes to ``on_failure``, and to the caller too.
+
+    Only a cancellation of the task that runs the queue goes on; it cancels the response. Work that was cancelled from
+    within has failed.
+    """
+
+    __slots__ = ("_on_failure", "_response")
+
+    def __init__(self, response: asyncio.Future[Any] | None, on_failure: OnFailure) -> None:
+        self._response = response
+        self._on_failure = on_failure
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        response = self._response
+        if isinstance(error, asyncio.CancelledError) and _is_this_task_cancelled():
+            if response is not None:
+                response.cancel()
+            return False
+        if not isinstance(error, (Exception, asyncio.CancelledError)):
+            return False
+        self._on_failure(error)
+        if response is not None and not response.done():
+            response.set_exception(error)
+        return True
+
+
+def _is_this_task_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def _run(item: _Item, on_failure: OnFailure) -> None:
     response = item.response
-    try:
-        # gather returns the error of the work as a value; a cancellation of this task it passes on.
-        outcome = (await asyncio.gather(item.work(), return_exceptions=True))[0]
-    except asyncio.CancelledError:
-        if response is not None:
-            response.cancel()
-        raise
-    if isinstance(outcome, BaseException):
-        on_failure(outcome)
-    if response is None or response.done():
-        return
-    if isinstance(outcome, BaseException):
-        response.set_exception(outcome)
-    else:
-        response.set_result(outcome)
+    with _Reporting(response, on_failure):
+        result = await item.work()
+        if response is not None and not response.done():
+            response.set_result(result)

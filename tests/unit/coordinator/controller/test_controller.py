@@ -122,6 +122,8 @@ class TestControllerEpoch:
             await asyncio.sleep(0)
             cluster.ensemble.close_session(cluster.members[2].session.session_id)
             for _ in range(30):
+                if known.topics["t"].states[0].state.leader == 3:
+                    break
                 await asyncio.sleep(0)
             assert known.topics["t"].states[0].state.leader == 3
             assert sum(f"new{number}" in known.topics for number in range(200)) < 10
