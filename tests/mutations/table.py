@@ -137,7 +137,7 @@ MUTATIONS: Final = (
         "B02", "broker/peers/link.py",
         "at_least=LOWEST_VERSIONS.get(kind, 0)",
         "at_least=0",
-        f"{_TEST_ELSEWHERE}::test_a_coordinator_that_cannot_be_asked_leaves_the_batch_unverified",
+        f"{_TEST_ELSEWHERE}::test_unreachable_coordinator_leaves_the_batch_unverified",
     ),
     Mutation(
         "B02", _STATE,
@@ -169,7 +169,7 @@ MUTATIONS: Final = (
         "B04", "broker/handlers/txn_offset_commit.py",
         "        for error in unverified.values():\n",
         "        for error in list[ErrorCode]():\n",
-        "tests/unit/broker/handlers/test_groups.py::test_a_commit_that_comes_after_its_transaction_is_refused",
+        "tests/unit/broker/handlers/test_groups.py::test_commit_that_comes_after_its_transaction_is_refused",
     ),
     Mutation(
         "B04", _PRODUCERS,
@@ -187,25 +187,25 @@ MUTATIONS: Final = (
         "B04", _VERIFICATION,
         "            else:\n                self._check(batch, guard)\n",
         "",
-        f"{_TEST_ELSEWHERE}::test_a_marker_between_the_answer_and_the_append_keeps_the_batch_out",
+        f"{_TEST_ELSEWHERE}::test_marker_between_verification_and_append_refuses_the_batch",
     ),
     Mutation(
         "B04", _VERIFICATION,
         "            else:\n                self._check(batch, guard)\n",
         "",
-        f"{_TEST_ELSEWHERE}::test_a_marker_between_the_answer_and_the_offsets_keeps_them_out",
+        f"{_TEST_ELSEWHERE}::test_marker_between_verification_and_offsets_refuses_them",
     ),
     Mutation(
         "B04", _LEADING,
         "        self.log.producer_state.forget_undecided()\n",
         "",
-        f"{_TEST_ELSEWHERE}::test_leadership_lost_while_the_coordinator_is_asked_keeps_the_batch_out",
+        f"{_TEST_ELSEWHERE}::test_leadership_lost_during_verification_refuses_the_batch",
     ),
     Mutation(
         "B05", _VERIFICATION,
         "            if waited >= self._longest_retry:\n",
         "            if waited >= 0:\n",
-        f"{_TEST_ELSEWHERE}::test_the_transaction_before_is_waited_for_here_too",
+        f"{_TEST_ELSEWHERE}::test_produce_waits_for_the_previous_transaction_of_a_remote_coordinator",
     ),
     Mutation(
         "B05", _STATE,
@@ -219,13 +219,13 @@ MUTATIONS: Final = (
         "B06", _PRODUCERS,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return True\n",
-        f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_with_the_present_epoch_is_refused",
+        f"{_TEST_MARKER_WRITE}::test_marker_of_version_2_with_the_present_epoch_is_refused",
     ),
     Mutation(
         "B06", "broker/transactions/markers.py",
         "            transaction_version=marker.transaction_version,\n",
         "",
-        f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_with_the_present_epoch_is_refused",
+        f"{_TEST_MARKER_WRITE}::test_marker_of_version_2_with_the_present_epoch_is_refused",
     ),
     Mutation(
         "B06", _MARKERS,
@@ -243,13 +243,13 @@ MUTATIONS: Final = (
         "B07", _PRODUCERS,
         "        if marker.coordinator_epoch < entry.coordinator_epoch:\n",
         "        if entry.txn_first_offset is None or marker.coordinator_epoch < entry.coordinator_epoch:\n",
-        f"{_TEST_MARKER_WRITE}::test_a_marker_that_comes_again_changes_nothing",
+        f"{_TEST_MARKER_WRITE}::test_marker_that_comes_again_changes_nothing",
     ),
     Mutation(
         "B07", _PRODUCERS,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return marker_epoch == MAX_EPOCH\n",
-        f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_that_comes_again_changes_nothing",
+        f"{_TEST_MARKER_WRITE}::test_marker_of_version_2_that_comes_again_changes_nothing",
     ),
     Mutation(
         "B07", _VERIFICATION_STATE,
@@ -262,13 +262,13 @@ MUTATIONS: Final = (
         "        if entry is not None and producer_epoch < entry.producer_epoch:\n"
         "            return ErrorCode.INVALID_PRODUCER_EPOCH\n        if self.has_ongoing",
         "        if self.has_ongoing",
-        f"{_TEST_ELSEWHERE}::test_a_marker_that_fences_is_told_as_such",
+        f"{_TEST_ELSEWHERE}::test_marker_that_fences_is_returned_as_producer_fenced",
     ),
     Mutation(
         "B08", _VERIFICATION_ERRORS,
         "    if error is ErrorCode.PRODUCER_FENCED:\n        return ErrorCode.INVALID_PRODUCER_EPOCH\n",
         "",
-        f"{_TEST_VERIFICATION}::test_a_zombie_is_fenced_before_it_is_verified",
+        f"{_TEST_VERIFICATION}::test_zombie_is_fenced_before_it_is_verified",
     ),
     Mutation(
         "B09", _PRODUCERS,
@@ -287,7 +287,7 @@ MUTATIONS: Final = (
         "B11", _VERIFICATION_STATE,
         "            return transaction_version >= FIRST_STRICT_VERSION and marker_epoch != MAX_EPOCH\n",
         "            return self.adds_partitions\n",
-        f"{_TEST_ELSEWHERE}::test_a_marker_between_the_answer_and_the_append_keeps_the_batch_out",
+        f"{_TEST_ELSEWHERE}::test_marker_between_verification_and_append_refuses_the_batch",
     ),
     Mutation(
         "B11", "broker/handlers/end_txn.py",
@@ -347,7 +347,7 @@ MUTATIONS: Final = (
         "B17", "broker/transactions/markers.py",
         "        if topic == GROUP_METADATA_TOPIC_NAME:\n",
         "        if not topic:\n",
-        f"{_TEST_MARKER_WRITE}::test_offsets_are_materialised_before_the_answer",
+        f"{_TEST_MARKER_WRITE}::test_offsets_are_materialised_before_the_response",
     ),
     Mutation(
         "B18", _STATE,
@@ -512,13 +512,13 @@ MUTATIONS: Final = (
         "B31", _PRODUCERS,
         "        if marker.coordinator_epoch < entry.coordinator_epoch:\n",
         "        if marker.coordinator_epoch < 0:\n",
-        f"{_TEST_MARKER_WRITE}::test_an_older_coordinator_is_fenced",
+        f"{_TEST_MARKER_WRITE}::test_older_coordinator_is_fenced",
     ),
     Mutation(
         "B32", _LOG,
         "        self.producer_state.on_log_start(offset)\n",
         "        self.producer_state.clear(offset)\n",
-        "tests/unit/broker/handlers/test_delete_records.py::test_a_live_producer_outlives_its_deleted_records",
+        "tests/unit/broker/handlers/test_delete_records.py::test_live_producer_outlives_its_deleted_records",
     ),
     Mutation(
         "B32", _PRODUCERS,
@@ -589,7 +589,7 @@ MUTATIONS: Final = (
         "B35", _PRODUCE,
         "    return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)\n",
         "    return _refused(request, error)\n",
-        f"{_TEST_PRODUCE}::test_what_nobody_foresaw_is_a_storage_error",
+        f"{_TEST_PRODUCE}::test_unexpected_exception_is_a_storage_error",
     ),
     Mutation(
         "B36", _LOG,
@@ -613,13 +613,13 @@ MUTATIONS: Final = (
         "B38", "broker/storage/local_log.py",
         "        upper_offset = min(cold.upper_offset, end_offset)\n",
         "        upper_offset = end_offset\n",
-        f"{_TEST_FETCH}::test_a_cold_read_ends_where_its_isolation_says",
+        f"{_TEST_FETCH}::test_cold_read_ends_at_the_bound_of_its_isolation_level",
     ),
     Mutation(
         "B39", _PARTITION,
         "        return log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset\n",
         "        return log.high_watermark if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset\n",
-        f"{_TEST_FETCH}::test_a_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_offset",
+        f"{_TEST_FETCH}::test_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_offset",
     ),
     Mutation(
         "B40", "broker/storage/local_log.py",
@@ -740,7 +740,7 @@ MUTATIONS: Final = (
         "B48", _READER,
         "        elif offset < log.log_start_offset:\n            fetched = ErrorCode.OFFSET_OUT_OF_RANGE\n",
         "",
-        f"{_TEST_FETCH}::test_a_cold_read_of_what_was_deleted_meanwhile_is_out_of_range",
+        f"{_TEST_FETCH}::test_cold_read_of_what_was_deleted_meanwhile_is_out_of_range",
     ),
     Mutation(
         "B48", "broker/storage/unstable_transactions.py",
@@ -867,7 +867,7 @@ MUTATIONS: Final = (
         "            role.follower_fetched(\n"
         "                self._params.replica_id, end=end, log_start_offset=start, broker_epoch=-1, knows_epoch=True)\n"
         "        is_in_range = ",
-        f"{_TEST_FOLLOWER}::test_a_follower_that_diverged_has_not_what_it_fetches_from",
+        f"{_TEST_FOLLOWER}::test_follower_fetch_that_diverged_acknowledges_nothing",
     ),
     Mutation(
         "B60", _LEADING,
@@ -903,7 +903,7 @@ MUTATIONS: Final = (
         "B63", "broker/handlers/control_plane.py",
         "    if not error and broker_epoch != UNKNOWN_EPOCH and broker_epoch < broker.controller.broker_epoch:\n",
         "    if False:\n",
-        "tests/unit/broker/handlers/test_control_plane.py::test_orders_are_for_one_life_of_the_broker",
+        "tests/unit/broker/handlers/test_control_plane.py::test_control_request_for_an_earlier_incarnation_is_stale_broker_epoch",
     ),
     Mutation(
         "B63", "coordinator/controller/alter_partition.py",
@@ -1171,7 +1171,7 @@ MUTATIONS: Final = (
         "B80", _PRODUCE,
         "            partition.current_leader = LeaderIdAndEpoch(",
         "            LeaderIdAndEpoch(",
-        f"{_TEST_PRODUCE}::test_a_lost_leadership_is_told_with_the_new_leader",
+        f"{_TEST_PRODUCE}::test_lost_leadership_is_returned_with_the_new_leader",
     ),
     Mutation(
         "B80", _PRODUCE,
@@ -1189,7 +1189,7 @@ MUTATIONS: Final = (
         "B81", _LEADING,
         "self.log.high_watermark >= self.progress.epoch_start_offset\n",
         "self.log.high_watermark >= 0\n",
-        "tests/unit/broker/handlers/test_list_offsets.py::test_right_after_an_election_the_end_is_not_known",
+        "tests/unit/broker/handlers/test_list_offsets.py::test_latest_offset_right_after_an_election_is_not_available",
     ),
     Mutation(
         "B82", _ISR,
@@ -1227,7 +1227,7 @@ MUTATIONS: Final = (
         "B85", _VERIFICATION_STATE,
         "        if self.adds_partitions and header.base_sequence != 0 and not follows_batches:\n",
         "        if False:\n",
-        f"{_TEST_VERSION_2}::test_a_transaction_begins_with_sequence_zero",
+        f"{_TEST_VERSION_2}::test_transaction_begins_with_sequence_zero",
     ),
     Mutation(
         "B85", _VERIFICATION_STATE,

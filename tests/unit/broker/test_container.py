@@ -18,18 +18,18 @@ def advertised(**environment: str) -> list[str]:
     return [str(listener) for listener in parse_listeners(config).advertised.values()]
 
 
-def test_without_a_word_it_serves_the_host_that_publishes_its_port() -> None:
+def test_container_without_settings_serves_the_host_that_publishes_its_port() -> None:
     assert settings() == {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://localhost:9092"}
 
 
-def test_what_is_advertised_is_opened_on_every_interface() -> None:
+def test_advertised_listener_is_opened_on_every_interface() -> None:
     given = "INTERNAL://broker1:9092,EXTERNAL://[fd00::1]:19092"
     found = settings(KAFKA_ADVERTISED_LISTENERS=given)
     assert found == {"listeners": "INTERNAL://:9092,EXTERNAL://:19092"}
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
-def test_what_is_opened_everywhere_is_advertised_by_the_containers_name(host: str) -> None:
+def test_listener_on_every_interface_is_advertised_by_the_containers_name(host: str) -> None:
     assert advertised(KAFKA_LISTENERS=f"PLAINTEXT://{host}:9092") == ["PLAINTEXT://box:9092"]
     two = {
         "KAFKA_CFG_LISTENERS": f"A://{host}:9092,B://10.0.0.1:9093",
@@ -38,11 +38,11 @@ def test_what_is_opened_everywhere_is_advertised_by_the_containers_name(host: st
     assert advertised(**two) == ["A://box:9092", "B://10.0.0.1:9093"]
 
 
-def test_what_is_opened_somewhere_is_advertised_there() -> None:
+def test_listener_on_one_interface_is_advertised_there() -> None:
     assert advertised(KAFKA_LISTENERS="PLAINTEXT://10.0.0.1:9092") == ["PLAINTEXT://10.0.0.1:9092"]
 
 
-def test_what_is_said_is_left_alone() -> None:
+def test_given_listeners_are_unchanged() -> None:
     said = {"KAFKA_LISTENERS": "PLAINTEXT://:1", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://x:2"}
     assert settings(**said, KAFKA_LOG_DIRS="/elsewhere", ONCELOG_DATA_DIR="/volume") == {}
     assert settings(**said, KAFKA_LOG_DIR="/elsewhere", ONCELOG_DATA_DIR="/volume") == {}
@@ -64,10 +64,10 @@ def test_data_lies_in_the_volume_and_the_clusters_id_is_the_variables() -> None:
         ("CONTROLLER://:9093,PLAINTEXT://10.0.0.1:9092", "10.0.0.1:9092"),
     ],
 )
-def test_where_the_broker_is_asked_for_its_health(listeners: str, expected: str) -> None:
+def test_health_queries_the_first_opened_listener(listeners: str, expected: str) -> None:
     assert own_address({"listeners": listeners, "controller.listener.names": "CONTROLLER"}) == expected
 
 
-def test_the_users_words_come_last() -> None:
+def test_users_words_come_last() -> None:
     words = command_line(["--set", "log.dirs=/x"], {"log.dirs": "/volume"}, "/file")
     assert words == ["serve", "--config", "/file", "--set", "log.dirs=/volume", "--set", "log.dirs=/x"]

@@ -55,7 +55,7 @@ async def finished(broker: Broker, begun: Any) -> bytes:
     return b"".join(begun.finish(done))
 
 
-async def test_large_request_is_decoded_over_several_turns_and_answered() -> None:
+async def test_large_request_is_decoded_over_several_turns_and_gets_its_response() -> None:
     async with running_broker() as broker:
         dispatcher, received = Dispatcher(broker, all_handlers()), frame(large_request(), VERSION)
         assert len(received) > 256 * 1024
@@ -83,7 +83,7 @@ async def test_large_request_that_is_malformed_closes_its_connection() -> None:
             await finished(broker, few.dispatch(received, connection()))
 
 
-async def test_large_request_whose_handler_fails_gets_the_error_of_what_was_asked() -> None:
+async def test_large_request_whose_handler_fails_gets_its_error_response() -> None:
     async with running_broker() as broker:
         names = [f"a-group-with-a-name-of-some-length-{number}" for number in range(9_000)]
         received = frame(DeleteGroupsRequest(groups_names=names), 2)

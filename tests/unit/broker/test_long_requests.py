@@ -105,7 +105,7 @@ async def test_topics_of_one_request_are_created_by_few_tasks() -> None:
     await broker.stop()
 
 
-async def test_deletion_of_many_partitions_is_told_in_portions() -> None:
+async def test_deletion_of_many_partitions_is_sent_in_portions() -> None:
     broker = await start(new_disk())
     await create_partitions(broker, "wide", 1_000)
     told: list[int] = []

@@ -44,7 +44,7 @@ async def test_identity_and_topics_survive_a_restart() -> None:
     await second.stop()
 
 
-async def test_a_directory_remembers_its_brokers_id() -> None:
+async def test_directory_remembers_its_brokers_id() -> None:
     disk = new_disk()
     await (await start(disk, "broker.id=7")).stop()
     again = await start(disk)
@@ -55,7 +55,7 @@ async def test_a_directory_remembers_its_brokers_id() -> None:
     await (await start(disk, "broker.id=7")).stop()
 
 
-async def test_the_cluster_id_can_be_chosen_once() -> None:
+async def test_cluster_id_can_be_chosen_once() -> None:
     disk = new_disk()
     broker = await start(disk, "cluster.id=my-cluster")
     assert broker.cluster_id == "my-cluster"
@@ -65,7 +65,7 @@ async def test_the_cluster_id_can_be_chosen_once() -> None:
     await again.stop()
 
 
-async def test_a_second_broker_on_the_same_directory_is_refused() -> None:
+async def test_second_broker_on_the_same_directory_is_refused() -> None:
     disk = new_disk()
     broker = await start(disk)
     with pytest.raises(AlreadyLocked):
@@ -75,7 +75,7 @@ async def test_a_second_broker_on_the_same_directory_is_refused() -> None:
     await (await start(disk)).stop()
 
 
-async def test_a_start_that_fails_leaves_the_directory_free_and_clean() -> None:
+async def test_start_that_fails_leaves_the_directory_free_and_clean() -> None:
     disk = new_disk()
     taken = await start(new_disk())
     port = taken.listeners.bound[0].port
@@ -112,7 +112,7 @@ async def test_nothing_of_a_stopped_broker_runs_on() -> None:
         )
 
 
-async def test_an_io_error_on_the_only_data_directory_ends_the_broker() -> None:
+async def test_io_error_on_the_only_data_directory_ends_the_broker() -> None:
     disk = new_disk()
     broker = await start(disk)
     assert not broker.failure.done()
@@ -123,7 +123,7 @@ async def test_an_io_error_on_the_only_data_directory_ends_the_broker() -> None:
     await broker.stop()
 
 
-async def test_a_failed_metadata_journal_ends_the_broker() -> None:
+async def test_failed_metadata_journal_ends_the_broker() -> None:
     disk = new_disk()
     broker = await start(disk)
     disk.fail("append", ".journal")

@@ -184,7 +184,7 @@ async def test_turns_of_a_long_request_are_short(handler: ApiHandler[Any]) -> No
         assert too_long == {}
 
 
-async def test_a_response_describes_what_has_room_and_asks_to_come_again_for_the_rest(monkeypatch: Any) -> None:
+async def test_response_describes_what_has_room_and_returns_retriable_errors_for_the_rest(monkeypatch: Any) -> None:
     """Each of three partitions with 2,000 producers would make 80 KB, in a response with room for one of them."""
     monkeypatch.setattr(response_room, "LARGEST_RESPONSE", 1)
     async with running_broker() as broker:

@@ -17,7 +17,7 @@ VERSIONS = range(1, 4)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_describe_acls_without_authorizer_answers_security_disabled(version: int) -> None:
+async def test_describe_acls_without_authorizer_returns_security_disabled(version: int) -> None:
     async with running_broker() as broker:
         response = await ask(broker, handle_describe_acls, DescribeAclsRequest(), DescribeAclsResponse, version)
         response = decode(DescribeAclsResponse, version, encode(response, version))
@@ -27,7 +27,7 @@ async def test_describe_acls_without_authorizer_answers_security_disabled(versio
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_create_acls_without_authorizer_answers_security_disabled_for_each(version: int) -> None:
+async def test_create_acls_without_authorizer_returns_security_disabled_for_each(version: int) -> None:
     async with running_broker() as broker:
         request = CreateAclsRequest(creations=[AclCreation(resource_name="a"), AclCreation(resource_name="b")])
         response = await ask(broker, handle_create_acls, request, CreateAclsResponse, version)
@@ -38,7 +38,7 @@ async def test_create_acls_without_authorizer_answers_security_disabled_for_each
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_delete_acls_without_authorizer_answers_security_disabled_for_each(version: int) -> None:
+async def test_delete_acls_without_authorizer_returns_security_disabled_for_each(version: int) -> None:
     async with running_broker() as broker:
         request = DeleteAclsRequest(filters=[DeleteAclsFilter(), DeleteAclsFilter()])
         response = await ask(broker, handle_delete_acls, request, DeleteAclsResponse, version)

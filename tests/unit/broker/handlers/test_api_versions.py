@@ -46,7 +46,7 @@ def finalised(response: ApiVersionsResponse) -> list[tuple[str, int, int]]:
     return [(f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features]
 
 
-def test_the_ranges_are_those_of_the_handlers() -> None:
+def test_api_versions_lists_the_ranges_of_the_handlers() -> None:
     response, _ = ask(4)
     told = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     assert told == {h.api_key: (h.advertised.first, h.advertised.last) for h in all_handlers()}
@@ -62,7 +62,7 @@ def test_the_ranges_are_those_of_the_handlers() -> None:
         (13, 0, 3), (14, 0, 3), (19, 2, 3), (20, 1, 1), (22, 0, 4), (24, 0, 3), (25, 0, 3), (26, 0, 3), (28, 0, 3),
     ],
 )  # fmt: skip
-def test_every_client_finds_a_version_that_it_knows(api_key: int, first: int, last: int) -> None:
+def test_api_versions_of_each_client_overlap_with_those_served(api_key: int, first: int, last: int) -> None:
     """kafkajs looks only at the maximum; librdkafka and aiokafka want version 0 of the transaction APIs."""
     response, _ = ask(4)
     key = next(key for key in response.api_keys if key.api_key == api_key)
@@ -71,7 +71,7 @@ def test_every_client_finds_a_version_that_it_knows(api_key: int, first: int, la
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_older_versions_have_no_features(version: int) -> None:
+def test_api_versions_before_version_3_has_no_features(version: int) -> None:
     response = on_the_wire(version)
     assert response.error_code == ErrorCode.NONE
     assert response.supported_features == []
@@ -79,7 +79,7 @@ def test_older_versions_have_no_features(version: int) -> None:
     assert response.finalized_features_epoch == -1
 
 
-def test_version_3_is_not_told_of_features_whose_lowest_level_is_0() -> None:
+def test_api_versions_3_omits_features_whose_lowest_level_is_0() -> None:
     """KAFKA-17011: its clients take that for an error."""
     response = on_the_wire(3)
     assert response.supported_features == []
@@ -87,7 +87,7 @@ def test_version_3_is_not_told_of_features_whose_lowest_level_is_0() -> None:
     assert response.finalized_features_epoch == 7
 
 
-def test_version_4_is_told_what_is_supported_and_what_is_finalised() -> None:
+def test_api_versions_4_has_supported_and_finalised_features() -> None:
     response = on_the_wire(4)
     assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == [
         ("transaction.version", 0, 2)
@@ -96,14 +96,14 @@ def test_version_4_is_told_what_is_supported_and_what_is_finalised() -> None:
     assert response.finalized_features_epoch == 7
 
 
-def test_a_level_of_0_is_not_finalised() -> None:
+def test_feature_of_level_0_is_not_finalised() -> None:
     """The epoch alone tells clients that this is news."""
     response = on_the_wire(4, FinalizedFeatures(levels={"transaction.version": 0}))
     assert response.finalized_features == []
     assert response.finalized_features_epoch == 7
 
 
-def test_the_clients_software_is_noted() -> None:
+def test_api_versions_records_the_clients_software() -> None:
     _, connection = ask(3, "apache-kafka-java", "4.3.0-SNAPSHOT")
     assert connection.client_software_name == "apache-kafka-java"
     assert connection.client_software_version == "4.3.0-SNAPSHOT"
@@ -113,19 +113,19 @@ def test_the_clients_software_is_noted() -> None:
     ("name", "version"),
     [("", "1"), ("a", ""), ("-a", "1"), ("a-", "1"), ("a b", "1"), ("a", "1.0.0+x"), ("ä", "1"), ("a\n", "1")],
 )
-def test_names_that_are_none_are_refused(name: str, version: str) -> None:
+def test_api_versions_with_invalid_software_name_is_refused(name: str, version: str) -> None:
     response, connection = ask(3, name, version)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert response.api_keys == []
     assert connection.client_software_name == "unknown"
 
 
-def test_older_versions_have_no_names_to_refuse() -> None:
+def test_api_versions_before_version_3_accepts_any_software_name() -> None:
     response, _ = ask(2, "", "")
     assert response.error_code == ErrorCode.NONE
 
 
-def test_an_unknown_version_is_told_the_range_of_this_api_only() -> None:
+def test_api_versions_of_unknown_version_gets_the_range_of_this_api_only() -> None:
     response, _ = ask(5)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 4)]

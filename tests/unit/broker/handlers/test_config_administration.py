@@ -102,7 +102,7 @@ async def replace_all(broker: Broker, name: str, **configs: str | None) -> Error
 SET, DELETE, APPEND, SUBTRACT = OperationType
 
 
-async def test_a_topics_setting_shows_everything_that_stands_behind_it() -> None:
+async def test_describe_topic_setting_shows_all_synonyms() -> None:
     async with running_broker(log_retention_hours="2") as broker:
         await create(broker, "t")
         config = await described(broker, TOPIC, "t", "retention.ms")
@@ -127,7 +127,7 @@ async def test_a_topics_setting_shows_everything_that_stands_behind_it() -> None
         assert (config.value, config.config_source) == ("2000", DYNAMIC_BROKER)
 
 
-async def test_all_settings_are_described_when_none_is_named() -> None:
+async def test_describe_configs_without_keys_describes_all_settings() -> None:
     async with running_broker() as broker:
         await create(broker, "t")
         topic = await describe(broker, TOPIC, "t")
@@ -155,7 +155,7 @@ async def test_describe_broker_with_generated_id_shows_the_generated_id(given: d
         assert (await described(broker, BROKER, "1", "node.id")).value == "1"
 
 
-async def test_a_resource_that_is_named_again_is_described_once() -> None:
+async def test_resource_that_is_named_again_is_described_once() -> None:
     async with running_broker(new_disk()) as broker:
         names = ["", "unknown", "", "unknown"]
         resources = [DescribeConfigsResource(resource_type=BROKER, resource_name=name) for name in names]
@@ -221,7 +221,9 @@ async def test_synonyms_and_documentation_come_on_request() -> None:
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_resources_without_a_configuration_here(resource_type: int, name: str, error: ErrorCode) -> None:
+async def test_describe_configs_of_resources_without_configuration_is_refused(
+    resource_type: int, name: str, error: ErrorCode
+) -> None:
     async with running_broker() as broker:
         result = await describe(broker, resource_type, name)
         assert (result.error_code, result.resource_type, result.resource_name) == (error, resource_type, name)
@@ -230,7 +232,7 @@ async def test_resources_without_a_configuration_here(resource_type: int, name: 
         assert await change(broker, resource_type, name, ("retention.ms", SET, "1")) is error
 
 
-async def test_a_change_reaches_the_logs_and_survives_a_power_loss() -> None:
+async def test_altered_topic_setting_reaches_the_logs_and_survives_a_power_loss() -> None:
     disk = new_disk()
     async with running_broker(disk) as broker:
         await create(broker, "t")
@@ -251,7 +253,7 @@ async def test_a_change_reaches_the_logs_and_survives_a_power_loss() -> None:
         assert log.config.cleanup_policy == {"compact"}
 
 
-async def test_a_brokers_default_changes_the_logs_of_all_topics() -> None:
+async def test_brokers_default_changes_the_logs_of_all_topics() -> None:
     async with running_broker() as broker:
         await create(broker, "own")
         await create(broker, "default")
@@ -268,7 +270,7 @@ async def test_a_brokers_default_changes_the_logs_of_all_topics() -> None:
         assert later.config.max_message_bytes == 200
 
 
-async def test_replacing_forgets_what_is_not_named() -> None:
+async def test_alter_configs_removes_overrides_that_it_does_not_name() -> None:
     async with running_broker() as broker:
         await create(broker, "t")
         assert await replace_all(broker, "t", retention_ms="1", segment_bytes="2000000") is ErrorCode.NONE
@@ -291,7 +293,7 @@ async def test_replacing_forgets_what_is_not_named() -> None:
         (BROKER, "1", ("log.retention.ms", SET, "soon"), ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_changes_that_are_refused_change_nothing(
+async def test_refused_alterations_change_nothing(
     resource_type: int, name: str, operation: tuple[str, int, str | None], error: ErrorCode
 ) -> None:
     async with running_broker() as broker:
@@ -301,7 +303,7 @@ async def test_changes_that_are_refused_change_nothing(
         assert broker.configs.topic_overrides("t") == broker.configs.cluster_overrides() == {}
 
 
-async def test_only_checking_changes_nothing() -> None:
+async def test_alter_configs_with_validate_only_changes_nothing() -> None:
     async with running_broker() as broker:
         await create(broker, "t")
         checked = await change(broker, TOPIC, "t", ("retention.ms", SET, "1"), validate_only=True)
@@ -309,7 +311,7 @@ async def test_only_checking_changes_nothing() -> None:
         assert broker.configs.topic_overrides("t") == {}
 
 
-async def test_who_may_not() -> None:
+async def test_config_requests_of_unauthorized_clients_are_refused() -> None:
     async with running_broker() as broker:
         await create(broker, "t")
         broker.authorizer = Denies([Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS])

@@ -107,7 +107,7 @@ def update_metadata(version: int, **fields: int) -> UpdateMetadataRequest:
 
 
 @pytest.mark.parametrize("version", range(8))
-async def test_leader_and_isr(version: int) -> None:
+async def test_leader_and_isr_makes_leaders_and_followers(version: int) -> None:
     async with running_broker() as broker:
         answer = await ask(broker, handle_leader_and_isr, leader_and_isr(version), LeaderAndIsrResponse, version)
         assert answer.error_code == ErrorCode.NONE
@@ -116,7 +116,7 @@ async def test_leader_and_isr(version: int) -> None:
         assert broker.replica_manager.led_partition(("t", 0)).leader_epoch == 3  # type: ignore[union-attr]
 
 
-async def test_leader_and_isr_without_store_is_obeyed_where_there_is_a_log() -> None:
+async def test_leader_and_isr_without_store_is_applied_where_there_is_a_log() -> None:
     async with running_broker() as broker:
         await ask(broker, handle_leader_and_isr, leader_and_isr(7), LeaderAndIsrResponse, 7)
         await broker.controller._store.close()
@@ -142,7 +142,7 @@ async def test_leader_and_isr_of_a_topic_whose_configuration_is_malformed_create
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_stop_replica(version: int) -> None:
+async def test_stop_replica_removes_the_replica(version: int) -> None:
     async with running_broker() as broker:
         await ask(broker, handle_leader_and_isr, leader_and_isr(7), LeaderAndIsrResponse, 7)
         answer = await ask(broker, handle_stop_replica, stop_replica(version), StopReplicaResponse, version)
@@ -151,7 +151,7 @@ async def test_stop_replica(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(9))
-async def test_update_metadata(version: int) -> None:
+async def test_update_metadata_replaces_the_image(version: int) -> None:
     async with running_broker() as broker:
         request = update_metadata(version)
         answer = await ask(broker, handle_update_metadata, request, UpdateMetadataResponse, version)
@@ -193,7 +193,7 @@ async def codes(broker: Broker, asked: list[Order]) -> list[ErrorCode]:
     ]
 
 
-async def test_orders_are_for_one_life_of_the_broker() -> None:
+async def test_control_request_for_an_earlier_incarnation_is_stale_broker_epoch() -> None:
     """B63: an older one is refused; a newer one the broker may not know of yet; -1 is not said."""
     async with running_broker() as broker:
         broker.controller.broker_epoch = 50
@@ -203,7 +203,7 @@ async def test_orders_are_for_one_life_of_the_broker() -> None:
             assert await codes(broker, orders(life)) == [ErrorCode.NONE] * 3
 
 
-async def test_only_brokers_give_orders() -> None:
+async def test_control_request_of_an_unauthorized_client_is_refused() -> None:
     async with running_broker() as broker:
         broker.authorizer = Denies({Operation.CLUSTER_ACTION})
         assert await codes(broker, orders(-1)) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3
@@ -214,7 +214,7 @@ async def test_only_brokers_give_orders() -> None:
         assert await codes(broker, asked) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
 
 
-async def test_only_those_who_may_alter_the_cluster_move_and_elect() -> None:
+async def test_reassignment_and_election_need_alter_on_the_cluster() -> None:
     async with running_broker() as broker:
         broker.authorizer = Denies({Operation.ALTER, Operation.DESCRIBE})
         elect = ElectLeadersRequest(topic_partitions=[ElectLeadersTopic(topic="t", partitions=[0])])
@@ -239,14 +239,14 @@ async def test_only_those_who_may_alter_the_cluster_move_and_elect() -> None:
         assert result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def test_an_unknown_kind_of_election_is_refused() -> None:
+async def test_elect_leaders_of_unknown_type_is_refused() -> None:
     async with running_broker() as broker:
         request = ElectLeadersRequest(election_type=5, topic_partitions=None)
         answer = await ask(broker, handle_elect_leaders, request, ElectLeadersResponse, 2)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_move_that_cannot_be_says_why() -> None:
+async def test_impossible_reassignment_returns_its_reason() -> None:
     async with running_broker() as broker:
         partition = ReassignablePartition(partition_index=0, replicas=[1])
         request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[partition])])
@@ -259,7 +259,7 @@ async def test_a_move_that_cannot_be_says_why() -> None:
         )
 
 
-def test_what_passes_between_brokers_is_served_in_clusters_only() -> None:
+def test_inter_broker_apis_are_served_in_clusters_only() -> None:
     alone = {handler.api_key for handler in all_handlers()}
     member = {handler.api_key for handler in all_handlers(clustered=True)}
     assert member - alone == {

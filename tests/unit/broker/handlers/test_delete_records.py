@@ -26,28 +26,28 @@ def broker() -> ReplicaSide:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_log_begins_where_it_was_asked_to(broker: ReplicaSide, version: int) -> None:
+def test_delete_records_moves_the_log_start_to_the_offset(broker: ReplicaSide, version: int) -> None:
     assert delete(broker, "t", (0, 2), version=version) == [(2, 0)]
     log = broker.partition().log
     assert log is not None
     assert log.log_start_offset == 2
 
 
-def test_the_log_never_begins_earlier_again(broker: ReplicaSide) -> None:
+def test_delete_records_below_the_log_start_changes_nothing(broker: ReplicaSide) -> None:
     delete(broker, "t", (0, 2))
     assert delete(broker, "t", (0, 1)) == [(2, 0)]
 
 
-def test_minus_one_is_the_high_watermark(broker: ReplicaSide) -> None:
+def test_delete_records_up_to_minus_one_deletes_to_the_high_watermark(broker: ReplicaSide) -> None:
     assert delete(broker, "t", (0, -1), (1, -1)) == [(3, 0), (0, 0)]
 
 
-def test_nothing_beyond_the_high_watermark_is_deleted(broker: ReplicaSide) -> None:
+def test_delete_records_beyond_the_high_watermark_is_refused(broker: ReplicaSide) -> None:
     expected = (-1, ErrorCode.OFFSET_OUT_OF_RANGE)
     assert delete(broker, "t", (0, 4), (0, -2)) == [expected, expected]
 
 
-def test_each_refusal_has_its_error(broker: ReplicaSide) -> None:
+def test_delete_records_that_is_refused_has_its_error(broker: ReplicaSide) -> None:
     broker.lead("compacted", config=LogConfig(cleanup_policy=frozenset({"compact"})))
     broker.lead("both", config=LogConfig(cleanup_policy=frozenset({"compact", "delete"})))
     broker.lead("__consumer_offsets")
@@ -64,7 +64,7 @@ def test_each_refusal_has_its_error(broker: ReplicaSide) -> None:
     assert delete(broker, "both", (0, 0)) == [(0, 0)]
 
 
-def test_a_live_producer_outlives_its_deleted_records(broker: ReplicaSide) -> None:
+def test_live_producer_outlives_its_deleted_records(broker: ReplicaSide) -> None:
     """B32: its epoch and its last sequences are known, although no record of it is left."""
     broker.append(batch(producer_id=5, epoch=0, sequence=0), index=1)
     delete(broker, "t", (1, -1))
@@ -88,7 +88,7 @@ def replicated() -> ReplicaSide:
 
 
 @in_virtual_time
-async def test_the_answer_waits_until_the_follower_has_deleted() -> None:
+async def test_delete_records_response_waits_until_the_follower_has_deleted() -> None:
     broker = replicated()
     answer = broker.call(handle_delete_records, asking((0, -1)), 2)
     await end_of_turn()
@@ -101,7 +101,7 @@ async def test_the_answer_waits_until_the_follower_has_deleted() -> None:
 
 
 @in_virtual_time
-async def test_a_follower_that_does_not_delete_in_time_is_told_as_that() -> None:
+async def test_delete_records_times_out_when_a_follower_does_not_delete() -> None:
     broker = replicated()
     answer = await broker.call(handle_delete_records, asking((0, 1), timeout_ms=500), 2)
     ((result,),) = (topic.partitions for topic in answer.topics)
@@ -111,7 +111,7 @@ async def test_a_follower_that_does_not_delete_in_time_is_told_as_that() -> None
 
 
 @in_virtual_time
-async def test_a_lost_leadership_answers_a_deletion() -> None:
+async def test_lost_leadership_completes_a_waiting_delete_records() -> None:
     broker = replicated()
     answer = broker.call(handle_delete_records, asking((0, 1)), 2)
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))

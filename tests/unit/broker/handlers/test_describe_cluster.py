@@ -12,7 +12,7 @@ from tests.unit.broker.handlers.cluster_tales import broker_with, tell
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_a_broker_that_is_alone(version: int) -> None:
+async def test_describe_cluster_of_a_single_node_names_the_broker(version: int) -> None:
     async with running_broker() as broker:
         response = await ask(
             broker, handle_describe_cluster, DescribeClusterRequest(), DescribeClusterResponse, version
@@ -35,14 +35,14 @@ async def test_brokers_without_the_listener_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("endpoint_type", "error"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
 )
-async def test_only_brokers_have_endpoints(endpoint_type: int, error: ErrorCode) -> None:
+async def test_describe_cluster_of_other_endpoint_types_is_refused(endpoint_type: int, error: ErrorCode) -> None:
     async with running_broker() as broker:
         request = DescribeClusterRequest(endpoint_type=endpoint_type)
         response = await ask(broker, handle_describe_cluster, request, DescribeClusterResponse)
         assert response.error_code == error
 
 
-async def test_authorized_operations_are_told_when_asked_for() -> None:
+async def test_authorized_operations_are_returned_on_request() -> None:
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     async with running_broker() as broker:
         response = await ask(broker, handle_describe_cluster, request, DescribeClusterResponse)

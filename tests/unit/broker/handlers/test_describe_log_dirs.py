@@ -36,7 +36,7 @@ def broker() -> ReplicaSide:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_everything_in_the_directory(broker: ReplicaSide, version: int) -> None:
+def test_describe_log_dirs_without_topics_lists_all_replicas(broker: ReplicaSide, version: int) -> None:
     response = describe(broker, None, version=version)
     assert sizes(response) == {("t", 0): 0, ("t", 1): len(batch(b"a")), ("u", 0): 0}
     (result,) = response.results
@@ -44,12 +44,12 @@ def test_everything_in_the_directory(broker: ReplicaSide, version: int) -> None:
     assert (result.total_bytes, result.usable_bytes) == broker.disk.usage(LOG_DIR)
 
 
-def test_only_what_was_asked_for_and_is_here(broker: ReplicaSide) -> None:
+def test_describe_log_dirs_lists_requested_replicas_that_are_here(broker: ReplicaSide) -> None:
     assert list(sizes(describe(broker, ("t", 1), ("t", 9), ("nowhere", 0)))) == [("t", 1)]
     assert sizes(describe(broker)) == {}
 
 
-def test_it_is_the_clusters_business(broker: ReplicaSide) -> None:
+def test_describe_log_dirs_needs_describe_on_the_cluster(broker: ReplicaSide) -> None:
     broker.authorizer = OnlyTopics("t")
     response = describe(broker, None)
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

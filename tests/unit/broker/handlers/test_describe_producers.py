@@ -23,7 +23,7 @@ def broker() -> ReplicaSide:
     return broker
 
 
-def test_producers_and_their_open_transactions(broker: ReplicaSide) -> None:
+def test_describe_producers_lists_producers_and_open_transactions(broker: ReplicaSide) -> None:
     broker.append(batch(b"a", b"b", producer_id=7, epoch=1, sequence=0, timestamp=500))
     broker.append(batch(producer_id=8, epoch=0, sequence=0, transactional=True, timestamp=600))
     first, second = sorted(describe(broker).active_producers, key=lambda producer: producer.producer_id)
@@ -35,13 +35,13 @@ def test_producers_and_their_open_transactions(broker: ReplicaSide) -> None:
     assert (ended.current_txn_start_offset, ended.coordinator_epoch) == (-1, 3)
 
 
-def test_a_follower_answers_too(broker: ReplicaSide) -> None:
+def test_describe_producers_of_a_follower_is_served(broker: ReplicaSide) -> None:
     broker.append(batch(producer_id=7, epoch=1, sequence=0))
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
     assert [producer.producer_id for producer in describe(broker).active_producers] == [7]
 
 
-def test_partitions_that_cannot_be_described(broker: ReplicaSide) -> None:
+def test_describe_producers_of_unavailable_partitions_has_their_errors(broker: ReplicaSide) -> None:
     assert describe(broker, "u").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.lead("v", leader=OTHER, replicas=(OTHER,))
     assert describe(broker, "v").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -52,7 +52,7 @@ async def test_pages_join_without_gap_or_overlap(limit: int, all_topics: bool) -
         assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("c", 0)]
 
 
-async def test_the_brokers_limit_is_the_upper_one() -> None:
+async def test_brokers_limit_is_the_upper_one() -> None:
     async with running_broker(max_request_partition_size_limit="2") as broker:
         tell_topics(broker, a=3)
         page = await describe(broker, limit=100)
@@ -60,7 +60,7 @@ async def test_the_brokers_limit_is_the_upper_one() -> None:
         assert page.next_cursor == Cursor(topic_name="a", partition_index=2)
 
 
-async def test_unknown_topics_are_told_only_to_who_names_them() -> None:
+async def test_unknown_topics_are_returned_only_when_named() -> None:
     async with running_broker() as broker:
         tell_topics(broker, a=1)
         page = await describe(broker, "a", "nope", "no/pe")
@@ -71,7 +71,7 @@ async def test_unknown_topics_are_told_only_to_who_names_them() -> None:
         }
 
 
-async def test_a_partition_in_detail() -> None:
+async def test_described_partition_has_leader_replicas_and_isr() -> None:
     async with running_broker() as broker:
         tell(
             broker,
@@ -100,14 +100,14 @@ async def test_a_partition_in_detail() -> None:
 @pytest.mark.parametrize(
     "cursor", [Cursor(topic_name="b", partition_index=0), Cursor(topic_name="a", partition_index=-1)]
 )
-async def test_a_cursor_that_points_nowhere_is_refused(cursor: Cursor) -> None:
+async def test_cursor_that_points_nowhere_is_refused(cursor: Cursor) -> None:
     async with running_broker() as broker:
         tell_topics(broker, a=1, b=1)
         page = await describe(broker, "a", cursor=cursor)
         assert [topic.error_code for topic in page.topics] == [ErrorCode.INVALID_REQUEST]
 
 
-async def test_who_may_not_describe_is_told_of_what_was_named_only() -> None:
+async def test_unauthorized_client_gets_errors_of_named_topics_only() -> None:
     async with running_broker() as broker:
         tell_topics(broker, a=1)
         broker.authorizer = Denies([Operation.DESCRIBE])

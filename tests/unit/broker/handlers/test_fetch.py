@@ -104,7 +104,7 @@ def led(count: int = 1, **config: Any) -> ReplicaSide:
 
 @pytest.mark.parametrize("version", range(4, 18))
 @in_virtual_time
-async def test_every_version_reads_records(version: int) -> None:
+async def test_fetch_of_every_version_reads_records(version: int) -> None:
     broker = led()
     broker.append(batch(b"a", b"b"))
     response = broker.answer(handle_fetch, fetch((0, 0)), version)
@@ -118,7 +118,7 @@ async def test_every_version_reads_records(version: int) -> None:
 
 
 @in_virtual_time
-async def test_a_fetch_inside_a_batch_gets_the_batch() -> None:
+async def test_fetch_inside_a_batch_gets_the_batch() -> None:
     """B79: no record is skipped."""
     broker = led()
     broker.append(batch(b"a", b"b", b"c"))
@@ -129,7 +129,7 @@ async def test_a_fetch_inside_a_batch_gets_the_batch() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 4, 1000])
 @in_virtual_time
-async def test_an_offset_outside_of_the_log_is_out_of_range(offset: int) -> None:
+async def test_offset_outside_of_the_log_is_out_of_range(offset: int) -> None:
     broker = led()
     broker.append(batch(b"a", b"b", b"c"))
     reply = read(broker, fetch((0, offset), max_wait_ms=1000))
@@ -137,7 +137,7 @@ async def test_an_offset_outside_of_the_log_is_out_of_range(offset: int) -> None
 
 
 @in_virtual_time
-async def test_an_offset_below_the_log_start_is_out_of_range() -> None:
+async def test_offset_below_the_log_start_is_out_of_range() -> None:
     broker = led()
     broker.append(batch(b"a", b"b", b"c"))
     broker.leading().delete_records(2)
@@ -147,7 +147,7 @@ async def test_an_offset_below_the_log_start_is_out_of_range() -> None:
 
 
 @in_virtual_time
-async def test_what_is_not_replicated_is_an_empty_answer() -> None:
+async def test_fetch_of_unreplicated_records_gets_an_empty_response() -> None:
     """B81: between high watermark and log end there is nothing yet, and it is not out of range."""
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
@@ -193,7 +193,7 @@ async def test_read_committed_names_the_aborted_transactions_of_what_it_returns(
 
 
 @in_virtual_time
-async def test_the_largest_answer_of_all_is_the_brokers_setting() -> None:
+async def test_fetch_response_is_bounded_by_fetch_max_bytes() -> None:
     broker = led(fetch_max_bytes=1024)
     for _ in range(10):
         broker.append(batch(bytes(500)))
@@ -203,7 +203,7 @@ async def test_the_largest_answer_of_all_is_the_brokers_setting() -> None:
 
 
 @in_virtual_time
-async def test_the_first_batch_is_sent_whatever_its_size() -> None:
+async def test_first_batch_is_sent_whatever_its_size() -> None:
     broker = led(3)
     for index in range(3):
         broker.append(batch(bytes(500)), index=index)
@@ -214,7 +214,7 @@ async def test_the_first_batch_is_sent_whatever_its_size() -> None:
 
 @pytest.mark.parametrize("epoch", [SESSIONLESS, NEW_SESSION])
 @in_virtual_time
-async def test_a_limit_of_nothing_still_gets_one_batch(epoch: int) -> None:
+async def test_fetch_with_limit_zero_gets_one_batch(epoch: int) -> None:
     broker = led()
     session = (await new_session(broker, (0, 0)), 1) if epoch == NEW_SESSION else (0, SESSIONLESS)
     broker.append(batch(b"a"))
@@ -223,7 +223,7 @@ async def test_a_limit_of_nothing_still_gets_one_batch(epoch: int) -> None:
 
 
 @in_virtual_time
-async def test_each_partition_has_its_own_limit() -> None:
+async def test_fetch_limits_each_partition_by_its_own_limit() -> None:
     broker = led(2)
     for index in (0, 1):
         for _ in range(5):
@@ -247,7 +247,7 @@ async def test_a_stale_leader_epoch_is_fenced(believed: int, expected: ErrorCode
 
 
 @in_virtual_time
-async def test_a_log_that_parted_is_told_where() -> None:
+async def test_fetch_from_a_diverged_log_gets_the_diverging_epoch() -> None:
     broker = ReplicaSide()
     broker.lead(epoch=2)
     broker.append(batch(b"a", b"b"))
@@ -278,7 +278,7 @@ def _state(index: int) -> Any:
 
 
 @in_virtual_time
-async def test_unknown_and_foreign_partitions_are_errors_of_their_own() -> None:
+async def test_unknown_and_foreign_partitions_have_their_own_errors() -> None:
     broker = led()
     broker.append(batch(b"a"))
     broker.lead("t", first=1, leader=OTHER, epoch=3, replicas=(OTHER,))
@@ -291,7 +291,7 @@ async def test_unknown_and_foreign_partitions_are_errors_of_their_own() -> None:
 
 
 @in_virtual_time
-async def test_the_current_leader_is_told_from_version_16() -> None:
+async def test_fetch_returns_the_current_leader_from_version_16() -> None:
     """B80"""
     broker = ReplicaSide()
     broker.lead("t", leader=OTHER, epoch=3, replicas=(OTHER,))
@@ -305,7 +305,7 @@ async def test_the_current_leader_is_told_from_version_16() -> None:
 
 
 @in_virtual_time
-async def test_a_failed_log_is_told_in_the_clients_words() -> None:
+async def test_failed_log_has_an_error_that_the_clients_version_knows() -> None:
     broker = led()
     broker.append(batch())
     broker.disk.fail("read", ".log")
@@ -329,7 +329,7 @@ async def still_waits(answer: "asyncio.Future[FetchResponse]") -> bool:
 
 
 @in_virtual_time
-async def test_an_empty_fetch_waits_for_its_time_and_answers_nothing() -> None:
+async def test_fetch_without_records_waits_its_time_and_returns_none() -> None:
     broker = led()
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -340,7 +340,7 @@ async def test_an_empty_fetch_waits_for_its_time_and_answers_nothing() -> None:
 
 @pytest.mark.parametrize("epoch", [SESSIONLESS, NEW_SESSION])
 @in_virtual_time
-async def test_an_append_wakes_a_waiting_fetch(epoch: int) -> None:
+async def test_append_wakes_a_waiting_fetch(epoch: int) -> None:
     broker = led(2)
     answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
     assert await still_waits(answer)
@@ -352,7 +352,7 @@ async def test_an_append_wakes_a_waiting_fetch(epoch: int) -> None:
 
 
 @in_virtual_time
-async def test_appends_of_one_turn_are_one_answer() -> None:
+async def test_appends_of_one_turn_complete_a_fetch_once() -> None:
     broker = led(3)
     answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), (2, 0), max_wait_ms=60_000), NAMES)
     await end_of_turn()
@@ -362,7 +362,7 @@ async def test_appends_of_one_turn_are_one_answer() -> None:
 
 
 @in_virtual_time
-async def test_a_fetch_waits_for_enough_bytes() -> None:
+async def test_fetch_waits_for_enough_bytes() -> None:
     broker = led(2)
     size = len(batch(bytes(100)))
     broker.append(batch(bytes(100)))
@@ -376,7 +376,7 @@ async def test_a_fetch_waits_for_enough_bytes() -> None:
 
 
 @in_virtual_time
-async def test_a_partition_counts_at_most_its_own_limit() -> None:
+async def test_partition_counts_at_most_its_own_limit() -> None:
     broker = led(2)
     size = len(batch(bytes(100)))
     request = fetch((0, 0), (1, 0), max_wait_ms=5000, min_bytes=2 * size, partition_max_bytes=size)
@@ -390,7 +390,7 @@ async def test_a_partition_counts_at_most_its_own_limit() -> None:
 
 
 @in_virtual_time
-async def test_a_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_offset() -> None:
+async def test_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_offset() -> None:
     """B39: a parked fetch obeys its isolation and carries the aborted list."""
     broker = led()
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, read_committed=True), NAMES)
@@ -405,7 +405,7 @@ async def test_a_waiting_read_committed_fetch_counts_bytes_below_the_last_stable
 
 
 @in_virtual_time
-async def test_a_transaction_that_ends_counts_all_its_bytes() -> None:
+async def test_transaction_that_ends_counts_all_its_bytes() -> None:
     broker = led()
     request = fetch((0, 0), max_wait_ms=60_000, read_committed=True, min_bytes=3 * len(batch(bytes(100))))
     answer = broker.call(handle_fetch, request, NAMES)
@@ -429,7 +429,7 @@ async def test_two_open_transactions_hold_until_the_earlier_ends() -> None:
 
 
 @in_virtual_time
-async def test_a_fetch_waits_for_replication() -> None:
+async def test_fetch_waits_for_replication() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
@@ -440,7 +440,7 @@ async def test_a_fetch_waits_for_replication() -> None:
 
 
 @in_virtual_time
-async def test_a_change_of_leader_answers_a_waiting_fetch() -> None:
+async def test_change_of_leader_completes_a_waiting_fetch() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, leader_epoch=0), 16)
@@ -451,7 +451,7 @@ async def test_a_change_of_leader_answers_a_waiting_fetch() -> None:
 
 
 @in_virtual_time
-async def test_a_new_epoch_fences_a_waiting_fetch() -> None:
+async def test_new_epoch_fences_a_waiting_fetch() -> None:
     """B51"""
     broker = led()
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, leader_epoch=0), NAMES)
@@ -460,7 +460,7 @@ async def test_a_new_epoch_fences_a_waiting_fetch() -> None:
 
 
 @in_virtual_time
-async def test_a_deleted_partition_answers_a_waiting_fetch() -> None:
+async def test_deleted_partition_completes_a_waiting_fetch() -> None:
     broker = led()
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     _delete(broker)
@@ -474,7 +474,7 @@ def _delete(broker: ReplicaSide) -> None:
 
 
 @in_virtual_time
-async def test_a_failed_log_answers_a_waiting_fetch() -> None:
+async def test_failed_log_completes_a_waiting_fetch() -> None:
     broker = led()
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     log = broker.partition().log
@@ -484,7 +484,7 @@ async def test_a_failed_log_answers_a_waiting_fetch() -> None:
 
 
 @in_virtual_time
-async def test_an_unknown_topic_does_not_end_the_wait_for_others() -> None:
+async def test_unknown_topic_does_not_end_the_wait_for_others() -> None:
     broker = led()
     began = asyncio.get_running_loop().time()
     response = await broker.call(handle_fetch, fetch((0, 0), (9, 0), max_wait_ms=500), NAMES)
@@ -493,13 +493,13 @@ async def test_an_unknown_topic_does_not_end_the_wait_for_others() -> None:
 
 
 @in_virtual_time
-async def test_a_fetch_of_nothing_known_does_not_wait() -> None:
+async def test_fetch_of_nothing_known_does_not_wait() -> None:
     broker = led()
     assert read(broker, fetch((9, 0), max_wait_ms=500)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @in_virtual_time
-async def test_a_connection_that_has_gone_leaves_nothing_behind() -> None:
+async def test_fetch_of_a_lost_connection_leaves_nothing_behind() -> None:
     broker = led()
     for epoch in (SESSIONLESS, NEW_SESSION):
         answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
@@ -517,7 +517,7 @@ class BrokenQuotas(Unlimited):
 
 @pytest.mark.parametrize("epoch", [SESSIONLESS, NEW_SESSION])
 @in_virtual_time
-async def test_a_request_that_fails_unexpectedly_leaves_nothing_behind(epoch: int) -> None:
+async def test_request_that_fails_unexpectedly_leaves_nothing_behind(epoch: int) -> None:
     broker = led()
     broker.quotas = BrokenQuotas()
     with pytest.raises(RuntimeError, match="broken quotas"):
@@ -531,7 +531,7 @@ async def test_a_request_that_fails_unexpectedly_leaves_nothing_behind(epoch: in
 
 
 @in_virtual_time
-async def test_a_session_less_fetch_leaves_nothing_behind() -> None:
+async def test_session_less_fetch_leaves_nothing_behind() -> None:
     broker = led()
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     broker.append(batch())
@@ -551,7 +551,7 @@ async def new_session(broker: ReplicaSide, *asked: tuple[int, int], version: int
 
 @pytest.mark.parametrize("version", [7, NAMES, IDS])
 @in_virtual_time
-async def test_a_session_tells_what_is_new(version: int) -> None:
+async def test_incremental_fetch_returns_new_records_only(version: int) -> None:
     broker = led(3)
     broker.append(batch(b"a"))
     response = broker.answer(handle_fetch, fetch((0, 0), (1, 0), (2, 0), session=(0, NEW_SESSION)), version)
@@ -572,7 +572,7 @@ async def test_a_session_tells_what_is_new(version: int) -> None:
 
 
 @in_virtual_time
-async def test_an_incremental_fetch_waits_and_wakes() -> None:
+async def test_incremental_fetch_waits_and_wakes() -> None:
     broker = led(100)
     session_id = await new_session(broker, *((index, 0) for index in range(100)))
     answer = broker.call(handle_fetch, fetch(max_wait_ms=60_000, session=(session_id, 1)), NAMES)
@@ -582,7 +582,7 @@ async def test_an_incremental_fetch_waits_and_wakes() -> None:
 
 
 @in_virtual_time
-async def test_an_answer_visits_dirty_partitions_only() -> None:
+async def test_incremental_fetch_visits_dirty_partitions_only() -> None:
     """What the design promises: the cost of an answer does not grow with the partitions of the session."""
     broker = led(100)
     session_id = await new_session(broker, *((index, 0) for index in range(100)))
@@ -595,7 +595,7 @@ async def test_an_answer_visits_dirty_partitions_only() -> None:
 
 
 @in_virtual_time
-async def test_a_new_high_watermark_is_told_without_records() -> None:
+async def test_new_high_watermark_is_returned_without_records() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
     broker.append(batch(b"a"))
@@ -607,7 +607,7 @@ async def test_a_new_high_watermark_is_told_without_records() -> None:
 
 
 @in_virtual_time
-async def test_a_new_log_start_is_told() -> None:
+async def test_new_log_start_is_returned() -> None:
     broker = led()
     broker.append(batch(b"a"))
     session_id = await new_session(broker, (0, 1))
@@ -616,7 +616,7 @@ async def test_a_new_log_start_is_told() -> None:
 
 
 @in_virtual_time
-async def test_what_a_full_answer_left_out_comes_next() -> None:
+async def test_partitions_left_out_of_a_full_response_come_next() -> None:
     broker = led(3)
     for index in range(3):
         broker.append(batch(bytes(500)), index=index)
@@ -630,7 +630,7 @@ async def test_what_a_full_answer_left_out_comes_next() -> None:
 
 
 @in_virtual_time
-async def test_session_errors_are_answers_of_their_own() -> None:
+async def test_session_errors_have_their_own_responses() -> None:
     broker = led()
     session_id = await new_session(broker, (0, 0))
     for session, version, expected in [
@@ -643,7 +643,7 @@ async def test_session_errors_are_answers_of_their_own() -> None:
 
 
 @in_virtual_time
-async def test_an_overtaken_fetch_is_an_epoch_error() -> None:
+async def test_overtaken_fetch_is_an_epoch_error() -> None:
     broker = led()
     session_id = await new_session(broker, (0, 0))
     first = broker.call(handle_fetch, fetch(max_wait_ms=60_000, session=(session_id, 1)), NAMES)
@@ -654,7 +654,7 @@ async def test_an_overtaken_fetch_is_an_epoch_error() -> None:
 
 
 @in_virtual_time
-async def test_a_full_fetch_ends_the_wait_of_the_session_that_it_closes() -> None:
+async def test_full_fetch_ends_the_wait_of_the_session_that_it_closes() -> None:
     broker = led()
     session_id = await new_session(broker, (0, 0))
     waiting = broker.call(handle_fetch, fetch(max_wait_ms=60_000, session=(session_id, 1)), NAMES)
@@ -664,7 +664,7 @@ async def test_a_full_fetch_ends_the_wait_of_the_session_that_it_closes() -> Non
 
 
 @in_virtual_time
-async def test_without_room_for_its_session_a_client_gets_none() -> None:
+async def test_fetch_without_room_for_its_session_gets_none() -> None:
     broker = led(max_incremental_fetch_session_cache_slots=1)
     await new_session(broker, (0, 0))
     response = broker.answer(handle_fetch, fetch((0, 0), session=(0, NEW_SESSION)), NAMES)
@@ -673,7 +673,7 @@ async def test_without_room_for_its_session_a_client_gets_none() -> None:
 
 
 @in_virtual_time
-async def test_a_forgotten_partition_wakes_nobody() -> None:
+async def test_forgotten_partition_wakes_no_fetch() -> None:
     broker = led(2)
     session_id = await new_session(broker, (0, 0), (1, 0))
     request = fetch(max_wait_ms=1000, session=(session_id, 1), forgotten=(0,))
@@ -684,7 +684,7 @@ async def test_a_forgotten_partition_wakes_nobody() -> None:
 
 
 @in_virtual_time
-async def test_a_topic_that_appears_is_found_by_its_id() -> None:
+async def test_topic_that_appears_is_found_by_its_id() -> None:
     broker = led()
     response = broker.answer(handle_fetch, fetch((0, 0), topic="new", session=(0, NEW_SESSION)), IDS)
     assert replies(response)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -695,7 +695,7 @@ async def test_a_topic_that_appears_is_found_by_its_id() -> None:
 
 
 @in_virtual_time
-async def test_a_recreated_topic_is_inconsistent_with_its_old_id() -> None:
+async def test_recreated_topic_is_inconsistent_with_its_old_id() -> None:
     broker = led()
     session_id = await new_session(broker, (0, 0), version=IDS)
     _delete(broker)
@@ -739,7 +739,7 @@ async def test_cold_data_is_read_off_the_loop() -> None:
 
 
 @in_virtual_time
-async def test_a_cold_read_stays_with_the_moment_it_was_asked_at() -> None:
+async def test_cold_read_keeps_the_bounds_of_the_moment_it_began() -> None:
     """B38: appends during the read do not become visible in it."""
     broker = led()
     broker.append(batch(b"a"))
@@ -755,7 +755,7 @@ async def test_a_cold_read_stays_with_the_moment_it_was_asked_at() -> None:
 
 
 @in_virtual_time
-async def test_a_cold_read_ends_where_its_isolation_says() -> None:
+async def test_cold_read_ends_at_the_bound_of_its_isolation_level() -> None:
     """B38: what is read off the loop is bounded by the same last stable offset as everything else in the answer."""
     broker = led()
     broker.append(batch(b"decided"))
@@ -767,7 +767,7 @@ async def test_a_cold_read_ends_where_its_isolation_says() -> None:
 
 
 @in_virtual_time
-async def test_a_cold_read_of_what_was_deleted_meanwhile_is_out_of_range() -> None:
+async def test_cold_read_of_what_was_deleted_meanwhile_is_out_of_range() -> None:
     """B48: never records without the index that goes with them."""
     broker = led()
     broker.append(batch(b"a"))
@@ -781,7 +781,7 @@ async def test_a_cold_read_of_what_was_deleted_meanwhile_is_out_of_range() -> No
 
 
 @in_virtual_time
-async def test_a_cold_read_of_a_lost_partition_is_an_error() -> None:
+async def test_cold_read_of_a_lost_partition_is_an_error() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER), isr=(ME,))
     broker.append(batch(b"a"))
@@ -794,7 +794,7 @@ async def test_a_cold_read_of_a_lost_partition_is_an_error() -> None:
 
 
 @in_virtual_time
-async def test_a_woken_fetch_may_find_cold_data() -> None:
+async def test_woken_fetch_may_find_cold_data() -> None:
     broker = led()
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     cold(broker).set()
@@ -803,7 +803,7 @@ async def test_a_woken_fetch_may_find_cold_data() -> None:
 
 
 @in_virtual_time
-async def test_stopping_while_cold_data_is_read_cancels_the_answer() -> None:
+async def test_stop_while_cold_data_is_read_cancels_the_response() -> None:
     broker = led()
     broker.append(batch(b"a"))
     cold(broker)

@@ -18,7 +18,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
     [(version, GROUP, "__consumer_offsets") for version in range(7)]
     + [(version, TRANSACTION, "__transaction_state") for version in range(1, 7)],
 )
-async def test_the_first_question_creates_the_topic(version: int, key_type: int, topic: str) -> None:
+async def test_first_find_coordinator_creates_the_topic(version: int, key_type: int, topic: str) -> None:
     async with running_broker() as broker:
         request = FindCoordinatorRequest(key="k", key_type=key_type, coordinator_keys=["k"])
         response = await ask(broker, handle_find_coordinator, request, FindCoordinatorResponse, version)
@@ -32,7 +32,7 @@ async def test_the_first_question_creates_the_topic(version: int, key_type: int,
         assert broker.configs.topic_overrides(topic)["segment.bytes"] == "104857600"
 
 
-async def test_many_keys_are_answered_each() -> None:
+async def test_find_coordinator_of_many_keys_has_a_result_for_each() -> None:
     async with running_broker() as broker:
         states = [partition(index, 1 + index % 3, [1], [1]) for index in range(50)]
         tell(broker, [broker_with(1), broker_with(2)], {"__consumer_offsets": states})
@@ -76,7 +76,7 @@ async def test_other_types_of_coordinators_are_refused(key_type: int, version: i
         (TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-async def test_who_may_not_describe_is_told_so(key_type: int, error: ErrorCode) -> None:
+async def test_find_coordinator_of_an_unauthorized_client_is_refused(key_type: int, error: ErrorCode) -> None:
     async with running_broker() as broker:
         broker.authorizer = Denies([Operation.DESCRIBE])
         request = FindCoordinatorRequest(key="k", key_type=key_type)

@@ -129,7 +129,7 @@ def new_session(broker: ReplicaSide, *asked: tuple[int, int], **fields: Any) -> 
 
 @pytest.mark.parametrize("version", [12, 15])
 @in_virtual_time
-async def test_a_follower_reads_to_the_end_and_that_is_how_records_become_replicated(version: int) -> None:
+async def test_follower_fetch_reads_to_the_log_end_and_replicates_records(version: int) -> None:
     broker = leader()
     broker.append(batch(b"a", b"b"))
     reply = read(broker, fetch((0, 0), version=version), version)
@@ -140,7 +140,7 @@ async def test_a_follower_reads_to_the_end_and_that_is_how_records_become_replic
 
 
 @in_virtual_time
-async def test_who_is_no_broker_does_not_fetch_as_one() -> None:
+async def test_follower_fetch_of_an_unauthorized_client_is_refused() -> None:
     broker = leader()
     broker.authorizer = OnlyTopics("t")
     assert read(broker, fetch((0, 0))).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -148,20 +148,20 @@ async def test_who_is_no_broker_does_not_fetch_as_one() -> None:
 
 @pytest.mark.parametrize(("epoch", "expected"), [(0, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, 6)])
 @in_virtual_time
-async def test_who_has_no_replica_is_refused(epoch: int, expected: int) -> None:
+async def test_follower_fetch_of_a_broker_without_replica_is_refused(epoch: int, expected: int) -> None:
     broker = leader()
     assert read(broker, fetch((0, 0), replica_id=9, leader_epoch=epoch)).error_code == expected
 
 
 @in_virtual_time
-async def test_a_follower_never_reads_from_a_follower() -> None:
+async def test_follower_never_reads_from_a_follower() -> None:
     broker, _ = member()
     broker.lead(leader=OTHER, replicas=(ME, OTHER))
     assert read(broker, fetch((0, 0))).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @in_virtual_time
-async def test_a_follower_that_diverged_has_not_what_it_fetches_from() -> None:
+async def test_follower_fetch_that_diverged_acknowledges_nothing() -> None:
     """B60: it will cut that off."""
     broker = leader(epoch=2)
     broker.append(batch(b"a", b"b", b"c"))
@@ -176,7 +176,9 @@ async def test_a_follower_that_diverged_has_not_what_it_fetches_from() -> None:
 
 @pytest.mark.parametrize(("offset", "last_epoch"), [(4, -1), (0, 2), (1, 6)])
 @in_virtual_time
-async def test_out_of_range_is_what_is_not_here_or_of_an_unknown_epoch(offset: int, last_epoch: int) -> None:
+async def test_follower_fetch_outside_the_log_or_of_an_unknown_epoch_is_out_of_range(
+    offset: int, last_epoch: int
+) -> None:
     broker = leader(isr=(ME,), epoch=2)
     for _ in range(3):
         broker.append(batch())
@@ -187,7 +189,7 @@ async def test_out_of_range_is_what_is_not_here_or_of_an_unknown_epoch(offset: i
 
 
 @in_virtual_time
-async def test_an_append_wakes_a_follower_though_nothing_is_replicated() -> None:
+async def test_append_wakes_a_follower_though_nothing_is_replicated() -> None:
     broker = leader()
     session_id = new_session(broker, (0, 0))
     answer = broker.call(handle_fetch, fetch(session=(session_id, 1), max_wait_ms=60_000), 17)
@@ -200,7 +202,7 @@ async def test_an_append_wakes_a_follower_though_nothing_is_replicated() -> None
 
 
 @in_virtual_time
-async def test_a_follower_hears_soon_what_is_replicated() -> None:
+async def test_follower_gets_a_new_high_watermark_soon() -> None:
     """Also when it is itself who had been waited for, and when it had been told that there is nothing."""
     broker = leader()
     loop = asyncio.get_running_loop()
@@ -214,7 +216,7 @@ async def test_a_follower_hears_soon_what_is_replicated() -> None:
 
 @pytest.mark.parametrize("min_bytes", [1, 100])
 @in_virtual_time
-async def test_fetch_that_releases_an_append_to_a_visited_partition_answers_it_in_the_same_turn(min_bytes: int) -> None:
+async def test_fetch_that_releases_an_append_to_a_visited_partition_returns_it_in_the_same_turn(min_bytes: int) -> None:
     broker = leader(2)
     broker.append(batch(b"a"), index=0)
     broker.append(batch(b"prepared"), index=1)
@@ -234,7 +236,7 @@ async def test_fetch_that_releases_an_append_to_a_visited_partition_answers_it_i
 
 
 @in_virtual_time
-async def test_fetch_that_advances_the_high_watermark_of_a_visited_partition_tells_it_soon() -> None:
+async def test_fetch_that_advances_the_high_watermark_of_a_visited_partition_returns_it_soon() -> None:
     third = OTHER + 1
     broker, _ = member()
     broker.lead("t", 2, replicas=(ME, OTHER, third))
@@ -252,7 +254,7 @@ async def test_fetch_that_advances_the_high_watermark_of_a_visited_partition_tel
 
 
 @in_virtual_time
-async def test_a_follower_whose_fetch_is_overtaken_hears_of_it_nevertheless() -> None:
+async def test_follower_whose_fetch_is_overtaken_gets_the_high_watermark_nevertheless() -> None:
     """Else it would not know what is replicated until somebody writes, and consumers who read there neither."""
     broker = leader(2)
     broker.append(batch(b"a"))
@@ -264,7 +266,7 @@ async def test_a_follower_whose_fetch_is_overtaken_hears_of_it_nevertheless() ->
 
 
 @in_virtual_time
-async def test_of_a_request_all_partitions_are_noted_whatever_it_has_room_for() -> None:
+async def test_follower_fetch_acknowledges_all_partitions_whatever_has_room() -> None:
     broker = leader(3)
     for index in range(3):
         broker.append(batch(bytes(1000)), index=index)
@@ -281,7 +283,7 @@ async def test_of_a_request_all_partitions_are_noted_whatever_it_has_room_for() 
 
 
 @in_virtual_time
-async def test_a_follower_hears_at_once_of_a_partition_that_is_not_known_yet() -> None:
+async def test_follower_fetch_of_an_unknown_partition_returns_at_once() -> None:
     """It asks again soon. If the fetch waited, who produces to the new partition would wait, too."""
     broker = leader()
     session_id = new_session(broker, (0, 0))
@@ -295,7 +297,7 @@ async def test_a_follower_hears_at_once_of_a_partition_that_is_not_known_yet() -
 
 
 @in_virtual_time
-async def test_a_busy_follower_that_is_idle_in_one_partition_is_caught_up_there() -> None:
+async def test_busy_follower_that_is_idle_in_one_partition_is_caught_up_there() -> None:
     """Its requests do not name that partition, and the partition is not looked at."""
     broker = leader(2)
     session_id = new_session(broker, (0, 0), (1, 0))
@@ -308,7 +310,7 @@ async def test_a_busy_follower_that_is_idle_in_one_partition_is_caught_up_there(
 
 
 @in_virtual_time
-async def test_a_follower_that_restarted_leaves_no_session_behind() -> None:
+async def test_follower_that_restarted_leaves_no_session_behind() -> None:
     broker = leader()
     new_session(broker, (0, 0), epoch=4)
     assert len(broker.partition().watchers) == 1
@@ -340,7 +342,7 @@ def consume(*asked: tuple[int, int], version: int = 17, **fields: Any) -> FetchR
 
 
 @in_virtual_time
-async def test_a_consumer_reads_from_a_follower_what_that_knows_to_be_replicated() -> None:
+async def test_consumer_reads_from_a_follower_what_that_knows_to_be_replicated() -> None:
     """KIP-392. Beyond the end of its log there may be more elsewhere, so a consumer is not told to begin anew."""
     broker = follower()
     reply = read(broker, consume((0, 0)))
@@ -352,7 +354,7 @@ async def test_a_consumer_reads_from_a_follower_what_that_knows_to_be_replicated
 
 
 @in_virtual_time
-async def test_a_consumer_at_a_follower_is_woken_by_what_becomes_replicated() -> None:
+async def test_consumer_at_a_follower_is_woken_by_what_becomes_replicated() -> None:
     broker = follower()
     answer = broker.call(handle_fetch, consume((0, 2), max_wait_ms=60_000), 17)
     await end_of_turn()
@@ -362,7 +364,7 @@ async def test_a_consumer_at_a_follower_is_woken_by_what_becomes_replicated() ->
 
 
 @in_virtual_time
-async def test_nobody_reads_from_a_replica_that_was_stopped() -> None:
+async def test_fetch_from_a_stopped_replica_is_refused() -> None:
     broker = follower()
     broker.partition().stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert read(broker, consume((0, 0))).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -373,7 +375,7 @@ def near(broker: ReplicaSide, rack_id: str, offset: int = 0) -> PartitionData:
 
 
 @in_virtual_time
-async def test_a_consumer_is_told_of_a_follower_in_its_rack() -> None:
+async def test_consumer_is_referred_to_a_follower_in_its_rack() -> None:
     """KIP-392: one that is in sync and has what the consumer wants."""
     broker = leader(replica_selector_class=RACK_AWARE_SELECTOR)
     broker.append(batch(b"a", b"b"))
@@ -386,7 +388,7 @@ async def test_a_consumer_is_told_of_a_follower_in_its_rack() -> None:
 
 
 @in_virtual_time
-async def test_a_follower_that_lacks_the_offset_or_is_out_of_sync_is_not_named() -> None:
+async def test_follower_that_lacks_the_offset_or_is_out_of_sync_is_not_named() -> None:
     broker = leader(replica_selector_class=RACK_AWARE_SELECTOR)
     broker.append(batch(b"a", b"b"))
     broker.follower_fetched(1)
@@ -397,7 +399,7 @@ async def test_a_follower_that_lacks_the_offset_or_is_out_of_sync_is_not_named()
 
 
 @in_virtual_time
-async def test_nobody_is_sent_elsewhere_unless_that_was_asked_for() -> None:
+async def test_consumer_without_replica_selector_reads_from_the_leader() -> None:
     broker = leader()
     broker.append(batch(b"a"))
     broker.follower_fetched(1)
@@ -405,7 +407,7 @@ async def test_nobody_is_sent_elsewhere_unless_that_was_asked_for() -> None:
 
 
 @in_virtual_time
-async def test_a_request_says_when_the_follower_was_heard_of_by_the_answer_that_it_follows() -> None:
+async def test_follower_contact_time_is_that_of_the_response_before_its_request() -> None:
     """It may itself have lain unread, while the process was stopped and somebody else was elected."""
     broker = leader()
     session = new_session(broker, (0, 0))
@@ -420,7 +422,7 @@ async def test_a_request_says_when_the_follower_was_heard_of_by_the_answer_that_
 
 
 @in_virtual_time
-async def test_a_follower_without_a_session_is_heard_of_by_its_fetches() -> None:
+async def test_follower_without_a_session_makes_contact_by_its_fetches() -> None:
     broker = leader()
     for _ in range(3):
         await asyncio.sleep(1.4)
@@ -431,7 +433,7 @@ async def test_a_follower_without_a_session_is_heard_of_by_its_fetches() -> None
 
 
 @in_virtual_time
-async def test_only_who_is_neither_in_sync_nor_close_is_held_back_by_a_throttle() -> None:
+async def test_throttle_delays_followers_neither_in_sync_nor_close() -> None:
     """KIP-73. All that is sent of a throttled partition counts."""
     quota = ReplicationQuota()
     quota.set_limit(10)

@@ -271,7 +271,7 @@ async def test_join_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 8, 9])
-async def test_a_static_leader_that_comes_back_is_told_to_skip_the_assignment_from_version_9_on(version: int) -> None:
+async def test_returning_static_leader_skips_the_assignment_from_version_9(version: int) -> None:
     async with group_broker() as broker:
         first = await join(broker, version, instance="one")
         sync = SyncGroupRequest(
@@ -295,7 +295,7 @@ async def test_sync_must_name_its_protocol_from_version_5_on(version: int) -> No
 
 
 @pytest.mark.parametrize("version", handle_heartbeat.versions)
-async def test_heartbeats_in_every_version(version: int) -> None:
+async def test_heartbeat_of_every_version_is_served(version: int) -> None:
     async with group_broker() as broker:
         known = await member(broker)
         for member_id, expected in ((known, OK), ("other", ErrorCode.UNKNOWN_MEMBER_ID)):
@@ -445,7 +445,7 @@ async def test_transactional_commits_in_every_version(version: int, committed: b
 
 
 @pytest.mark.parametrize("version", range(ADDING_OFFSET_COMMIT))
-async def test_a_commit_that_comes_after_its_transaction_is_refused(version: int) -> None:
+async def test_commit_that_comes_after_its_transaction_is_refused(version: int) -> None:
     """B71: no marker would ever come for it. (B04: it is verified in the same step as it is appended.)"""
     async with group_broker() as broker:
         producer = await begin(broker)
@@ -455,7 +455,7 @@ async def test_a_commit_that_comes_after_its_transaction_is_refused(version: int
         assert await fetch(broker, stable=True) == (OK, {("t", 0): (-1, OK)})
 
 
-async def test_a_commit_without_a_transaction_is_refused() -> None:
+async def test_commit_without_a_transaction_is_refused() -> None:
     async with group_broker() as broker:
         producer_id, epoch = await begin(broker)
         mapping = ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -466,7 +466,7 @@ async def test_a_commit_without_a_transaction_is_refused() -> None:
         assert await txn_commit(broker, other) == mapping
 
 
-async def test_a_producer_with_an_older_epoch_is_fenced_from_the_offsets_too() -> None:
+async def test_producer_with_an_older_epoch_is_fenced_from_the_offsets_too() -> None:
     for verification in ("true", "false"):
         async with group_broker(transaction_partition_verification_enable=verification) as broker:
             older = await begin(broker)
@@ -475,7 +475,7 @@ async def test_a_producer_with_an_older_epoch_is_fenced_from_the_offsets_too() -
             assert await txn_commit(broker, txn_request(older)) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-async def test_what_concerns_the_group_is_told_before_the_transaction_is_looked_at() -> None:
+async def test_group_errors_are_returned_before_the_transaction_is_verified() -> None:
     async with group_broker() as broker:
         request = txn_request((7, 0))
         unknown = txn_request((7, 0), topic="x")
@@ -485,7 +485,7 @@ async def test_what_concerns_the_group_is_told_before_the_transaction_is_looked_
         assert await txn_commit(broker, request) == ErrorCode.NOT_COORDINATOR
 
 
-async def test_while_the_transactions_coordinator_cannot_say_the_commit_is_tried_again() -> None:
+async def test_commit_is_retried_while_the_transaction_coordinator_is_unavailable() -> None:
     async with group_broker() as broker:
         producer = await begin(broker)
         index = partition_for("id", 50)
@@ -501,7 +501,7 @@ async def test_while_the_transactions_coordinator_cannot_say_the_commit_is_tried
             assert await txn_commit(broker, txn_request(producer), version) == loading
 
 
-async def test_deleting_offsets() -> None:
+async def test_offset_delete_removes_committed_offsets() -> None:
     async with group_broker() as broker:
         await commit(broker)
 
@@ -521,7 +521,7 @@ async def test_deleting_offsets() -> None:
         assert (await fetch(broker))[1] == {("t", 0): (5, OK)}
 
 
-async def test_an_offset_that_is_named_again_is_deleted_once() -> None:
+async def test_offset_that_is_named_again_is_deleted_once() -> None:
     async with group_broker() as broker:
         await commit(broker)
         partition = broker.replica_manager.led_partition(("__consumer_offsets", 0))
@@ -536,7 +536,7 @@ async def test_an_offset_that_is_named_again_is_deleted_once() -> None:
         assert (await fetch(broker))[1] == {("t", 0): (-1, OK)}
 
 
-async def test_a_deleted_topic_takes_its_offsets_along() -> None:
+async def test_deleted_topic_takes_its_offsets_along() -> None:
     async with group_broker() as broker:
         await commit(broker, topic="t")
         await commit(broker, topic="u")
@@ -550,7 +550,7 @@ async def test_a_deleted_topic_takes_its_offsets_along() -> None:
 
 
 @pytest.mark.parametrize("version", handle_txn_offset_commit.versions)
-async def test_old_producers_do_not_hear_of_loading(version: int) -> None:
+async def test_commit_of_an_old_producer_never_gets_coordinator_load_in_progress(version: int) -> None:
     async with group_broker() as broker:
         broker.group_coordinator._shards.owned[0].is_open = False
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -570,7 +570,7 @@ async def test_errors_of_a_fetch_stand_where_the_version_has_room_for_them(versi
 
 
 @pytest.mark.parametrize("operation", [Operation.READ, Operation.DESCRIBE, Operation.DELETE])
-async def test_each_api_asks_before_it_does_anything(operation: Operation) -> None:
+async def test_group_api_of_an_unauthorized_client_is_refused_first(operation: Operation) -> None:
     async with group_broker() as broker:
         await commit(broker)
         producer = await begin(broker)
@@ -605,7 +605,7 @@ async def test_each_api_asks_before_it_does_anything(operation: Operation) -> No
 @pytest.mark.parametrize(
     ("handler", "request_type", "response_type"), HANDLERS, ids=lambda each: getattr(each, "name", "")
 )
-async def test_an_unexpected_failure_has_an_answer_in_every_version(
+async def test_unexpected_failure_has_a_response_in_every_version(
     handler: ApiHandler[Any], request_type: type[Message], response_type: type[Message]
 ) -> None:
     """Requests of defaults, but for a group and a topic where the error is theirs."""

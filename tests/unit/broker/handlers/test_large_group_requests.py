@@ -171,7 +171,7 @@ async def test_delete_groups_of_many_names_deletes_those_that_exist() -> None:
         assert {result.error_code for result in response.results} == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
 
 
-async def test_leave_group_of_many_members_answers_each() -> None:
+async def test_leave_group_of_many_members_has_a_result_for_each() -> None:
     async with with_topic() as broker:
         await commit(broker)
         members = [MemberIdentity(member_id=f"m{number}") for number in range(1_000)]

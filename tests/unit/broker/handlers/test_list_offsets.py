@@ -58,12 +58,12 @@ def broker() -> ReplicaSide:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_the_ends_of_the_log(broker: ReplicaSide, version: int) -> None:
+def test_list_offsets_returns_both_ends_of_the_log(broker: ReplicaSide, version: int) -> None:
     assert offset(broker, asked(LATEST), version) == (4, -1, 4)
     assert offset(broker, asked(EARLIEST), version) == (0, -1, 2)
 
 
-def test_the_start_moves_with_deleted_records(broker: ReplicaSide) -> None:
+def test_earliest_offset_moves_with_deleted_records(broker: ReplicaSide) -> None:
     broker.leading().delete_records(3)
     assert offset(broker, asked(EARLIEST)) == (3, -1, 4)
     assert offset(broker, asked(EARLIEST_LOCAL)) == (3, -1, 4)
@@ -84,11 +84,13 @@ def test_the_start_moves_with_deleted_records(broker: ReplicaSide) -> None:
         (PENDING, (-1, -1, -1)),
     ],
 )
-def test_offsets_by_timestamp(broker: ReplicaSide, timestamp: int, expected: tuple[int, int, int]) -> None:
+def test_list_offsets_by_timestamp_returns_the_first_record_at_or_after(
+    broker: ReplicaSide, timestamp: int, expected: tuple[int, int, int]
+) -> None:
     assert offset(broker, asked(timestamp)) == expected
 
 
-def test_an_empty_log_has_no_largest_timestamp() -> None:
+def test_empty_log_has_no_largest_timestamp() -> None:
     broker = ReplicaSide()
     broker.lead()
     assert offset(broker, asked(MAX_TIMESTAMP)) == (-1, -1, -1)
@@ -119,7 +121,7 @@ def test_latest_is_what_an_isolation_level_may_read(broker: ReplicaSide) -> None
 
 
 @pytest.mark.parametrize("timestamp", [LATEST, 0])
-def test_right_after_an_election_the_end_is_not_known(timestamp: int) -> None:
+def test_latest_offset_right_after_an_election_is_not_available(timestamp: int) -> None:
     """B81: the end offset that a consumer sees never goes backwards over an election."""
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
@@ -142,26 +144,26 @@ def test_a_stale_leader_epoch_is_fenced(broker: ReplicaSide, epoch: int, expecte
     assert found(broker, asked(LATEST, leader_epoch=epoch)).error_code == expected
 
 
-def test_only_the_leader_answers_unless_any_replica_may(broker: ReplicaSide) -> None:
+def test_list_offsets_is_served_by_the_leader_unless_any_replica_may(broker: ReplicaSide) -> None:
     broker.lead(epoch=5, leader=OTHER, replicas=(ME, OTHER))
     assert found(broker, asked(EARLIEST)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert offset(broker, asked(EARLIEST, replica_id=DEBUGGER))[0] == 0
 
 
-def test_unknown_and_forbidden_partitions(broker: ReplicaSide) -> None:
+def test_list_offsets_of_unknown_and_unauthorized_partitions_is_refused(broker: ReplicaSide) -> None:
     assert found(broker, asked(LATEST, index=7)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.authorizer = OnlyTopics()
     assert found(broker, asked(LATEST)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_a_partition_that_is_asked_for_twice_is_refused(broker: ReplicaSide) -> None:
+def test_partition_requested_twice_is_refused(broker: ReplicaSide) -> None:
     request = asked(LATEST)
     request.topics[0].partitions *= 2
     (topic,) = broker.answer(handle_list_offsets, request, 7).topics
     assert [partition.error_code for partition in topic.partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-def test_a_partition_that_is_asked_for_very_often_is_refused_without_delay(broker: ReplicaSide) -> None:
+def test_partition_requested_very_often_is_refused_without_delay(broker: ReplicaSide) -> None:
     """To compare each with each would take minutes."""
     request = asked(LATEST)
     request.topics[0].partitions *= 100_000

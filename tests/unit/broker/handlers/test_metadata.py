@@ -45,7 +45,7 @@ def errors(response: MetadataResponse) -> dict[str | None, int]:
     return {topic.name: topic.error_code for topic in response.topics}
 
 
-async def test_a_broker_that_is_alone_is_broker_and_controller() -> None:
+async def test_broker_that_is_alone_is_broker_and_controller() -> None:
     async with running_broker() as broker:
         response = await metadata(broker)
         (told,) = response.brokers
@@ -56,7 +56,7 @@ async def test_a_broker_that_is_alone_is_broker_and_controller() -> None:
         assert response.topics == []
 
 
-async def test_an_unknown_topic_is_created_and_complete_in_the_same_answer() -> None:
+async def test_unknown_topic_is_created_and_complete_in_the_same_response() -> None:
     async with running_broker(num_partitions="3") as broker:
         response = await metadata(broker, ["orders"])
         (topic,) = response.topics
@@ -69,7 +69,7 @@ async def test_an_unknown_topic_is_created_and_complete_in_the_same_answer() -> 
         assert again.topics == response.topics
 
 
-async def test_who_knows_nothing_of_the_cluster_yet_answers_when_it_does() -> None:
+async def test_metadata_request_before_the_first_update_waits_for_it() -> None:
     """A client that hears that its topics do not exist may believe it for minutes, as librdkafka does."""
     async with running_broker() as broker, asyncio.TaskGroup() as group:
         await metadata(broker, ["orders"])
@@ -81,7 +81,7 @@ async def test_who_knows_nothing_of_the_cluster_yet_answers_when_it_does() -> No
         assert errors(await asked) == {"orders": ErrorCode.NONE}
 
 
-async def test_a_topic_that_many_ask_for_at_once_is_created_once() -> None:
+async def test_topic_requested_by_many_at_once_is_created_once() -> None:
     async with running_broker() as broker:
         responses = await asyncio.gather(*(metadata(broker, ["orders", f"t{n}"]) for n in range(10)))
         assert all(set(errors(response).values()) == {0} for response in responses)
@@ -89,7 +89,7 @@ async def test_a_topic_that_many_ask_for_at_once_is_created_once() -> None:
         assert len(ids) == 1
 
 
-async def test_no_topic_is_created_that_nobody_wants_created() -> None:
+async def test_metadata_without_permission_to_create_creates_no_topic() -> None:
     async with running_broker() as broker:
         response = await metadata(broker, ["orders"], create=False)
         assert errors(response) == {"orders": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -108,24 +108,24 @@ async def test_metadata_of_the_cluster_metadata_log_creates_no_topic() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "x" * 250, "a/b", "a\x00b"])
-async def test_a_name_that_no_topic_can_have(name: str) -> None:
+async def test_metadata_of_an_invalid_name_is_invalid_topic(name: str) -> None:
     async with running_broker() as broker:
         assert errors(await metadata(broker, [name])) == {name: ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
-async def test_a_name_that_collides_with_a_topic_is_invalid() -> None:
+async def test_name_that_collides_with_a_topic_is_invalid() -> None:
     async with running_broker() as broker:
         await metadata(broker, ["my.orders"])
         response = await metadata(broker, ["my_orders"])
         assert errors(response) == {"my_orders": ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
-async def test_more_replicas_than_brokers_are_told_as_such() -> None:
+async def test_automatic_creation_with_too_few_brokers_is_invalid_replication_factor() -> None:
     async with running_broker(default_replication_factor="3") as broker:
         assert errors(await metadata(broker, ["orders"])) == {"orders": ErrorCode.INVALID_REPLICATION_FACTOR}
 
 
-async def test_an_internal_topic_has_its_own_settings_whoever_asks_first() -> None:
+async def test_internal_topic_created_by_metadata_has_its_own_settings() -> None:
     async with running_broker(offsets_topic_num_partitions="4") as broker:
         response = await metadata(broker, ["__consumer_offsets"])
         (topic,) = response.topics
@@ -134,7 +134,7 @@ async def test_an_internal_topic_has_its_own_settings_whoever_asks_first() -> No
         assert broker.configs.topic_overrides("__consumer_offsets")["cleanup.policy"] == "compact"
 
 
-async def test_an_empty_list_means_all_topics_in_version_0_only() -> None:
+async def test_metadata_of_empty_list_means_all_topics_in_version_0_only() -> None:
     async with running_broker() as broker:
         await metadata(broker, ["a", "b"])
         assert errors(await metadata(broker, [], version=0)) == {"a": 0, "b": 0}
@@ -142,7 +142,7 @@ async def test_an_empty_list_means_all_topics_in_version_0_only() -> None:
         assert errors(await metadata(broker, None, version=1)) == {"a": 0, "b": 0}
 
 
-async def test_a_name_that_is_asked_for_twice_is_answered_once() -> None:
+async def test_name_requested_twice_is_returned_once() -> None:
     async with running_broker() as broker:
         assert len((await metadata(broker, ["a", "a"])).topics) == 1
 
@@ -207,13 +207,13 @@ async def test_version_0_leaves_out_replicas_that_cannot_be_reached() -> None:
         assert (second.error_code, second.isr_nodes) == (ErrorCode.REPLICA_NOT_AVAILABLE, [1])
 
 
-async def test_a_controller_that_is_not_alive_is_not_told() -> None:
+async def test_controller_that_is_not_alive_is_not_returned() -> None:
     async with running_broker() as broker:
         tell(broker, [broker_with(1)], {}, controller_id=9)
         assert (await metadata(broker)).controller_id == -1
 
 
-async def test_authorized_operations_are_told_when_asked_for() -> None:
+async def test_authorized_operations_are_returned_on_request() -> None:
     nothing = -(2**31)
     async with running_broker() as broker:
         plain = await metadata(broker, ["a"], version=9)
@@ -224,7 +224,7 @@ async def test_authorized_operations_are_told_when_asked_for() -> None:
         assert (await metadata(broker, ["a"], cluster_operations=True)).cluster_authorized_operations == nothing
 
 
-async def test_a_client_that_may_not_describe_sees_nothing() -> None:
+async def test_client_that_may_not_describe_sees_nothing() -> None:
     async with running_broker() as broker:
         (created,) = (await metadata(broker, ["a"])).topics
         broker.authorizer = Denies([Operation.DESCRIBE])
@@ -236,7 +236,7 @@ async def test_a_client_that_may_not_describe_sees_nothing() -> None:
         assert (by_id.error_code, by_id.name) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
 
 
-async def test_a_client_that_may_not_create_creates_nothing() -> None:
+async def test_client_that_may_not_create_creates_nothing() -> None:
     async with running_broker() as broker:
         broker.authorizer = Denies([Operation.CREATE])
         await metadata(broker, ["a"])

@@ -37,7 +37,9 @@ def broker() -> ReplicaSide:
     ("epoch", "expected"),
     [(2, (2, 2)), (3, (2, 2)), (4, (2, 2)), (5, (5, 3)), (6, (-1, -1)), (1, (1, 0)), (-1, (-1, -1))],
 )
-def test_where_an_epoch_ends(broker: ReplicaSide, epoch: int, expected: tuple[int, int], version: int) -> None:
+def test_offset_for_leader_epoch_returns_the_end_of_the_epoch(
+    broker: ReplicaSide, epoch: int, expected: tuple[int, int], version: int
+) -> None:
     """B50: an epoch that is missing here is answered with the largest one below it."""
     result = end_of(broker, epoch, version=version)
     assert (result.error_code, result.leader_epoch, result.end_offset) == (0, *expected)
@@ -51,7 +53,7 @@ def test_a_stale_leader_epoch_is_fenced(broker: ReplicaSide, current: int, expec
     assert end_of(broker, 2, current=current).error_code == expected
 
 
-def test_partitions_that_cannot_be_asked(broker: ReplicaSide) -> None:
+def test_offset_for_leader_epoch_of_unavailable_partitions_has_their_errors(broker: ReplicaSide) -> None:
     assert end_of(broker, 2, index=9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.lead(epoch=6, leader=OTHER, replicas=(ME, OTHER))
     assert end_of(broker, 2).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -87,7 +87,7 @@ def by_id(request: ProduceRequest, **ids: bytes) -> ProduceRequest:
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("version", handle_produce.versions)
-def test_a_sole_leader_answers_at_once(broker: ReplicaSide, acks: int, version: int) -> None:
+def test_produce_to_a_sole_leader_completes_at_once(broker: ReplicaSide, acks: int, version: int) -> None:
     broker.append(batch(b"before"))
     request = produce(("t", 0, batch(b"a", b"b")), acks=acks)
     answer = broker.answer(handle_produce, by_id(request) if version >= 13 else request, version)
@@ -108,7 +108,7 @@ def test_topics_by_their_ids(broker: ReplicaSide) -> None:
     assert error(broker.answer(handle_produce, without_id, 13)) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_an_id_is_not_that_of_another_topic_with_the_same_name(broker: ReplicaSide) -> None:
+def test_id_is_not_that_of_another_topic_with_the_same_name(broker: ReplicaSide) -> None:
     """The cluster knows the new topic already, and this broker still has the log of the old one."""
     broker.leading().log.topic_id = b"another topic..."
     answer = broker.answer(handle_produce, by_id(produce(("t", 0, batch(b"a")))), 13)
@@ -116,31 +116,31 @@ def test_an_id_is_not_that_of_another_topic_with_the_same_name(broker: ReplicaSi
     assert stored(broker) == b""
 
 
-def test_what_is_wrong_with_a_whole_request_is_told_by_id_too(broker: ReplicaSide) -> None:
+def test_error_of_a_whole_request_is_returned_by_topic_id(broker: ReplicaSide) -> None:
     answer = broker.answer(handle_produce, by_id(produce(("t", 0, batch()), acks=5)), 13)
     (topic,) = answer.responses
     assert topic.topic_id == topic_id("t")
     assert error(answer) is ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def test_without_acks_there_is_no_answer(broker: ReplicaSide) -> None:
+def test_produce_without_acks_gets_no_response(broker: ReplicaSide) -> None:
     assert broker.call(handle_produce, produce(("t", 0, batch(b"a")), acks=0), 9) is None
     assert values(stored(broker)) == [b"a"]
 
 
-def test_without_acks_an_error_closes_the_connection(broker: ReplicaSide) -> None:
+def test_produce_error_without_acks_closes_the_connection(broker: ReplicaSide) -> None:
     with pytest.raises(CloseConnection, match="t-7 failed: UNKNOWN_TOPIC_OR_PARTITION"):
         broker.call(handle_produce, produce(("t", 7, batch()), acks=0), 9)
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_other_acks_are_invalid_and_append_nothing(broker: ReplicaSide, acks: int) -> None:
+def test_produce_with_other_acks_is_invalid_and_appends_nothing(broker: ReplicaSide, acks: int) -> None:
     answer = broker.answer(handle_produce, produce(("t", 0, batch()), acks=acks), 9)
     assert error(answer) is ErrorCode.INVALID_REQUIRED_ACKS
     assert stored(broker) == b""
 
 
-def test_each_partition_has_its_own_outcome(broker: ReplicaSide) -> None:
+def test_produce_to_several_partitions_has_an_outcome_for_each(broker: ReplicaSide) -> None:
     request = produce(("t", 0, batch(b"a")), ("t", 9, batch()), ("t", 1, b"nonsense"), ("u", 0, batch()))
     answer = broker.answer(handle_produce, request, 9)
     assert [partition.error_code for partition in partitions(answer)] == [
@@ -173,7 +173,7 @@ def corrupted(data: bytearray) -> bytearray:
     ],
     ids=["null", "empty", "crc", "two batches", "marker", "large", "future", "no epoch", "first sequence"],
 )
-def test_each_kind_of_bad_batch_has_kafkas_error(broker: ReplicaSide, data: Buffer | None, expected: ErrorCode) -> None:
+def test_bad_batch_of_each_kind_has_kafkas_error(broker: ReplicaSide, data: Buffer | None, expected: ErrorCode) -> None:
     broker.lead("small", config=LogConfig(max_message_bytes=1000))
     answer = broker.answer(handle_produce, produce(("small", 0, data), transactional_id="x"), 9)
     assert error(answer) is expected
@@ -185,7 +185,7 @@ def test_zstd_needs_version_7(broker: ReplicaSide) -> None:
     assert error(broker.answer(handle_produce, produce(("t", 0, data)), 7)) is ErrorCode.NONE
 
 
-def test_a_broken_batch_is_found_when_records_are_walked() -> None:
+def test_broken_batch_is_found_when_records_are_walked() -> None:
     """With `oncelog.validate.records` = full, and always on a compacted topic."""
     keyless = batch(b"a", key=None)
     for broker in (ReplicaSide(), ReplicaSide(oncelog_validate_records="full")):
@@ -239,7 +239,7 @@ def test_log_append_time_is_the_brokers(broker: ReplicaSide) -> None:
     assert [r.timestamp for r in iter_records(data, 0, header, max_decompressed_bytes=1000)] == [broker.now_ms] * 2
 
 
-def test_a_topic_may_want_another_codec(broker: ReplicaSide) -> None:
+def test_topic_may_want_another_codec(broker: ReplicaSide) -> None:
     broker.lead("packed", config=LogConfig(compression_type="lz4"))
     assert error(broker.answer(handle_produce, produce(("packed", 0, batch(b"a", b"b"))), 9)) is ErrorCode.NONE
     data = stored(broker, "packed")
@@ -248,7 +248,7 @@ def test_a_topic_may_want_another_codec(broker: ReplicaSide) -> None:
     assert values(data) == [b"a", b"b"]
 
 
-def test_a_retry_is_answered_with_its_original_offset(broker: ReplicaSide) -> None:
+def test_retried_batch_gets_its_original_offset(broker: ReplicaSide) -> None:
     """B34: five batches in flight, each may be retried, none is appended twice."""
     sent = [batch(b"%d" % n, producer_id=3, epoch=0, sequence=n) for n in range(5)]
     for data in sent:
@@ -259,19 +259,19 @@ def test_a_retry_is_answered_with_its_original_offset(broker: ReplicaSide) -> No
     assert values(stored(broker)) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_a_gap_in_the_sequence_is_refused(broker: ReplicaSide) -> None:
+def test_gap_in_the_sequence_is_refused(broker: ReplicaSide) -> None:
     broker.answer(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=0, sequence=0))), 9)
     answer = broker.answer(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=0, sequence=2))), 9)
     assert error(answer) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_an_older_producer_epoch_is_fenced(broker: ReplicaSide) -> None:
+def test_older_producer_epoch_is_fenced(broker: ReplicaSide) -> None:
     broker.answer(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=1, sequence=0))), 9)
     answer = broker.answer(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=0, sequence=1))), 9)
     assert error(answer) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_internal_topics_are_not_for_clients(broker: ReplicaSide) -> None:
+def test_produce_to_internal_topics_is_refused(broker: ReplicaSide) -> None:
     broker.lead("__transaction_state")
     for client_id in ("client", "__admin_client"):
         answer = broker.call(handle_produce, produce(("__transaction_state", 0, batch())), 9, client_id=client_id)
@@ -279,7 +279,7 @@ def test_internal_topics_are_not_for_clients(broker: ReplicaSide) -> None:
     assert stored(broker, "__transaction_state") == b""
 
 
-def test_a_topic_that_the_client_may_not_write_is_refused(broker: ReplicaSide) -> None:
+def test_topic_that_the_client_may_not_write_is_refused(broker: ReplicaSide) -> None:
     broker.lead("u")
     broker.authorizer = OnlyTopics("u")
     answer = broker.answer(handle_produce, produce(("t", 0, batch()), ("u", 0, batch())), 9)
@@ -290,14 +290,14 @@ def transactional(producer_id: int = 3, sequence: int = 0, epoch: int = 0) -> by
     return batch(producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=True)
 
 
-def test_a_transactional_batch_needs_a_transactional_id(broker: ReplicaSide) -> None:
+def test_transactional_batch_needs_a_transactional_id(broker: ReplicaSide) -> None:
     request = produce(("t", 0, batch()), ("t", 1, transactional()))
     answer = broker.answer(handle_produce, request, 9)
     assert {p.error_code for p in partitions(answer)} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
     assert stored(broker) == b""
 
 
-def test_a_transactional_id_must_be_authorized(broker: ReplicaSide) -> None:
+def test_transactional_id_must_be_authorized(broker: ReplicaSide) -> None:
     broker.authorizer = OnlyTopics("t", "mine")
     for transactional_id, expected in [
         ("other", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
@@ -308,7 +308,7 @@ def test_a_transactional_id_must_be_authorized(broker: ReplicaSide) -> None:
 
 
 @pytest.mark.parametrize("other", [transactional(4), transactional(3, epoch=1)])
-def test_one_request_carries_one_transactional_producer(broker: ReplicaSide, other: bytearray) -> None:
+def test_produce_of_two_transactional_producers_is_refused(broker: ReplicaSide, other: bytearray) -> None:
     """B02: its coordinator is asked about one id and epoch, so a batch of another one would enter unasked."""
     request = produce(("t", 0, transactional(3)), ("t", 1, other), transactional_id="x")
     answer = broker.answer(handle_produce, request, 9)
@@ -364,7 +364,7 @@ async def test_acks_all_times_out() -> None:
 
 
 @in_virtual_time
-async def test_a_lost_leadership_is_told_with_the_new_leader() -> None:
+async def test_lost_leadership_is_returned_with_the_new_leader() -> None:
     """B80: whoever waits for acks=all learns where the leader is now."""
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
@@ -378,7 +378,7 @@ async def test_a_lost_leadership_is_told_with_the_new_leader() -> None:
     ]
 
 
-def test_the_current_leader_is_told_from_version_10(broker: ReplicaSide) -> None:
+def test_produce_returns_the_current_leader_from_version_10(broker: ReplicaSide) -> None:
     """B80"""
     broker.lead("u", leader=OTHER, epoch=4, replicas=(OTHER,))
     for version, leader in [(9, None), (10, LeaderIdAndEpoch(leader_id=OTHER, leader_epoch=4))]:
@@ -389,7 +389,7 @@ def test_the_current_leader_is_told_from_version_10(broker: ReplicaSide) -> None
 
 
 @in_virtual_time
-async def test_a_connection_that_has_gone_waits_no_more() -> None:
+async def test_produce_of_a_lost_connection_stops_waiting() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
     answer = broker.call(handle_produce, produce(("t", 0, batch()), acks=-1), 9)
@@ -401,7 +401,7 @@ async def test_a_connection_that_has_gone_waits_no_more() -> None:
 
 @pytest.mark.parametrize("acks", [1, -1])
 @in_virtual_time
-async def test_with_flush_each_the_answer_waits_for_the_sync(acks: int) -> None:
+async def test_produce_with_flush_each_waits_for_the_sync(acks: int) -> None:
     broker = ReplicaSide()
     gate = asyncio.Event()
     broker.lead(config=LogConfig(flush_interval_messages=1))
@@ -418,7 +418,7 @@ async def test_with_flush_each_the_answer_waits_for_the_sync(acks: int) -> None:
 
 
 @in_virtual_time
-async def test_a_failed_sync_is_not_acknowledged() -> None:
+async def test_failed_sync_is_not_acknowledged() -> None:
     """B41"""
     broker = ReplicaSide()
     broker.lead(config=LogConfig(flush_interval_messages=1))
@@ -428,7 +428,7 @@ async def test_a_failed_sync_is_not_acknowledged() -> None:
     assert error(broker.answer(handle_produce, produce(("t", 0, batch())), 9)) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_failed_write_is_a_storage_error(broker: ReplicaSide) -> None:
+def test_failed_write_is_a_storage_error(broker: ReplicaSide) -> None:
     """B41"""
     broker.disk.fail("append", ".log")
     for _ in range(2):
@@ -436,7 +436,7 @@ def test_a_failed_write_is_a_storage_error(broker: ReplicaSide) -> None:
         assert error(answer) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_what_nobody_foresaw_is_a_storage_error() -> None:
+def test_unexpected_exception_is_a_storage_error() -> None:
     """B35: a producer is never told UNKNOWN_SERVER_ERROR."""
     request = produce(("t", 0, batch()), ("u", 1, batch()))
     answer = error_response(request, 9, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -444,13 +444,13 @@ def test_what_nobody_foresaw_is_a_storage_error() -> None:
     assert handle_produce.error_response is error_response
 
 
-def test_what_nobody_foresaw_closes_a_connection_without_acks() -> None:
+def test_unexpected_exception_closes_a_connection_without_acks() -> None:
     """B35"""
     with pytest.raises(CloseConnection):
         error_response(produce(("t", 0, batch()), acks=0), 9, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def test_a_batch_that_is_not_ours_to_change_is_copied(broker: ReplicaSide) -> None:
+def test_batch_that_is_not_ours_to_change_is_copied(broker: ReplicaSide) -> None:
     data = bytes(batch(b"a"))
     broker.append(batch(b"first"))
     assert error(broker.answer(handle_produce, produce(("t", 0, data)), 9)) is ErrorCode.NONE

@@ -62,7 +62,7 @@ def topic(name: str, partitions: int = -1, factor: int = -1, **configs: str) -> 
     )
 
 
-async def test_a_created_topic_says_what_it_became() -> None:
+async def test_created_topic_says_what_it_became() -> None:
     async with running_broker(num_partitions="3", log_retention_ms="5000") as broker:
         (created,) = await create(broker, topic("t", cleanup_policy="compact"))
         assert (created.name, created.error_code, created.error_message) == ("t", ErrorCode.NONE, None)
@@ -165,7 +165,7 @@ async def test_deletion_by_name_and_by_id() -> None:
         assert broker.replica_manager.partition(TopicPartition("a", 0)) is None
 
 
-async def test_a_topic_named_by_name_and_by_id_at_once_is_deleted_once() -> None:
+async def test_topic_named_by_name_and_by_id_at_once_is_deleted_once() -> None:
     async with running_broker() as broker:
         (created,) = await create(broker, topic("a"))
         results = await delete(broker, DeleteTopicState(name="a"), DeleteTopicState(topic_id=created.topic_id))
@@ -237,7 +237,7 @@ async def test_everything_is_there_after_a_power_loss() -> None:
         assert partition.log.config.cleanup_policy == {"compact"}
 
 
-async def test_a_deletion_cut_short_is_finished_by_the_next_start() -> None:
+async def test_deletion_cut_short_is_finished_by_the_next_start() -> None:
     """The intention was recorded, and the broker died before it told anybody."""
     disk = new_disk()
     async with running_broker(disk) as broker:

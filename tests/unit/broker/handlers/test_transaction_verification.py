@@ -17,7 +17,7 @@ from tests.unit.broker.handlers.transactional_producer import log_of, transactio
 from tests.unit.broker.network.frame_client import FrameClient
 
 
-async def test_a_partition_that_was_added_is_written_to() -> None:
+async def test_partition_that_was_added_is_written_to() -> None:
     async with transactional_broker() as (_, producer):
         await producer.add(0)
         assert await producer.produce(0, 0) is ErrorCode.NONE
@@ -27,14 +27,14 @@ async def test_a_partition_that_was_added_is_written_to() -> None:
 @pytest.mark.parametrize(
     ("version", "error"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-async def test_a_partition_that_was_not_added_is_refused(version: int, error: ErrorCode) -> None:
+async def test_partition_that_was_not_added_is_refused(version: int, error: ErrorCode) -> None:
     async with transactional_broker() as (_, producer):
         await producer.add(0)
         assert await producer.produce(1, 0, version=version) is error
         assert await producer.produce(0, 0, version=version) is ErrorCode.NONE
 
 
-async def test_a_batch_that_comes_after_its_transaction_ended_opens_none() -> None:
+async def test_batch_that_comes_after_its_transaction_ended_opens_none() -> None:
     async with transactional_broker() as (broker, producer):
         await producer.add(0)
         assert await producer.produce(0, 0) is ErrorCode.NONE
@@ -44,7 +44,7 @@ async def test_a_batch_that_comes_after_its_transaction_ended_opens_none() -> No
         assert log.last_stable_offset == log.log_end_offset
 
 
-async def test_a_zombie_is_fenced_before_it_is_verified() -> None:
+async def test_zombie_is_fenced_before_it_is_verified() -> None:
     """B08: its epoch is looked at first, so that it learns that it is fenced, not that its transaction is broken."""
     async with transactional_broker() as (_, producer):
         await producer.add(0)
@@ -58,13 +58,13 @@ async def test_a_zombie_is_fenced_before_it_is_verified() -> None:
         assert await producer.produce(0, 1, epoch=old) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-async def test_switched_off_everything_is_appended() -> None:
+async def test_produce_with_verification_switched_off_appends_everything() -> None:
     off = transactional_broker(transaction_partition_verification_enable="false")
     async with off as (broker, producer), without_coordinator(broker):
         assert await producer.produce(1, 0) is ErrorCode.NONE
 
 
-async def test_a_coordinator_that_stays_away_makes_the_producer_try_again_and_keeps_its_order() -> None:
+async def test_coordinator_that_stays_away_makes_the_producer_try_again_and_keeps_its_order() -> None:
     """B85: what comes after a refused batch does not slip in before it."""
     async with transactional_broker() as (broker, producer):
         await producer.add(0)
@@ -77,7 +77,7 @@ async def test_a_coordinator_that_stays_away_makes_the_producer_try_again_and_ke
         assert await producer.produce(0, 1) is ErrorCode.NONE
 
 
-async def test_while_the_coordinator_cannot_say_the_handler_is_a_coroutine() -> None:
+async def test_produce_handler_is_a_coroutine_while_the_coordinator_decides() -> None:
     async with transactional_broker() as (broker, producer):
         await producer.add(0)
         async with without_coordinator(broker):
@@ -106,7 +106,7 @@ async def test_five_produces_in_flight_of_which_the_first_waits_for_its_coordina
         await client.lost
 
 
-async def test_without_a_transactional_id_nobody_is_asked() -> None:
+async def test_produce_without_transactional_id_is_not_verified() -> None:
     async with transactional_broker() as (broker, _):
         request = ProduceRequest(
             acks=1,

@@ -210,7 +210,7 @@ async def offsets_partition(broker: Broker) -> TopicPartition:
     return TopicPartition("__consumer_offsets", index)
 
 
-async def test_what_was_added_there_is_written_to_here() -> None:
+async def test_partition_added_at_a_remote_coordinator_is_written_to() -> None:
     async with elsewhere() as world:
         await world.producer.add(0)
         assert await world.produce(0, 0, VERIFIES) is ErrorCode.NONE
@@ -221,7 +221,7 @@ async def test_what_was_added_there_is_written_to_here() -> None:
 @pytest.mark.parametrize(
     ("version", "error"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-async def test_what_was_not_added_there_is_refused_here(version: int, error: ErrorCode) -> None:
+async def test_partition_not_added_at_a_remote_coordinator_is_refused(version: int, error: ErrorCode) -> None:
     """B02."""
     async with elsewhere() as world:
         await world.producer.add(0)
@@ -231,13 +231,13 @@ async def test_what_was_not_added_there_is_refused_here(version: int, error: Err
         assert (metrics.verification_count, metrics.verification_failures) == (1, 1)
 
 
-async def test_in_version_2_writing_here_adds_there() -> None:
+async def test_produce_of_version_2_adds_the_partition_at_the_remote_coordinator() -> None:
     async with elsewhere() as world:
         assert await world.produce(0, 0, ADDS) is ErrorCode.NONE
         assert partitions_in_transaction(world.coordinator) == {T0}
 
 
-async def test_the_coordinator_may_know_an_older_version_of_the_question() -> None:
+async def test_remote_coordinator_of_an_older_version_adds_the_partition() -> None:
     """KAFKA-20322: brokers negotiate, too."""
     older = handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-4", error_response=error_response)
     async with elsewhere(with_another(older(handle_add_partitions_to_txn.function))) as world:
@@ -245,7 +245,7 @@ async def test_the_coordinator_may_know_an_older_version_of_the_question() -> No
         assert partitions_in_transaction(world.coordinator) == {T0}
 
 
-async def test_a_coordinator_that_cannot_be_asked_leaves_the_batch_unverified() -> None:
+async def test_unreachable_coordinator_leaves_the_batch_unverified() -> None:
     """B02: it is not let in, and nothing is sent to a broker that would read it as a client's request."""
     asked: list[AddPartitionsToTxnRequest] = []
 
@@ -261,7 +261,7 @@ async def test_a_coordinator_that_cannot_be_asked_leaves_the_batch_unverified() 
         assert asked == []
 
 
-async def test_a_coordinator_out_of_reach_makes_everybody_try_again() -> None:
+async def test_coordinator_out_of_reach_makes_producers_retry() -> None:
     async with elsewhere() as world:
         await world.producer.add(0)
         await offsets_partition(world.leader)
@@ -274,7 +274,7 @@ async def test_a_coordinator_out_of_reach_makes_everybody_try_again() -> None:
         assert await world.commit_offsets(5) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-async def test_a_coordinator_that_is_loading_is_waited_for() -> None:
+async def test_verification_retries_while_the_coordinator_loads() -> None:
     async with elsewhere() as world:
         await world.producer.add(0)
         async with without_coordinator(world.coordinator):
@@ -285,7 +285,7 @@ async def test_a_coordinator_that_is_loading_is_waited_for() -> None:
         assert await waiting is ErrorCode.NONE
 
 
-async def test_a_zombie_is_fenced_without_a_round_trip() -> None:
+async def test_zombie_is_fenced_without_a_round_trip() -> None:
     """B09."""
     async with elsewhere() as world:
         await world.producer.add(0)
@@ -299,7 +299,7 @@ async def test_a_zombie_is_fenced_without_a_round_trip() -> None:
 
 
 @pytest.mark.parametrize("version", [VERIFIES, ADDS])
-async def test_a_marker_between_the_answer_and_the_append_keeps_the_batch_out(version: int) -> None:
+async def test_marker_between_verification_and_append_refuses_the_batch(version: int) -> None:
     """B04: the coordinator said yes, and then its transaction ended.
 
     B11: who writes like version 2 may end like version 1, in the same epoch.
@@ -315,7 +315,7 @@ async def test_a_marker_between_the_answer_and_the_append_keeps_the_batch_out(ve
         assert log.last_stable_offset == log.log_end_offset == 1, "nothing but the marker"
 
 
-async def test_a_marker_that_fences_is_told_as_such() -> None:
+async def test_marker_that_fences_is_returned_as_producer_fenced() -> None:
     """B08: the producer whose transaction timed out meanwhile is a zombie, and its transaction is not broken."""
     async with elsewhere() as world:
         await world.producer.add(0)
@@ -337,7 +337,7 @@ async def test_in_version_2_the_marker_of_the_transaction_before_keeps_nothing_o
         assert await waiting is ErrorCode.NONE
 
 
-async def test_leadership_lost_while_the_coordinator_is_asked_keeps_the_batch_out() -> None:
+async def test_leadership_lost_during_verification_refuses_the_batch() -> None:
     async with elsewhere() as world:
         await world.producer.add(0)
         async with world.wire.held():
@@ -350,7 +350,7 @@ async def test_leadership_lost_while_the_coordinator_is_asked_keeps_the_batch_ou
         assert await world.produce(0, 0, VERIFIES) is ErrorCode.NONE, "it is asked about anew"
 
 
-async def test_the_transaction_before_is_waited_for_here_too() -> None:
+async def test_produce_waits_for_the_previous_transaction_of_a_remote_coordinator() -> None:
     """B05: by asking again."""
     async with elsewhere(retry_backoff_max_ms=30_000, retry_backoff_ms=5) as world:
         assert await world.producer.produce(1, 0, version=ADDS) is ErrorCode.NONE
@@ -365,7 +365,7 @@ async def test_the_transaction_before_is_waited_for_here_too() -> None:
         assert partitions_in_transaction(world.coordinator) == {T0}
 
 
-async def test_who_waits_too_long_for_it_is_told_so() -> None:
+async def test_produce_that_waits_too_long_gets_concurrent_transactions() -> None:
     """B05."""
     async with elsewhere(retry_backoff_max_ms=30, retry_backoff_ms=5) as world:
         assert await world.producer.produce(1, 0, version=ADDS) is ErrorCode.NONE
@@ -402,7 +402,7 @@ async def test_offsets_are_verified_or_added_there(version: int) -> None:
         assert partitions_in_transaction(world.coordinator) == ({partition} if adds else set())
 
 
-async def test_a_marker_between_the_answer_and_the_offsets_keeps_them_out() -> None:
+async def test_marker_between_verification_and_offsets_refuses_them() -> None:
     """B04: offsets that were appended after it would wait for ever."""
     async with elsewhere() as world:
         partition = await offsets_partition(world.leader)

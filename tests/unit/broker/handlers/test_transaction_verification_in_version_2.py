@@ -73,7 +73,7 @@ async def test_batches_of_topic_named_by_id_are_added(partitions: tuple[int, ...
         assert partitions_in_transaction(broker) == {TopicPartition("t", index) for index in partitions}
 
 
-async def test_only_first_batches_are_asked_about_and_those_of_a_request_together() -> None:
+async def test_first_batches_of_a_request_are_verified_together() -> None:
     """The first produce of a transaction costs one record of the transaction log, those that follow cost none."""
     async with transactional_broker() as (broker, producer):
         log = coordinator_partition(broker).log
@@ -105,7 +105,7 @@ async def test_switched_off_verification_leaves_version_2_alone() -> None:
         assert partitions_in_transaction(broker) == {T0}
 
 
-async def test_the_next_transaction_waits_until_the_one_before_is_complete() -> None:
+async def test_next_transaction_waits_until_the_one_before_is_complete() -> None:
     """B05: it is neither refused nor mixed into that one."""
     async with transactional_broker(**VERY_PATIENT) as (broker, producer):
         both = producer.request((0, producer.batch(0)), (1, producer.batch(0)))
@@ -122,7 +122,7 @@ async def test_the_next_transaction_waits_until_the_one_before_is_complete() -> 
         assert log_of(broker).producer_state.has_ongoing_transaction(producer.id, producer.epoch)
 
 
-async def test_who_waits_too_long_for_the_transaction_before_is_told_so() -> None:
+async def test_produce_that_waits_too_long_for_the_previous_transaction_gets_concurrent_transactions() -> None:
     """B05: in its own words, and what it sent is not in the log."""
     settings = {"add_partitions_to_txn_retry_backoff_max_ms": "30"}
     async with transactional_broker(**settings) as (broker, producer):
@@ -154,7 +154,7 @@ async def test_five_produces_in_flight_of_which_the_first_waits_for_the_transact
         await client.lost
 
 
-async def test_request_of_a_broker_about_a_busy_id_is_answered_at_once() -> None:
+async def test_request_of_a_broker_about_a_busy_id_completes_at_once() -> None:
     """B05: other ids share its response, and markers come over the same connection."""
     async with transactional_broker(oncelog_end_txn_answer_ms="30000") as (broker, producer):
         both = producer.request((0, producer.batch(0)), (1, producer.batch(0)))
@@ -190,7 +190,7 @@ def marker_of_somebody_else() -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=999_999, producer_epoch=1, topics=topics)])
 
 
-async def test_a_broker_that_stops_leaves_nobody_waiting() -> None:
+async def test_stopped_broker_completes_all_waiting_produces() -> None:
     """The wait ends with the broker, without an answer."""
     async with transactional_broker(**VERY_PATIENT) as (broker, producer):
         assert await producer.produce(1, 0, version=ADDS) is ErrorCode.NONE
@@ -210,7 +210,7 @@ async def test_a_broker_that_stops_leaves_nobody_waiting() -> None:
 
 
 @pytest.mark.parametrize("ended_before", [False, True])
-async def test_a_transaction_begins_with_sequence_zero(ended_before: bool) -> None:
+async def test_transaction_begins_with_sequence_zero(ended_before: bool) -> None:
     """Nothing of it can be missing: each has an epoch of its own, so its sequences begin anew."""
     async with transactional_broker() as (broker, producer):
         if ended_before:
@@ -223,7 +223,7 @@ async def test_a_transaction_begins_with_sequence_zero(ended_before: bool) -> No
         assert await producer.produce(0, 1, version=ADDS) is ErrorCode.NONE
 
 
-async def test_a_batch_of_an_ended_transaction_is_fenced() -> None:
+async def test_batch_of_an_ended_transaction_is_fenced() -> None:
     """B33, B09: the epoch of an ended transaction is old, wherever its markers went; nobody needs to be asked."""
     async with transactional_broker() as (broker, producer):
         assert await producer.produce(0, 0, version=ADDS) is ErrorCode.NONE
@@ -236,7 +236,7 @@ async def test_a_batch_of_an_ended_transaction_is_fenced() -> None:
         assert log_of(broker, 1).log_end_offset == 0
 
 
-async def test_an_unknown_producer_is_told_so() -> None:
+async def test_unknown_producer_gets_an_error() -> None:
     async with transactional_broker() as (_, producer):
         producer.id += 1
         assert await producer.produce(0, 0, version=ADDS) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -250,7 +250,7 @@ async def test_while_the_coordinator_is_away_the_producer_is_to_try_again() -> N
         assert await producer.produce(0, 0, version=ADDS) is ErrorCode.NONE
 
 
-async def test_what_may_not_be_written_to_is_not_added() -> None:
+async def test_partition_that_may_not_be_written_to_is_not_added() -> None:
     """Asking changes something here, so it comes after every other reason to refuse."""
     async with transactional_broker() as (broker, producer):
         refused = producer.request((0, producer.batch(0)), topic="__consumer_offsets")

@@ -188,7 +188,7 @@ def side() -> Iterator[Side]:
     made.world.stop()
 
 
-def test_the_requests_of_a_transaction(side: Side) -> None:
+def test_requests_of_a_transaction(side: Side) -> None:
     producer = side.producer()
     assert side.add(producer, ("invoices", [0, 1])) == {"invoices-0": 0, "invoices-1": 0}
     assert side.add_offsets(producer) == ErrorCode.NONE
@@ -200,7 +200,7 @@ def test_the_requests_of_a_transaction(side: Side) -> None:
 
 
 @pytest.mark.parametrize("kind", ["init", "add", "add offsets", "end"])
-def test_a_fenced_producer_is_told_in_words_that_its_version_knows(side: Side, kind: str) -> None:
+def test_fenced_producer_gets_an_error_that_its_version_knows(side: Side, kind: str) -> None:
     zombie = side.producer()
     side.producer()
     fenced, old = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
@@ -220,14 +220,14 @@ def test_a_fenced_producer_is_told_in_words_that_its_version_knows(side: Side, k
 # InitProducerId
 
 
-def test_a_producer_without_a_transactional_id_is_served_by_anyone(side: Side) -> None:
+def test_producer_without_a_transactional_id_is_served_by_anyone(side: Side) -> None:
     one, other = (side.init(transactional_id=None, transaction_timeout_ms=0) for _ in range(2))
     assert (one.error_code, one.producer_epoch) == (ErrorCode.NONE, 0)
     assert one.producer_id != other.producer_id
 
 
 @pytest.mark.parametrize(("producer_id", "producer_epoch"), [(1, -1), (-1, 0)])
-def test_half_of_an_identity_is_none(side: Side, producer_id: int, producer_epoch: int) -> None:
+def test_producer_id_without_epoch_is_invalid(side: Side, producer_id: int, producer_epoch: int) -> None:
     response = side.init(producer_id=producer_id, producer_epoch=producer_epoch)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert (response.producer_id, response.producer_epoch) == (-1, -1)
@@ -250,7 +250,7 @@ def test_partitions_are_added_all_or_none(side: Side) -> None:
     assert side.world.described().partitions == frozenset()
 
 
-def test_a_topic_that_stays_away_ends_the_retries(side: Side) -> None:
+def test_topic_that_stays_away_ends_the_retries(side: Side) -> None:
     """B10: after a topic is deleted, AddPartitions ends in a definite error, never infinite retries."""
     producer = side.producer()
     assert side.add(producer, ("gone", [0])) == {"gone-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -269,7 +269,7 @@ def test_a_topic_that_stays_away_ends_the_retries(side: Side) -> None:
 # The second transaction protocol
 
 
-def test_the_end_of_version_5_gives_the_producer_its_next_epoch(side: Side) -> None:
+def test_end_of_version_5_gives_the_producer_its_next_epoch(side: Side) -> None:
     producer = side.producer()
     assert side.add_as_broker(of_broker(producer, "invoices", 0)) == {"id: invoices-0": ErrorCode.NONE}
     for _ in range(2):  # The second is a retry.
@@ -283,7 +283,7 @@ def test_the_end_of_version_5_gives_the_producer_its_next_epoch(side: Side) -> N
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
 
 
-def test_the_end_of_version_4_keeps_the_epoch_at_any_level(side: Side) -> None:
+def test_end_of_version_4_keeps_the_epoch_at_any_level(side: Side) -> None:
     producer = side.producer()
     for _ in range(2):
         side.add(producer, ("invoices", [0]))
@@ -291,7 +291,7 @@ def test_the_end_of_version_4_keeps_the_epoch_at_any_level(side: Side) -> None:
         assert side.world.described().producer == producer
 
 
-def test_who_added_the_partitions_and_who_ended_the_transaction_is_in_the_log(side: Side) -> None:
+def test_log_names_the_clients_that_added_partitions_and_ended_the_transaction(side: Side) -> None:
     producer = side.producer()
     side.add(producer, ("invoices", [0]))
     assert side.world.described().client_transaction_version == 0
@@ -301,7 +301,7 @@ def test_who_added_the_partitions_and_who_ended_the_transaction_is_in_the_log(si
     assert side.world.described().client_transaction_version == 0
 
 
-def test_a_broker_asks_for_many_transactions_at_once(side: Side) -> None:
+def test_broker_verifies_many_transactions_in_one_request(side: Side) -> None:
     one, other = side.world.producer("one"), side.world.producer("other")
     zombie = ProducerIdAndEpoch(one.id, one.epoch - 1)
     side.world.add(one, TopicPartition("invoices", 0), transactional_id="one", client_version=2)
@@ -324,7 +324,7 @@ def test_a_broker_asks_for_many_transactions_at_once(side: Side) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_a_partition_that_was_not_added_is_not_verified(side: Side, version: int) -> None:
+def test_partition_that_was_not_added_is_not_verified(side: Side, version: int) -> None:
     """As in Kafka in both versions, although only the second one is said to know the error."""
     producer = side.producer()
     answer = side.add_as_broker(of_broker(producer, "invoices", 0, verify_only=True), version=version)
@@ -344,7 +344,7 @@ def test_brokers_may_add_partitions_of_internal_topics_but_none_that_does_not_ex
     assert side.world.described().partitions == {TopicPartition("__consumer_offsets", 7)}
 
 
-def test_busy_transaction_of_a_broker_request_is_answered_at_once_beside_others(side: Side) -> None:
+def test_busy_transaction_of_a_broker_request_completes_at_once_beside_others(side: Side) -> None:
     """B05: the leader asks again for the one that is busy; nothing else waits for it."""
     side.world.cluster.partitions[TopicPartition("invoices", 0)].leader = 2
     old = side.world.producer("busy")
@@ -363,7 +363,7 @@ def test_busy_transaction_of_a_broker_request_is_answered_at_once_beside_others(
     assert side.world.described("busy").partitions == {TopicPartition("invoices", 1)}
 
 
-def test_who_is_no_broker_may_not_ask_like_one(side: Side) -> None:
+def test_broker_request_of_an_unauthorized_client_is_refused(side: Side) -> None:
     producer = side.producer()
     side.rules.denied.add((Operation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"))
     response = side.ask_as_broker(of_broker(producer, "invoices", 0))
@@ -372,13 +372,13 @@ def test_who_is_no_broker_may_not_ask_like_one(side: Side) -> None:
     assert side.add(producer, ("invoices", [0])) == {"invoices-0": ErrorCode.NONE}
 
 
-def test_a_failure_of_a_request_between_brokers_has_a_field_of_its_own() -> None:
+def test_failure_of_a_request_between_brokers_has_a_field_of_its_own() -> None:
     request = AddPartitionsToTxnRequest(transactions=[of_broker(ProducerIdAndEpoch(1, 0), "invoices", 0)])
     response = add_partitions_error(request, 4, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_the_log_says_who_took_over(side: Side) -> None:
+def test_log_says_who_took_over(side: Side) -> None:
     side.add(side.producer(), ("invoices", [0]))
     side.init()
     causes = [metadata.cause for _, metadata in side.world.log.records() if metadata is not None]
@@ -390,7 +390,7 @@ def test_the_log_says_who_took_over(side: Side) -> None:
 # Who may
 
 
-def test_who_may_not_write_to_a_transactional_id_is_told_everywhere(side: Side) -> None:
+def test_client_without_write_on_a_transactional_id_is_refused_everywhere(side: Side) -> None:
     producer = side.producer()
     side.rules.denied.add((Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "id"))
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -400,13 +400,13 @@ def test_who_may_not_write_to_a_transactional_id_is_told_everywhere(side: Side) 
     assert side.end(producer) == refused
 
 
-def test_who_may_not_read_a_group_cannot_commit_its_offsets(side: Side) -> None:
+def test_client_without_read_on_a_group_cannot_commit_its_offsets(side: Side) -> None:
     producer = side.producer()
     side.rules.denied.add((Operation.READ, ResourceType.GROUP, "group"))
     assert side.add_offsets(producer) == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def test_who_may_not_write_idempotently_gets_no_producer_id(side: Side) -> None:
+def test_client_without_idempotent_write_gets_no_producer_id(side: Side) -> None:
     side.rules.denied.add((Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "kafka-cluster"))
     assert side.init(transactional_id=None).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
@@ -414,7 +414,7 @@ def test_who_may_not_write_idempotently_gets_no_producer_id(side: Side) -> None:
 # Operators
 
 
-def test_a_transaction_is_described(side: Side) -> None:
+def test_transaction_is_described(side: Side) -> None:
     producer = side.producer()
     side.create("secret", 1)
     side.add(producer, ("invoices", [1, 0]), ("secret", [0]))
@@ -438,7 +438,7 @@ def list_ids(side: Side, **criteria: Any) -> list[str]:
     return sorted(state.transactional_id for state in response.transaction_states)
 
 
-def test_transactions_are_listed_by_what_the_request_asks_for(side: Side) -> None:
+def test_transactions_are_listed_by_the_filters_of_the_request(side: Side) -> None:
     for name in ("a-1", "a-2", "b-1", "hidden"):
         side.world.producer(name)
     side.add(side.producer(), ("invoices", [0]))
@@ -460,6 +460,6 @@ def test_states_that_do_not_exist_are_reported(side: Side) -> None:
     assert (response.unknown_state_filters, response.transaction_states) == (["Asleep"], [])
 
 
-def test_a_pattern_that_is_none_is_refused(side: Side) -> None:
+def test_pattern_that_is_none_is_refused(side: Side) -> None:
     response = side.ask(handle_list_transactions, ListTransactionsRequest(transactional_id_pattern="("))
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -46,7 +46,7 @@ async def told(broker: Broker) -> tuple[dict[str, int], int]:
 
 
 @pytest.mark.parametrize("kind", [SAFE, UNSAFE])
-async def test_down_and_up_again(kind: int) -> None:
+async def test_feature_level_is_lowered_and_raised_again(kind: int) -> None:
     async with running_broker() as broker:
         assert await told(broker) == ({TV: 2}, 0)
         assert await update(broker, key(1, kind)) == UpdateFeaturesResponse()
@@ -58,7 +58,7 @@ async def test_down_and_up_again(kind: int) -> None:
         assert await told(broker) == ({TV: 2}, 3)
 
 
-async def test_a_dry_run_changes_nothing() -> None:
+async def test_dry_run_changes_nothing() -> None:
     async with running_broker() as broker:
         assert await update(broker, key(0, SAFE), validate_only=True) == UpdateFeaturesResponse()
         refused = await update(broker, key(3), validate_only=True)
@@ -96,7 +96,7 @@ async def test_update_features_version_0_without_allow_downgrade_is_refused() ->
 
 
 @pytest.mark.parametrize("kind", [0, 4, -1])
-async def test_upgrade_types_that_are_none(kind: int) -> None:
+async def test_unknown_upgrade_type_is_refused(kind: int) -> None:
     async with running_broker() as broker:
         response = await update(broker, key(1, kind))
         assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
@@ -104,7 +104,7 @@ async def test_upgrade_types_that_are_none(kind: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_only_who_may_alter_the_cluster(version: int) -> None:
+async def test_update_features_needs_alter_on_the_cluster(version: int) -> None:
     async with running_broker() as broker:
         broker.authorizer = Denies([Operation.ALTER])
         response = await update(broker, key(1, SAFE, allow=True), version=version)
@@ -113,7 +113,7 @@ async def test_only_who_may_alter_the_cluster(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_a_broker_that_does_not_reign_says_so(version: int) -> None:
+async def test_update_features_at_another_broker_is_not_controller(version: int) -> None:
     async with running_broker() as broker:
         pass
     response = await update(broker, key(1, SAFE, allow=True), version=version)
@@ -122,7 +122,7 @@ async def test_a_broker_that_does_not_reign_says_so(version: int) -> None:
     assert broker.features.transaction_version == 2
 
 
-async def test_what_was_answered_survives_a_power_loss() -> None:
+async def test_updated_feature_survives_a_power_loss() -> None:
     disk = new_disk()
     async with running_broker(disk) as broker:
         await update(broker, key(1, SAFE))
@@ -133,12 +133,12 @@ async def test_what_was_answered_survives_a_power_loss() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-async def test_the_level_of_a_new_cluster_is_a_setting(level: int) -> None:
+async def test_level_of_a_new_cluster_is_a_setting(level: int) -> None:
     async with running_broker(oncelog_transaction_version=str(level)) as broker:
         assert await told(broker) == ({TV: level} if level else {}, 0)
 
 
-async def test_a_broker_that_does_not_support_what_is_finalised_does_not_start() -> None:
+async def test_broker_that_does_not_support_what_is_finalised_does_not_start() -> None:
     disk = new_disk()
     async with running_broker(disk):
         pass
@@ -151,7 +151,7 @@ async def test_a_broker_that_does_not_support_what_is_finalised_does_not_start()
         assert await told(broker) == ({TV: 1}, 2)
 
 
-async def test_a_broker_stops_when_a_level_is_finalised_that_it_does_not_support() -> None:
+async def test_broker_stops_when_a_level_is_finalised_that_it_does_not_support() -> None:
     async with running_broker() as broker:
         session = broker.controller._store.session
         assert session is not None

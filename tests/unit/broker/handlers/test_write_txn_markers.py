@@ -80,7 +80,7 @@ def transactional(producer_id: int = 1, epoch: int = 0, sequence: int = 0) -> by
 @pytest.mark.parametrize("version", handle_write_txn_markers.versions)
 @pytest.mark.parametrize("commit", [True, False])
 @in_virtual_time
-async def test_a_marker_ends_a_transaction_in_each_partition(version: int, commit: bool) -> None:
+async def test_marker_ends_a_transaction_in_each_partition(version: int, commit: bool) -> None:
     broker = ReplicaSide()
     broker.lead("t", 2)
     for index in (0, 1):
@@ -96,7 +96,7 @@ async def test_a_marker_ends_a_transaction_in_each_partition(version: int, commi
 
 
 @in_virtual_time
-async def test_a_marker_that_comes_again_changes_nothing() -> None:
+async def test_marker_that_comes_again_changes_nothing() -> None:
     """B07: success again, and the transaction stays what it was."""
     broker = ReplicaSide()
     broker.lead()
@@ -110,14 +110,14 @@ async def test_a_marker_that_comes_again_changes_nothing() -> None:
 
 
 @in_virtual_time
-async def test_a_marker_without_a_transaction_is_accepted() -> None:
+async def test_marker_without_a_transaction_is_accepted() -> None:
     broker = ReplicaSide()
     broker.lead()
     assert errors(await call(broker, markers(("t", 0)))) == [ErrorCode.NONE]
 
 
 @in_virtual_time
-async def test_an_older_coordinator_is_fenced() -> None:
+async def test_older_coordinator_is_fenced() -> None:
     """B31"""
     broker = ReplicaSide()
     broker.lead()
@@ -130,7 +130,7 @@ async def test_an_older_coordinator_is_fenced() -> None:
 
 
 @in_virtual_time
-async def test_an_older_producer_epoch_is_refused() -> None:
+async def test_older_producer_epoch_is_refused() -> None:
     broker = ReplicaSide()
     broker.lead()
     broker.append(transactional(epoch=3))
@@ -139,7 +139,7 @@ async def test_an_older_producer_epoch_is_refused() -> None:
 
 
 @in_virtual_time
-async def test_a_newer_producer_epoch_ends_the_transaction_and_fences() -> None:
+async def test_newer_producer_epoch_ends_the_transaction_and_fences() -> None:
     broker = ReplicaSide()
     broker.lead()
     broker.append(transactional(epoch=3))
@@ -148,7 +148,7 @@ async def test_a_newer_producer_epoch_ends_the_transaction_and_fences() -> None:
 
 
 @in_virtual_time
-async def test_a_marker_of_version_2_with_the_present_epoch_is_refused() -> None:
+async def test_marker_of_version_2_with_the_present_epoch_is_refused() -> None:
     """B06: it is meant for the transaction before, and would tear the open one."""
     broker = ReplicaSide()
     broker.lead()
@@ -165,7 +165,7 @@ async def test_a_marker_of_version_2_with_the_present_epoch_is_refused() -> None
 
 
 @in_virtual_time
-async def test_a_marker_of_version_2_that_comes_again_changes_nothing() -> None:
+async def test_marker_of_version_2_that_comes_again_changes_nothing() -> None:
     """B07: its transaction has ended, and no other has begun."""
     broker = ReplicaSide()
     broker.lead()
@@ -180,7 +180,7 @@ async def test_a_marker_of_version_2_that_comes_again_changes_nothing() -> None:
 
 
 @in_virtual_time
-async def test_a_stale_marker_of_version_2_materialises_no_offsets() -> None:
+async def test_stale_marker_of_version_2_materialises_no_offsets() -> None:
     """B06, B17: those are of the transaction that is open now."""
     broker = ReplicaSide()
     broker.lead("__consumer_offsets")
@@ -192,7 +192,7 @@ async def test_a_stale_marker_of_version_2_materialises_no_offsets() -> None:
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-7, 3), (5, -1)])
 @in_virtual_time
-async def test_a_marker_of_nobody_is_not_written(producer_id: int, epoch: int) -> None:
+async def test_marker_of_an_invalid_producer_is_not_written(producer_id: int, epoch: int) -> None:
     """It would end nothing, and a producer that is known by epoch -1 could begin anywhere."""
     broker = ReplicaSide()
     broker.lead()
@@ -202,7 +202,7 @@ async def test_a_marker_of_nobody_is_not_written(producer_id: int, epoch: int) -
 
 
 @in_virtual_time
-async def test_each_partition_has_its_own_error() -> None:
+async def test_write_txn_markers_has_an_error_for_each_partition() -> None:
     """B15, B16: partitions that are gone or led elsewhere do not keep the others from their marker."""
     broker = ReplicaSide()
     broker.lead()
@@ -227,7 +227,7 @@ async def test_a_failed_log_is_a_storage_error() -> None:
 
 
 @in_virtual_time
-async def test_the_answer_waits_for_replication() -> None:
+async def test_write_txn_markers_response_waits_for_replication() -> None:
     broker = ReplicaSide()
     broker.lead("t", 2, replicas=(ME, OTHER))
     answer = await call(broker, markers(("t", 0), ("t", 1)))
@@ -239,7 +239,7 @@ async def test_the_answer_waits_for_replication() -> None:
 
 
 @in_virtual_time
-async def test_what_is_not_replicated_in_time_is_told_so_and_what_comes_after_it_is_not_kept_waiting() -> None:
+async def test_marker_not_replicated_in_time_times_out_without_delaying_later_requests() -> None:
     """B16: answers of a connection leave in order, and among them are those that may let the replicas go on."""
     broker = ReplicaSide()
     broker.lead("t", 2, replicas=(ME, OTHER))
@@ -255,7 +255,7 @@ async def test_what_is_not_replicated_in_time_is_told_so_and_what_comes_after_it
 
 
 @in_virtual_time
-async def test_a_leader_that_resigns_meanwhile_says_so() -> None:
+async def test_leader_that_resigns_meanwhile_returns_an_error() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
     answer = await call(broker, markers(("t", 0)))
@@ -264,7 +264,7 @@ async def test_a_leader_that_resigns_meanwhile_says_so() -> None:
 
 
 @in_virtual_time
-async def test_offsets_are_materialised_before_the_answer() -> None:
+async def test_offsets_are_materialised_before_the_response() -> None:
     """B17: the group coordinator has heard of the marker by the time that anybody hears of success."""
     broker = ReplicaSide()
     broker.lead("__consumer_offsets", 3, replicas=(ME, OTHER))
@@ -277,7 +277,7 @@ async def test_offsets_are_materialised_before_the_answer() -> None:
 
 
 @in_virtual_time
-async def test_a_refused_marker_materialises_nothing() -> None:
+async def test_refused_marker_materialises_nothing() -> None:
     """B17"""
     broker = ReplicaSide()
     broker.lead("__consumer_offsets")
@@ -296,12 +296,12 @@ async def test_clients_may_not_end_transactions_of_others() -> None:
 
 
 @in_virtual_time
-async def test_nothing_to_write_is_answered() -> None:
+async def test_write_txn_markers_without_markers_gets_a_response() -> None:
     assert errors(await call(ReplicaSide(), WriteTxnMarkersRequest())) == []
 
 
 @in_virtual_time
-async def test_a_local_coordinator_is_answered_without_a_socket() -> None:
+async def test_local_coordinator_writes_markers_without_a_socket() -> None:
     broker = ReplicaSide()
     broker.lead()
     answers: list[WriteTxnMarkersResponse] = []

@@ -87,7 +87,7 @@ def status(answer: bytes) -> int:
 
 
 @every_loop
-def test_a_page_is_answered_whole_and_the_connection_ends(loop_name: str) -> None:
+def test_page_is_sent_whole_and_the_connection_ends(loop_name: str) -> None:
     async def scenario() -> None:
         async with site() as here:
             answer = await here.ask(b"GET /page?x=1 HTTP/1.1\r\nHost: x\r\n", b"Accept: */*\r\n\r\n")
@@ -118,7 +118,7 @@ def test_a_page_is_answered_whole_and_the_connection_ends(loop_name: str) -> Non
         (b"GET /\xff HTTP/1.1", 404),
     ],
 )
-def test_what_is_no_page_is_refused(loop_name: str, request_line: bytes, code: int) -> None:
+def test_unknown_page_is_refused(loop_name: str, request_line: bytes, code: int) -> None:
     async def scenario() -> None:
         async with site() as here:
             assert status(await here.ask(request_line + b"\r\n\r\n")) == code
@@ -126,7 +126,7 @@ def test_what_is_no_page_is_refused(loop_name: str, request_line: bytes, code: i
     run(loop_name, scenario)
 
 
-def test_a_page_that_fails_says_so_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_page_that_fails_is_500_and_the_log_has_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with site() as here:
             with caplog.at_level(logging.ERROR):
@@ -136,7 +136,7 @@ def test_a_page_that_fails_says_so_and_the_log_says_why(caplog: pytest.LogCaptur
     run("virtual", scenario)
 
 
-def test_before_there_is_anything_to_show_it_is_unavailable() -> None:
+def test_page_before_the_broker_serves_is_unavailable() -> None:
     async def scenario() -> None:
         async with site() as here:
             here.endpoint.pages = {}
@@ -146,7 +146,7 @@ def test_before_there_is_anything_to_show_it_is_unavailable() -> None:
 
 
 @every_loop
-def test_a_request_without_end_is_refused(loop_name: str) -> None:
+def test_request_without_end_is_refused(loop_name: str) -> None:
     async def scenario() -> None:
         async with site() as here:
             assert status(await here.ask(b"GET /page HTTP/1.1\r\n", b"x" * 10_000)) == 431
@@ -170,7 +170,7 @@ def test_more_connections_than_there_is_room_for_are_cut(loop_name: str) -> None
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /page HTTP/1.1\r\n", b"GET /gated HTTP/1.1\r\n\r\n"])
-def test_nobody_keeps_a_connection_for_long(begun: bytes) -> None:
+def test_connection_without_a_request_is_closed_in_time(begun: bytes) -> None:
     """In virtual time. Neither a client that does not ask, nor one whose page does not come."""
 
     async def scenario() -> None:

@@ -7,7 +7,7 @@ from tests.unit.broker.virtual_time import in_virtual_time
 
 
 @in_virtual_time
-async def test_a_loop_that_is_free_is_never_late() -> None:
+async def test_loop_that_is_free_is_never_late() -> None:
     lag = LoopLag()
     lag.start()
     await asyncio.sleep(10.25)
@@ -27,7 +27,7 @@ def test_delays_fall_into_the_bucket_whose_bound_they_do_not_exceed() -> None:
     assert lag.total_seconds == 0.0 + 0.001 + 0.0011 + 1.0 + 2.5 + 2.6 + 100.0
 
 
-def test_a_busy_loop_is_late() -> None:
+def test_busy_loop_is_late() -> None:
     """On a real loop, kept busy for as long as its timer has to wait and then some."""
 
     async def scenario() -> LoopLag:

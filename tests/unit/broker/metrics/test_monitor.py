@@ -41,7 +41,7 @@ def replica_values(side: ReplicaSide) -> dict[str, float]:
     return values(replica_metrics(side.replica_manager, side.replica_control))
 
 
-async def test_a_whole_broker_can_be_written_and_read() -> None:
+async def test_whole_broker_can_be_written_and_read() -> None:
     async with running_broker() as broker:
         request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
         await ask(broker, handle_create_topics, request, CreateTopicsResponse)
@@ -53,7 +53,7 @@ async def test_a_whole_broker_can_be_written_and_read() -> None:
         assert all(family.documentation for family in families.values())
 
 
-async def test_a_broker_is_ready_while_it_serves_and_has_a_controller() -> None:
+async def test_broker_is_ready_while_it_serves_and_has_a_controller() -> None:
     async with running_broker() as broker:
         assert why_not_ready(broker) is None
         image = broker.metadata.image
@@ -99,7 +99,7 @@ async def test_coordinators_without_a_follower_that_fetches_are_counted() -> Non
     assert replica_values(side)["oncelog_deserted_coordinator_partitions"] == 2
 
 
-async def test_logs_are_told_of_where_they_are_led() -> None:
+async def test_log_metrics_are_those_of_led_partitions() -> None:
     side = ReplicaSide()
     side.lead("t", count=2)
     side.lead("followed", replicas=(ME, OTHER), leader=OTHER)
@@ -122,7 +122,7 @@ async def test_logs_are_told_of_where_they_are_led() -> None:
     assert replica_values(side)["kafka_server_replicamanager_produceridcount"] == 1
 
 
-def test_verifications() -> None:
+def test_verification_metrics_count_time_and_failures() -> None:
     metrics = VerificationMetrics()
     metrics.record(3.0, 0)
     metrics.record(7.5, 2)
@@ -135,7 +135,7 @@ def test_verifications() -> None:
     }
 
 
-async def test_others_run_while_families_are_written() -> None:
+async def test_tasks_run_while_families_are_written() -> None:
     seen: list[int] = []
     turns = 0
 
@@ -159,7 +159,7 @@ async def test_others_run_while_families_are_written() -> None:
 
 
 @in_virtual_time
-async def test_a_family_of_many_partitions_is_written_as_one_though_it_comes_in_parts() -> None:
+async def test_family_of_many_partitions_is_written_as_one_though_it_comes_in_parts() -> None:
     side = ReplicaSide()
     side.lead("t", count=2 * ROWS_AT_ONCE + 1)
     parts = list(log_metrics(side.replica_manager))
@@ -179,7 +179,7 @@ def gone_meanwhile(side: ReplicaSide) -> Iterator[Metric]:
     yield from ()
 
 
-async def test_a_background_task_that_keeps_failing_is_counted_and_shown() -> None:
+async def test_background_task_that_keeps_failing_is_counted_and_shown() -> None:
     async with running_broker() as broker:
         third, go_on, fourth = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -205,7 +205,7 @@ async def test_a_background_task_that_keeps_failing_is_counted_and_shown() -> No
         assert warnings(broker) == []
 
 
-async def test_a_broker_with_a_full_disk_is_not_ready_and_says_why() -> None:
+async def test_broker_with_a_full_disk_is_not_ready_and_says_why() -> None:
     async with running_broker() as broker:
         name = "kafka_log_logmanager_offlinelogdirectorycount"
         assert values(storage_metrics(broker))[name] == 0

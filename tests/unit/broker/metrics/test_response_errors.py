@@ -38,14 +38,14 @@ def test_errors_of_partitions_are_counted_one_by_one() -> None:
     }
 
 
-def test_a_zombie_learns_it_by_two_errors() -> None:
+def test_zombie_fences_count_both_errors() -> None:
     errors = ResponseErrors()
     for code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE):
         errors.note("EndTxn", EndTxnResponse(error_code=code))
     assert errors.zombie_fences == 2
 
 
-def test_a_stale_marker_is_no_zombie() -> None:
+def test_stale_marker_counts_no_zombie_fence() -> None:
     """It tells a coordinator that its marker came twice, and no producer anything."""
     errors = ResponseErrors()
     partition = WritableTxnMarkerPartitionResult(partition_index=0, error_code=ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -56,7 +56,7 @@ def test_a_stale_marker_is_no_zombie() -> None:
     assert errors.zombie_fences == 0
 
 
-def test_what_is_absent_has_no_errors() -> None:
+def test_absent_struct_has_no_errors() -> None:
     errors = ResponseErrors()
     partition = PartitionData(partition_index=0, diverging_epoch=None, aborted_transactions=None, records=None)
     errors.note("Fetch", FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])]))
@@ -83,7 +83,7 @@ def found(value: Any) -> Counter[int]:
     [(cls, version) for cls, version in every_version() if cls.__name__.endswith("Response")],
     ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
 )
-def test_of_every_answer(cls: type[Message], version: int) -> None:
+def test_errors_of_every_response_are_counted(cls: type[Message], version: int) -> None:
     errors = ResponseErrors()
     response = full(cls, version)
     errors.note("Any", response)
