@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from oncelog.broker.network.heartbeats import heartbeat_client_id
-from oncelog.broker.peers.lanes import KEPT_LANES, LANES, Lane
+from oncelog.broker.peers.lanes import KEPT_LANES, LANES, Lane, RequestTimeouts
 from oncelog.broker.peers.link import Link, Peer, PendingRequest
 from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.replication.replica_host import Spawn
@@ -34,6 +34,7 @@ OnUnreachable: TypeAlias = Callable[[int], None]
 
 _WORK: Final = (LeaderAndIsrRequest, StopReplicaRequest)
 """Requests that take a broker a while."""
+_DEFAULT_TIMEOUTS: Final = RequestTimeouts()
 
 
 def _ignore(broker_id: int) -> None:
@@ -52,14 +53,9 @@ class ClusterChannel:
         spawn: Spawn,
         on_refused: OnUnreachable = _ignore,
         on_silence: OnUnreachable = _ignore,
-        socket_timeout_ms: int = 30_000,
-        request_timeout_ms: int = 30_000,
+        timeouts: RequestTimeouts = _DEFAULT_TIMEOUTS,
     ) -> None:
-        """Connect to no broker yet; ``address_of`` returns where one listens for brokers, or None if not known.
-
-        ``socket_timeout_ms`` is the time-out of requests from and to the controller, ``request_timeout_ms`` that of
-        requests from and to transaction coordinators.
-        """
+        """Connect to no broker yet; ``address_of`` returns where one listens for brokers, or None if not known."""
         self._broker_id = broker_id
         self._client_id = f"broker-{broker_id}"
         self._local = local
@@ -67,13 +63,7 @@ class ClusterChannel:
         self._spawn = spawn
         self._on_refused = on_refused
         self._on_silence = on_silence
-        self._request_seconds = {
-            Lane.HEARTBEATS: socket_timeout_ms / 1000,
-            Lane.CONTROL: socket_timeout_ms / 1000,
-            Lane.CONTROLLER: socket_timeout_ms / 1000,
-            Lane.MARKERS: request_timeout_ms / 1000,
-            Lane.VERIFICATION: request_timeout_ms / 1000,
-        }
+        self._timeouts = timeouts
         self._links: dict[tuple[int, Lane], Link] = {}
         self._closed = False
 
@@ -121,7 +111,7 @@ class ClusterChannel:
         link = self._links.get((broker_id, lane))
         if link is None:
             client_id = heartbeat_client_id(self._broker_id) if lane is Lane.HEARTBEATS else self._client_id
-            peer = Peer(broker_id, client_id, self.address_of, self._request_seconds[lane])
+            peer = Peer(broker_id, client_id, self.address_of, self._timeouts.seconds(lane))
             link = self._links[broker_id, lane] = Link(peer, self._spawn, self._report_unreachable)
             if lane is Lane.CONTROL:
                 link.on_sent = partial(self._expect_work, broker_id)

@@ -26,6 +26,7 @@ from oncelog.broker.peers.cluster_channel import ClusterChannel
 from oncelog.broker.peers.cluster_replication import ClusterReplication
 from oncelog.broker.peers.controller_client import ControllerClient
 from oncelog.broker.peers.controller_link import ControllerLink
+from oncelog.broker.peers.lanes import RequestTimeouts
 from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.replica_manager import ReplicaManager
@@ -104,8 +105,9 @@ class ClusterMember:
             spawn=supervisor.spawn,
             on_refused=partial(self._on_unreachable, refused=True),
             on_silence=partial(self._on_unreachable, refused=False),
-            socket_timeout_ms=config.controller_socket_timeout_ms,
-            request_timeout_ms=config.request_timeout_ms,
+            timeouts=RequestTimeouts(
+                controller_ms=config.controller_socket_timeout_ms, coordinator_ms=config.request_timeout_ms
+            ),
         )
         self.replication = ClusterReplication(
             config,

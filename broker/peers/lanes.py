@@ -6,7 +6,7 @@ a connection of its own: what the controller orders does not wait for followers 
 """
 
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -68,3 +68,17 @@ def replicas_in(request: Message) -> int:
     if isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
         return sum(len(topic.partition_states) for topic in request.topic_states)
     return 0
+
+
+class RequestTimeouts(NamedTuple):
+    """The time-outs of requests to other brokers, by what the request is for."""
+
+    controller_ms: int = 30_000
+    """Of requests from and to the controller, and of heartbeats."""
+    coordinator_ms: int = 30_000
+    """Of requests from and to transaction coordinators."""
+
+    def seconds(self, lane: Lane) -> float:
+        """Return the time-out of a lane's requests."""
+        is_coordinators = lane in (Lane.MARKERS, Lane.VERIFICATION)
+        return (self.coordinator_ms if is_coordinators else self.controller_ms) / 1000

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from oncelog.broker.peers.cluster_channel import ClusterChannel
+from oncelog.broker.peers.lanes import RequestTimeouts
 from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.clients.connection import Address
@@ -48,8 +49,7 @@ class Scene:
             spawn=supervisor.spawn,
             on_refused=lambda broker_id: self.refused.append(loop.time()),
             on_silence=lambda broker_id: self.silent.append(loop.time()),
-            socket_timeout_ms=20_000,
-            request_timeout_ms=10_000,
+            timeouts=RequestTimeouts(controller_ms=20_000, coordinator_ms=10_000),
         )
 
     def send(self, *requests: Message) -> None:
