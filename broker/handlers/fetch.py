@@ -26,7 +26,7 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_fetch import DelayedFetch
-from oncelog.broker.replication.fetch_reader import FetchParams, FetchReader
+from oncelog.broker.replication.fetch_reader import FetchParams
 from oncelog.broker.replication.fetch_session import FetchContext, FetchIsolation, replica_epoch, replica_id
 from oncelog.broker.replication.leader_hint import leader_hint
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -57,14 +57,11 @@ def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest)
         return FetchResponse(error_code=fetch)
     if fetch.session.privileged:
         replicas.follower_heard(fetch.session, now_ms)
-    params = _params(broker, context, request)
     return DelayedFetch(
         fetch,
-        params,
-        reader=FetchReader(replicas, params),
-        sessions=replicas.fetch_sessions,
+        _params(broker, context, request),
+        replicas=replicas,
         shape=partial(_shape, broker, context),
-        spawn=replicas.host.spawn,
         memory=broker.response_memory,
         client=context.connection,
     ).start()

@@ -32,9 +32,8 @@ from oncelog.broker.replication.fetch_session import (
     FetchContext,
     FetchKind,
     FetchPosition,
-    FetchSessionCache,
 )
-from oncelog.broker.replication.replica_host import Spawn
+from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import FetchResponse
 
@@ -79,20 +78,18 @@ class DelayedFetch:
         context: FetchContext,
         params: FetchParams,
         *,
-        reader: FetchReader,
-        sessions: FetchSessionCache,
+        replicas: ReplicaManager,
         shape: Shape,
-        spawn: Spawn,
         memory: ResponseMemory,
         client: ConnectionInfo,
     ) -> None:
         self._context = context
         self._client = client
         self._params = params
-        self._reader = reader
-        self._sessions = sessions
+        self._reader = FetchReader(replicas, params)
+        self._sessions = replicas.fetch_sessions
         self._shape = shape
-        self._spawn = spawn
+        self._spawn = replicas.host.spawn
         self._memory = memory
         self._held = 0
         """Bytes that are read from the disk, as ``_memory`` counts them until they are handed over."""
