@@ -1,7 +1,7 @@
 """The broker's settings: one table, Kafka's keys and defaults, from which everything about configuration comes.
 
 ``BrokerConfig`` is the table and, instantiated, a broker's configuration: ``config.log_segment_bytes`` is
-``log.segment.bytes``. ``given`` remembers what the operator wrote, so that a default differs from a choice.
+``log.segment.bytes``. ``given`` remembers what the operator wrote, to distinguish a setting from its default.
 
 Two kinds of rows deserve a word. Those with ``embedded=`` have another default while the broker is alone on the
 embedded metadata store, where replication factors of 3 and a rebalance delay of 3 s only hurt; the start prints them.

@@ -1018,13 +1018,13 @@ MUTATIONS: Final = (
         "B76", _FRAMES,
         "        whole = memoryview(bytearray(scratch[:position]))\n",
         "        whole = scratch\n",
-        f"{_TEST_FRAMES}::test_a_frame_never_sees_the_scratch_buffer_again",
+        f"{_TEST_FRAMES}::test_frame_does_not_share_the_scratch_buffer",
     ),
     Mutation(
         "B77", _FRAMES,
         "bytearray(min(size, max(self._first_buffer, len(first))))",
         "bytearray(size)",
-        f"{_TEST_FRAMES}::test_a_frame_buffer_grows_with_what_has_arrived",
+        f"{_TEST_FRAMES}::test_frame_buffer_grows_with_received_bytes",
     ),
     Mutation(
         "B77", "broker/network/response_memory.py",
@@ -1109,7 +1109,7 @@ MUTATIONS: Final = (
     Mutation(
         "B77", _CONNECTION,
         "return len(self._slots) >= (_MOST_REPLICA_FETCHES if self.info.is_replica_fetcher else 1)", "return False",
-        f"{_TEST_BOUNDS}::test_fetches_behind_a_long_poll_begin_when_it_is_answered",
+        f"{_TEST_BOUNDS}::test_fetches_behind_a_long_poll_begin_after_its_response",
     ),
     Mutation(
         "B77", _CONNECTION,
@@ -1131,7 +1131,7 @@ MUTATIONS: Final = (
         "B77", _FRAMES,
         "            if not 0 <= size <= self._max_size:\n",
         "            if size < 0:\n",
-        f"{_TEST_CONNECTION}::test_a_frame_with_a_bad_size_is_refused_before_it_is_received",
+        f"{_TEST_CONNECTION}::test_frame_with_bad_size_is_refused_before_it_is_received",
     ),
     Mutation(
         "B77", _HEARTBEATS,
@@ -1159,7 +1159,7 @@ MUTATIONS: Final = (
         "        except TimeoutError:\n            for connection in list(self._connections):\n"
         "                connection.abort()\n",
         "        except TimeoutError:\n            pass\n",
-        f"{_TEST_SOCKET_SERVER}::test_stopping_does_not_wait_for_a_client_that_never_reads",
+        f"{_TEST_SOCKET_SERVER}::test_stop_does_not_wait_for_a_client_that_never_reads",
     ),
     Mutation(
         "B79", "broker/storage/batch_scan.py",

@@ -26,11 +26,11 @@ def test_cleanup_policy_that_is_empty_is_refused_at_the_start() -> None:
         load_config(overrides=["log.cleanup.policy="], environment={})
 
 
-def test_every_setting_says_what_it_does() -> None:
+def test_settings_all_have_a_description() -> None:
     assert [key for key, row in BROKER_SETTINGS.items() if not row.doc.endswith(".")] == []
 
 
-def test_the_defaults_are_kafkas() -> None:
+def test_broker_defaults_are_kafkas() -> None:
     config = load_config(overrides=["zookeeper.connect=localhost:2181"]).config
     assert config.log_segment_bytes == 1_073_741_824
     assert config.message_max_bytes == 1_048_588
@@ -41,7 +41,7 @@ def test_the_defaults_are_kafkas() -> None:
     assert config.transaction_max_timeout_ms == 900_000
 
 
-def test_a_broker_that_is_alone_has_defaults_that_work_alone_and_says_so() -> None:
+def test_embedded_broker_has_single_node_defaults_and_logs_them() -> None:
     loaded = load_config()
     assert loaded.config.offsets_topic_replication_factor == 1
     assert loaded.config.transaction_state_log_replication_factor == 1
@@ -52,7 +52,7 @@ def test_a_broker_that_is_alone_has_defaults_that_work_alone_and_says_so() -> No
         assert key in loaded.remarks[0]
 
 
-def test_what_is_given_is_never_lowered() -> None:
+def test_given_settings_are_never_lowered() -> None:
     config = load_config(
         overrides=["offsets.topic.replication.factor=3", "group.initial.rebalance.delay.ms=3000"]
     ).config
@@ -60,7 +60,7 @@ def test_what_is_given_is_never_lowered() -> None:
     assert config.group_initial_rebalance_delay_ms == 3_000
 
 
-def test_later_sources_win() -> None:
+def test_later_sources_override_earlier_ones() -> None:
     properties = "num.partitions=1\nlog.segment.bytes=1000\nmessage.max.bytes=1000\nfetch.max.bytes=1024\n"
     environment = {
         "KAFKA_CFG_LOG_SEGMENT_BYTES": "2000",
@@ -108,11 +108,11 @@ def test_names_of_environment_variables_are_those_of_kafkas_images() -> None:
         ("a=\\", {"a": ""}),
     ],
 )
-def test_the_properties_format(text: str, pairs: dict[str, str]) -> None:
+def test_properties_format_is_parsed_as_in_kafka(text: str, pairs: dict[str, str]) -> None:
     assert parse_properties(text) == pairs
 
 
-def test_an_unknown_key_is_named_with_the_nearest_known_one() -> None:
+def test_unknown_key_is_reported_with_the_nearest_known_one() -> None:
     loaded = load_config(overrides=["log.retention.hour=1", "no.such.thing.at.all=1"])
     assert loaded.warnings == (
         "unknown setting log.retention.hour: did you mean log.retention.hours?",
@@ -121,7 +121,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one() -> None:
     assert nearest_key("auto.create.topic.enable") == "auto.create.topics.enable"
 
 
-def test_a_variable_from_which_something_is_expected_is_not_passed_over() -> None:
+def test_unserved_image_variable_is_reported_with_remedy() -> None:
     loaded = load_config(environment={"KAFKA_CREATE_TOPICS": "orders:3:1", "KAFKA_HEAP_OPTS": "-Xmx1G"})
     assert loaded.warnings == ("KAFKA_CREATE_TOPICS does nothing here: create topics with `oncelog topic create`",)
     (warning,) = load_config(environment={"KAFKA_ADVERTISED_HOST_NAME": "kafka"}).warnings
@@ -129,7 +129,7 @@ def test_a_variable_from_which_something_is_expected_is_not_passed_over() -> Non
     assert load_config(environment={"KAFKA_CREATE_TOPICS": ""}).warnings == ()
 
 
-def test_a_key_without_effect_is_said_once_with_the_reason() -> None:
+def test_key_without_effect_is_reported_once_with_the_reason() -> None:
     loaded = load_config(overrides=["num.io.threads=8", "ssl.keystore.location=/x", "process.roles=broker,controller"])
     assert loaded.warnings == ()
     assert [remark for remark in loaded.remarks if "num.io.threads" in remark] == [
@@ -178,7 +178,7 @@ def test_zookeeper_security_that_is_switched_off_is_accepted() -> None:
     assert any("zookeeper.ssl.keystore.location has no effect" in remark for remark in loaded.remarks)
 
 
-def test_one_data_directory_is_all_there_may_be() -> None:
+def test_second_data_directory_is_refused() -> None:
     """B58: so no log moves from one to another, and no broker offers to move it."""
     with pytest.raises(ConfigError, match=r"log\.dirs=/a,/b is not served yet: expected one directory"):
         load_config(overrides=["log.dirs=/a,/b"])
@@ -189,12 +189,12 @@ def test_node_id_is_another_name_of_broker_id() -> None:
     assert load_config(overrides=["node.id=7"]).config.broker_id == 7
 
 
-def test_keys_are_attributes_with_dots() -> None:
+def test_setting_keys_are_attributes_with_dots() -> None:
     config = BrokerConfig()
     assert all(hasattr(config, attribute(key)) for key in BROKER_SETTINGS)
 
 
-def test_a_setting_is_used_or_says_why_not() -> None:
+def test_settings_are_used_or_have_a_reason_why_not() -> None:
     """A default of a topic is used through its table; any other is read somewhere as an attribute."""
     sources = (
         "".join(path.read_text() for path in Path(oncelog.broker.__path__[0]).rglob("*.py") if path.name != "config.py")

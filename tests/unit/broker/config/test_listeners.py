@@ -11,14 +11,14 @@ def listeners(*overrides: str) -> Listeners:
     return parse_listeners(load_config(overrides=overrides).config)
 
 
-def test_the_default_is_one_listener_for_this_machine() -> None:
+def test_default_listener_is_one_on_this_machine() -> None:
     parsed = listeners()
     assert parsed.bound == (Listener(name="PLAINTEXT", host="localhost", port=9092),)
     assert parsed.advertised == {"PLAINTEXT": parsed.bound[0]}
     assert parsed.inter_broker == "PLAINTEXT"
 
 
-def test_a_container_with_an_inner_and_an_outer_listener() -> None:
+def test_listeners_of_a_container_are_advertised_by_name() -> None:
     parsed = listeners(
         "listeners=INTERNAL://:9092,EXTERNAL://0.0.0.0:19092",
         "advertised.listeners=INTERNAL://broker1:9092,EXTERNAL://localhost:19092",
@@ -32,17 +32,17 @@ def test_a_container_with_an_inner_and_an_outer_listener() -> None:
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
-def test_a_listener_of_every_interface_is_advertised_by_a_name_that_works(host: str) -> None:
+def test_listener_of_every_interface_is_advertised_by_own_host(host: str) -> None:
     assert listeners(f"listeners=PLAINTEXT://{host}:9092").advertised["PLAINTEXT"].host == "localhost"
 
 
-def test_ports_that_the_kernel_chose_are_advertised() -> None:
+def test_port_chosen_by_the_kernel_is_advertised() -> None:
     parsed = listeners("listeners=PLAINTEXT://127.0.0.1:0").with_ports({"PLAINTEXT": 4711})
     assert parsed.bound[0].port == 4711
     assert parsed.advertised["PLAINTEXT"].port == 4711
 
 
-def test_a_fixed_advertised_port_stays() -> None:
+def test_fixed_advertised_port_is_kept() -> None:
     parsed = listeners("listeners=PLAINTEXT://127.0.0.1:0", "advertised.listeners=PLAINTEXT://me:80")
     assert parsed.with_ports({"PLAINTEXT": 4711}).advertised["PLAINTEXT"].port == 80
 
@@ -53,7 +53,7 @@ def test_ipv6_addresses_are_in_brackets() -> None:
     assert str(one) == "PLAINTEXT://[::1]:9092"
 
 
-def test_the_listener_of_kraft_controllers_is_not_opened() -> None:
+def test_listener_of_kraft_controllers_is_not_opened() -> None:
     parsed = listeners(
         "listeners=PLAINTEXT://:9092,CONTROLLER://:9093",
         "controller.listener.names=CONTROLLER",
@@ -108,7 +108,7 @@ def test_what_must_not_start(overrides: list[str], message: str) -> None:
         (["listeners=PLAINTEXT://10.0.0.1:9092", "advertised.listeners=PLAINTEXT://[::1]:1"], ["PLAINTEXT://[::1]:1"]),
     ],
 )
-def test_addresses_that_are_of_use_on_this_machine_only_although_others_can_connect(
+def test_advertised_as_loopback_returns_listeners_reachable_from_other_machines(
     settings: list[str], expected: list[str]
 ) -> None:
     assert [str(listener) for listener in advertised_as_loopback(listeners(*settings))] == expected

@@ -24,7 +24,7 @@ def setting(kind: Kind, **options: object) -> Setting:
         (Kind.PASSWORD, "secret", "secret"),
     ],
 )
-def test_values_of_every_kind(kind: Kind, text: str, value: object) -> None:
+def test_values_of_every_kind_are_parsed(kind: Kind, text: str, value: object) -> None:
     parsed = setting(kind).parse(text)
     assert parsed == value
     assert type(parsed) is type(value)
@@ -45,7 +45,7 @@ def test_values_of_every_kind(kind: Kind, text: str, value: object) -> None:
         (Kind.LIST, {"choices": ("a", "b")}, "a,c", "a list of a, b"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_key_and_what_was_expected(
+def test_wrong_value_is_reported_with_key_and_expected_values(
     kind: Kind, options: dict[str, object], text: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as refusal:
@@ -53,18 +53,18 @@ def test_a_wrong_value_is_named_with_its_key_and_what_was_expected(
     assert str(refusal.value) == f"a.key={text!r} is not valid: expected {expected}"
 
 
-def test_a_password_is_never_shown() -> None:
+def test_password_value_is_never_shown() -> None:
     with pytest.raises(ConfigError) as refusal:
         setting(Kind.PASSWORD, choices=("x",)).parse("hunter2")
     assert "hunter2" not in str(refusal.value)
 
 
-def test_an_optional_key_may_be_empty() -> None:
+def test_optional_key_may_be_empty() -> None:
     assert Setting(key="k", kind=Kind.LONG, default=None, doc="").parse("") is None
 
 
 @pytest.mark.parametrize("value", [True, 5, 0.25, "text", ("a", "b"), ()])
-def test_formatting_is_the_inverse_of_parsing(value: object) -> None:
+def test_formatted_value_parses_to_itself(value: object) -> None:
     kinds = {bool: Kind.BOOLEAN, int: Kind.INT, float: Kind.DOUBLE, str: Kind.STRING, tuple: Kind.LIST}
     one = setting(kinds[type(value)])
     assert one.parse(one.format(value) or "") == value

@@ -18,7 +18,7 @@ from oncelog.coordinator.controller.config_changes import ConfigResource, Resour
 from oncelog.protocol.errors import ErrorCode
 
 
-def test_a_topic_of_a_broker_without_settings_is_kafkas_default() -> None:
+def test_topic_config_without_broker_settings_is_kafkas_default() -> None:
     assert log_config(load_config().config, {}) == LogConfig()
 
 
@@ -42,21 +42,21 @@ def test_a_topic_of_a_broker_without_settings_is_kafkas_default() -> None:
         (["log.segment.delete.delay.ms=1"], "file_delete_delay_ms", 1),
     ],
 )
-def test_the_brokers_settings_are_the_topics_defaults(settings: list[str], attribute: str, value: object) -> None:
+def test_topic_config_defaults_are_the_brokers_settings(settings: list[str], attribute: str, value: object) -> None:
     assert getattr(log_config(load_config(overrides=settings).config, {}), attribute) == value
 
 
-def test_an_override_wins_over_the_broker() -> None:
+def test_topic_override_wins_over_the_broker() -> None:
     config = load_config(overrides=["log.retention.ms=1", "min.insync.replicas=1"]).config
     made = log_config(config, {"retention.ms": "2", "min.insync.replicas": "2", "cleanup.policy": "compact"})
     assert (made.retention_ms, made.min_insync_replicas, made.compacts, made.deletes) == (2, 2, True, False)
 
 
-def test_an_override_that_was_valid_elsewhere_only_does_not_keep_the_log_from_opening() -> None:
+def test_topic_override_that_is_invalid_here_does_not_prevent_opening() -> None:
     assert log_config(load_config().config, {"retention.ms": "soon", "no.such": "1"}) == LogConfig()
 
 
-def test_the_origin_of_a_default_is_the_key_that_was_set() -> None:
+def test_default_origin_is_the_key_that_was_set() -> None:
     config = load_config(overrides=["log.retention.hours=1"]).config
     assert default_origin(config, "retention.ms") == "log.retention.hours"
     assert default_origin(config, "segment.ms") is None
@@ -90,7 +90,7 @@ def test_synonyms_belong_to_known_topic_settings() -> None:
         ("remote.storage.enable", "false", None),
     ],
 )
-def test_validation(key: str, text: str | None, reason: str | None) -> None:
+def test_validate_topic_setting_returns_reason_or_none(key: str, text: str | None, reason: str | None) -> None:
     assert validate(key, text) == reason
 
 
@@ -133,7 +133,7 @@ def test_internal_topics_are_created_with_valid_settings_of_kafkas() -> None:
         assert validate(key, value) is None
 
 
-def test_overrides_of_topics_and_brokers_are_judged_by_the_tables() -> None:
+def test_overrides_of_topics_and_brokers_are_validated_by_the_tables() -> None:
     rules = ConfigRules(load_config().config)
     topic, broker = ConfigResource(ResourceType.TOPIC, "t"), ConfigResource(ResourceType.BROKER, "1")
     assert rules.why_invalid(topic, {"retention.ms": "1"}) is None

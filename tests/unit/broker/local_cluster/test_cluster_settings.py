@@ -1,17 +1,17 @@
-"""What the brokers of a cluster on one machine are told."""
+"""The settings of the brokers of a cluster on one machine."""
 
 import pytest
 
 from oncelog.broker.local_cluster.cluster_settings import addressee, default_settings, settings_of
 
 
-def test_three_brokers_have_what_internal_topics_need_by_kafkas_defaults() -> None:
+def test_default_settings_of_three_brokers_replicate_three_times() -> None:
     assert default_settings(3) == {"default.replication.factor": "3", "min.insync.replicas": "2"}
     assert default_settings(5) == default_settings(3)
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
-def test_fewer_brokers_than_internal_topics_want_replicas(brokers: int) -> None:
+def test_default_settings_of_fewer_brokers_lower_replication_factors(brokers: int) -> None:
     assert default_settings(brokers) == {
         "default.replication.factor": str(brokers),
         "min.insync.replicas": "1",
@@ -21,7 +21,7 @@ def test_fewer_brokers_than_internal_topics_want_replicas(brokers: int) -> None:
     }
 
 
-def test_what_the_user_says_wins_and_most_of_all_what_is_said_of_one_broker() -> None:
+def test_user_settings_override_defaults_and_per_broker_ones_override_all() -> None:
     given = ["2:num.partitions=7", "num.partitions=5", "min.insync.replicas=1", "2:broker.rack=a=b"]
     assert settings_of(1, 3, given) == [
         "zookeeper.session.timeout.ms=10000",
@@ -38,6 +38,6 @@ def test_what_the_user_says_wins_and_most_of_all_what_is_said_of_one_broker() ->
     ]
 
 
-def test_whom_a_setting_is_for() -> None:
+def test_addressee_is_the_broker_id_prefix_or_none() -> None:
     assert addressee("12:broker.rack=a") == 12
     assert addressee("listeners=PLAINTEXT://localhost:1") is None

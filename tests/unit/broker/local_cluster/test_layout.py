@@ -20,7 +20,7 @@ def planned(kept: Layout | None = None, *, brokers: int | None = None, port: int
     return plan_layout(kept, brokers=brokers, port=port, free_ports=free)
 
 
-def test_the_first_start_has_three_brokers_from_port_9092_on() -> None:
+def test_first_layout_has_three_brokers_from_port_9092_on() -> None:
     assert planned() == Layout(zookeeper_port=20_000, broker_ports={1: 9092, 2: 9093, 3: 9094})
 
 
@@ -34,7 +34,7 @@ def test_zookeeper_never_gets_a_port_of_the_brokers() -> None:
 
 
 @pytest.mark.parametrize("port", [None, 0])
-def test_later_starts_find_the_same_ports(port: int | None) -> None:
+def test_later_layouts_keep_the_same_ports(port: int | None) -> None:
     assert planned(KEPT, port=port) == KEPT
     assert planned(KEPT, brokers=3, port=port) == KEPT
 
@@ -43,7 +43,7 @@ def test_ports_can_be_moved() -> None:
     assert planned(KEPT, port=9092).broker_ports == {1: 9092, 2: 9093, 3: 9094}
 
 
-def test_brokers_can_be_added_and_get_ports_that_nobody_has() -> None:
+def test_added_brokers_get_unused_ports() -> None:
     assert planned(KEPT, brokers=4) == Layout(
         zookeeper_port=20_000, broker_ports={1: 20_001, 2: 20_002, 3: 20_003, 4: 20_004}
     )
@@ -60,20 +60,20 @@ def test_ports_end_at_65535() -> None:
         planned(port=65_534)
 
 
-def test_it_is_written_down_and_read_again(tmp_path: Path) -> None:
+def test_layout_is_written_and_read_again(tmp_path: Path) -> None:
     assert read_layout(tmp_path) is None
     write_layout(tmp_path, KEPT)
     assert read_layout(tmp_path) == KEPT
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"zookeeper_port": 1, "brokers": [1]}', '{"brokers": {"a": 1}}'])
-def test_a_file_that_says_something_else_is_refused(tmp_path: Path, content: str) -> None:
+def test_layout_file_with_other_content_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content)
     with pytest.raises(LayoutError, match=r"cluster\.json"):
         read_layout(tmp_path)
 
 
-def test_free_ports_are_those_that_nobody_listens_at_and_no_client_gets() -> None:
+def test_free_ports_have_no_listener_and_are_not_ephemeral() -> None:
     seed = 7
     first = next(free_ports(random.Random(seed)))
     assert 10_000 <= first < 32_000

@@ -71,11 +71,11 @@ class FrameClient(asyncio.Protocol):
         self.transport.write(b"".join(frame(*request) for request in requests))
 
     async def correlation_ids(self, count: int) -> list[int]:
-        """Wait for ``count`` answers in all, or for the end of the connection."""
+        """Wait for ``count`` responses in all, or for the end of the connection."""
         while len(self.frames) < count and not self.lost.done():
             self._changed.clear()
             await self._changed.wait()
-        return [int.from_bytes(answer[:4], "big") for answer in self.frames]
+        return [int.from_bytes(frame[:4], "big") for frame in self.frames]
 
 
 def frame(correlation_id: int, request: Message, version: int) -> bytes:

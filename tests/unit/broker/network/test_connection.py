@@ -87,7 +87,7 @@ async def settle() -> None:
 
 
 @every_loop
-def test_pipelined_requests_are_answered_in_order(loop_name: str) -> None:
+def test_pipelined_requests_get_responses_in_order(loop_name: str) -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()]) as served:
@@ -100,7 +100,7 @@ def test_pipelined_requests_are_answered_in_order(loop_name: str) -> None:
 
 
 @every_loop
-def test_an_answer_that_is_known_early_waits_for_those_before_it(loop_name: str) -> None:
+def test_response_that_is_ready_early_waits_for_earlier_ones(loop_name: str) -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()]) as served:
@@ -117,7 +117,7 @@ def test_an_answer_that_is_known_early_waits_for_those_before_it(loop_name: str)
 
 
 @every_loop
-def test_a_request_that_is_not_answered_has_no_place_among_the_answers(loop_name: str) -> None:
+def test_request_without_response_takes_no_slot(loop_name: str) -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()]) as served:
@@ -178,7 +178,7 @@ def produce(index: int) -> ProduceRequest:
 
 
 @every_loop
-def test_a_coroutine_may_leave_a_future_and_then_only_its_answer_is_waited_for(loop_name: str) -> None:
+def test_coroutine_that_returns_future_lets_later_requests_begin(loop_name: str) -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()]) as served:
@@ -197,7 +197,7 @@ def test_a_coroutine_may_leave_a_future_and_then_only_its_answer_is_waited_for(l
 
 
 @every_loop
-def test_a_bug_in_a_handler_is_answered_and_the_connection_goes_on(
+def test_exception_in_handler_is_a_response_and_connection_continues(
     loop_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -209,7 +209,7 @@ def test_a_bug_in_a_handler_is_answered_and_the_connection_goes_on(
             script.futures["later"].set_exception(ValueError("another bug"))
             script.gates["gated"].set()
             assert await client.correlation_ids(4) == [1, 2, 3, 4]
-            assert [int.from_bytes(answer[4:6], "big", signed=True) for answer in client.frames] == [-1, -1, 0, 0]
+            assert [int.from_bytes(frame[4:6], "big", signed=True) for frame in client.frames] == [-1, -1, 0, 0]
             assert served.dispatcher.request_counts() == {("Heartbeat", 0): (4, 2)}
 
     run(loop_name, scenario)
@@ -218,7 +218,7 @@ def test_a_bug_in_a_handler_is_answered_and_the_connection_goes_on(
 
 
 @every_loop
-def test_a_malformed_request_ends_its_connection_after_the_answers_before_it(
+def test_malformed_request_closes_connection_after_earlier_responses(
     loop_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -242,7 +242,7 @@ def test_a_malformed_request_ends_its_connection_after_the_answers_before_it(
 
 @every_loop
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
-def test_a_frame_with_a_bad_size_is_refused_before_it_is_received(loop_name: str, size: int) -> None:
+def test_frame_with_bad_size_is_refused_before_it_is_received(loop_name: str, size: int) -> None:
     """B77: nothing is allocated for bytes that have not come."""
 
     async def scenario() -> None:
@@ -257,7 +257,7 @@ def test_a_frame_with_a_bad_size_is_refused_before_it_is_received(loop_name: str
 
 
 @every_loop
-def test_what_came_before_a_bad_size_is_done_and_answered(loop_name: str) -> None:
+def test_requests_before_a_bad_size_get_their_responses(loop_name: str) -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()]) as served:
@@ -277,7 +277,7 @@ def test_what_came_before_a_bad_size_is_done_and_answered(loop_name: str) -> Non
 
 @every_loop
 @pytest.mark.parametrize(("api_key", "version"), [(12, 4), (12, -1), (1000, 0), (-5, 0)])
-def test_an_api_or_version_that_is_not_served_ends_the_connection(loop_name: str, api_key: int, version: int) -> None:
+def test_unknown_api_or_version_closes_the_connection(loop_name: str, api_key: int, version: int) -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()]) as served:
@@ -291,7 +291,7 @@ def test_an_api_or_version_that_is_not_served_ends_the_connection(loop_name: str
 
 
 @every_loop
-def test_a_handler_can_end_the_connection(loop_name: str) -> None:
+def test_handler_that_raises_close_connection_closes_it(loop_name: str) -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()]) as served:
@@ -305,7 +305,7 @@ def test_a_handler_can_end_the_connection(loop_name: str) -> None:
 
 
 @every_loop
-def test_requests_beyond_the_limit_stay_unread_until_answers_leave(loop_name: str) -> None:
+def test_requests_beyond_the_limit_stay_unread_until_responses_are_sent(loop_name: str) -> None:
     async def scenario() -> None:
         script = Script()
         config = BrokerConfig(oncelog_connection_max_inflight_requests=10)
@@ -353,7 +353,7 @@ def test_bytes_beyond_the_limit_stay_unread_but_one_request_is_always_read(loop_
 
 
 @every_loop
-def test_a_client_that_does_not_read_its_answers_gets_no_further_request_begun(loop_name: str) -> None:
+def test_client_that_does_not_read_responses_has_no_further_request_begun(loop_name: str) -> None:
     async def scenario() -> None:
         begun = 0
 
@@ -377,7 +377,7 @@ def test_a_client_that_does_not_read_its_answers_gets_no_further_request_begun(l
 
 
 @every_loop
-def test_a_large_frame_arrives_whole_between_small_ones(loop_name: str) -> None:
+def test_large_frame_between_small_ones_arrives_whole(loop_name: str) -> None:
     async def scenario() -> None:
         sizes: list[int] = []
 
@@ -408,7 +408,7 @@ def test_a_large_frame_arrives_whole_between_small_ones(loop_name: str) -> None:
 
 
 @every_loop
-def test_a_client_that_sends_byte_by_byte_is_served(loop_name: str) -> None:
+def test_client_that_sends_byte_by_byte_is_served(loop_name: str) -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()]) as served:
@@ -422,8 +422,8 @@ def test_a_client_that_sends_byte_by_byte_is_served(loop_name: str) -> None:
 
 
 @every_loop
-def test_a_client_that_leaves_takes_nothing_with_it(loop_name: str) -> None:
-    """B76: what a lost connection held is let go of on every path."""
+def test_client_that_disconnects_releases_all_it_held(loop_name: str) -> None:
+    """B76: what a lost connection held is released on every path."""
 
     async def scenario() -> None:
         script = Script()
@@ -462,7 +462,7 @@ def test_connections_beyond_the_limits_are_closed(loop_name: str) -> None:
 
 
 @every_loop
-def test_the_limit_per_address_has_exceptions_by_address(loop_name: str) -> None:
+def test_limit_per_address_has_exceptions_by_address(loop_name: str) -> None:
     async def scenario() -> None:
         script = Script()
         config = BrokerConfig(max_connections_per_ip=100, max_connections_per_ip_overrides="10.0.0.1:7, 127.0.0.1:1")
@@ -475,7 +475,7 @@ def test_the_limit_per_address_has_exceptions_by_address(loop_name: str) -> None
     run(loop_name, scenario)
 
 
-def test_a_future_that_a_coroutine_leaves_to_a_lost_connection_is_cancelled() -> None:
+def test_future_of_coroutine_on_lost_connection_is_cancelled() -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()]) as served:
@@ -492,7 +492,7 @@ def test_a_future_that_a_coroutine_leaves_to_a_lost_connection_is_cancelled() ->
     run("virtual", scenario)
 
 
-def test_a_malformed_request_does_not_keep_its_connection_for_as_long_as_others_wait() -> None:
+def test_malformed_request_closes_connection_while_others_wait() -> None:
     async def scenario() -> None:
         script = Script()
         async with serve([script.handler()], config=BrokerConfig(connections_max_idle_ms=2_000)) as served:
@@ -525,7 +525,7 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not() -> None:
 
 
 @every_loop
-def test_stopping_answers_nothing_more_and_closes_every_connection(loop_name: str) -> None:
+def test_stop_sends_no_response_and_closes_every_connection(loop_name: str) -> None:
     """B78: stopping is bounded, whatever clients wait for."""
 
     async def scenario() -> None:

@@ -230,7 +230,7 @@ class Fetches:
 
 
 @every_loop
-def test_fetches_behind_a_long_poll_begin_when_it_is_answered(loop_name: str) -> None:
+def test_fetches_behind_a_long_poll_begin_after_its_response(loop_name: str) -> None:
     async def scenario() -> None:
         fetches = Fetches(1 << 20)
         async with serve([fetches.handler()]) as served:
@@ -262,9 +262,9 @@ def test_follower_has_one_fetch_that_overtakes_another_and_no_more(loop_name: st
             await until(lambda: len(waiting) >= 2)
             await settle()
             assert len(waiting) == 2
-            for answered in range(100):
-                await until(lambda: len(waiting) > answered)  # noqa: B023
-                waiting[answered].set_result(FetchResponse())
+            for index in range(100):
+                await until(lambda: len(waiting) > index)  # noqa: B023
+                waiting[index].set_result(FetchResponse())
             assert await client.correlation_ids(100) == list(range(100))
 
     run(loop_name, scenario)

@@ -29,14 +29,14 @@ def stream(*payloads: bytes) -> bytes:
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 3 * SCRATCH_SIZE), max_size=8), st.integers(1, 2 * SCRATCH_SIZE), st.integers(0, 255))
-def test_segmentation_does_not_matter(sizes: list[int], segment: int, fill: int) -> None:
+def test_frames_of_any_segmentation_are_the_same(sizes: list[int], segment: int, fill: int) -> None:
     payloads = [bytes([(fill + i) % 256]) * size for i, size in enumerate(sizes)]
     segment = max(segment, sum(sizes) // 500)
     frames = feed(FrameReader(10 * SCRATCH_SIZE, new_scratch()), stream(*payloads), segment)
     assert [bytes(frame) for frame in frames] == payloads
 
 
-def test_a_frame_never_sees_the_scratch_buffer_again() -> None:
+def test_frame_does_not_share_the_scratch_buffer() -> None:
     """B76: two connections share a scratch buffer; what one received stays as it was."""
     scratch = new_scratch()
     one, other = FrameReader(1000, scratch), FrameReader(1000, scratch)
@@ -47,7 +47,7 @@ def test_a_frame_never_sees_the_scratch_buffer_again() -> None:
     assert [bytes(frame) for frame in feed(one, stream(b"c" * 100)[50:], 1000)] == [b"c" * 100]
 
 
-def test_frames_are_writable_because_offsets_are_patched_in_place() -> None:
+def test_frames_are_writable_for_offsets_patched_in_place() -> None:
     small, large = feed(FrameReader(10 << 20, new_scratch()), stream(b"small", bytes(3 << 20)), 1 << 20)
     small[:1] = b"S"
     large[-1:] = b"L"
@@ -55,14 +55,14 @@ def test_frames_are_writable_because_offsets_are_patched_in_place() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 1001, -(2**31), 2**31 - 1])
-def test_a_size_out_of_bounds_is_refused(size: int) -> None:
+def test_frame_size_out_of_bounds_is_refused(size: int) -> None:
     reader = FrameReader(1000, new_scratch())
     assert [bytes(frame) for frame in feed(reader, b"\0\0\0\1a" + size.to_bytes(4, "big", signed=True), 10)] == [b"a"]
     assert reader.refusal == f"a frame of {size} bytes: at most 1000 are accepted"
     assert feed(reader, b"\0\0\0\1b", 10) == []
 
 
-def test_a_claimed_size_is_allocated_as_it_arrives() -> None:
+def test_frame_memory_is_allocated_as_bytes_arrive() -> None:
     """B77: 100 MiB that are only announced cost no more than what has come."""
     reader = FrameReader(1 << 30, new_scratch())
     tracemalloc.start()
@@ -75,7 +75,7 @@ def test_a_claimed_size_is_allocated_as_it_arrives() -> None:
     assert peak < 16 << 20
 
 
-def test_a_frame_buffer_grows_with_what_has_arrived() -> None:
+def test_frame_buffer_grows_with_received_bytes() -> None:
     """Connections that send five bytes each of a large frame cost a few KiB each."""
     scratch = new_scratch()
     tracemalloc.start()
@@ -99,7 +99,7 @@ def test_a_frame_buffer_grows_with_what_has_arrived() -> None:
         (999, (16 << 20) + 1, "API key 999"),
     ],
 )
-def test_a_frame_too_large_for_its_api_is_refused_by_its_first_six_bytes(
+def test_frame_too_large_for_its_api_is_refused_by_its_first_six_bytes(
     segment: int, api_key: int, size: int, name: str
 ) -> None:
     reader = FrameReader(100 << 20, new_scratch())
@@ -110,13 +110,13 @@ def test_a_frame_too_large_for_its_api_is_refused_by_its_first_six_bytes(
     assert reader.refusal == f"a request of {size} bytes for {name}: at most {size - 1} are accepted"
 
 
-def test_a_produce_may_have_what_the_setting_allows() -> None:
+def test_produce_frame_may_have_socket_request_max_bytes() -> None:
     reader = FrameReader(100 << 20, new_scratch())
     feed(reader, (100 << 20).to_bytes(4, "big") + ApiKey.PRODUCE.to_bytes(2, "big"), 100)
     assert reader.refusal == ""
 
 
-def test_a_connection_that_sends_large_frames_gets_room_for_the_next_at_once() -> None:
+def test_connection_with_large_frames_gets_full_buffer_for_the_next() -> None:
     reader = FrameReader(100 << 20, new_scratch())
     sizes = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Heartbeats are answered while the broker's own event loop stands still: on real sockets, loops and threads."""
+"""Heartbeats get responses while the broker's event loop stalls: on real sockets, loops and threads."""
 
 import asyncio
 import random
@@ -33,7 +33,7 @@ TIMEOUT_SECONDS = 30.0
 
 
 class BlockingClient:
-    """Whoever waits for an answer here stops the event loop of this thread."""
+    """A client with blocking calls: waiting for a response stalls the event loop of the calling thread."""
 
     def __init__(self, port: int, client_id: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
@@ -49,7 +49,7 @@ class BlockingClient:
         (size,) = struct.unpack(">i", self._read(4) or bytes(4))
         return self._read(size)
 
-    def ask(self) -> tuple[int, ApiVersionsResponse]:
+    def request(self) -> tuple[int, ApiVersionsResponse]:
         self.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"))
         return parse_response(ApiVersionsResponse, VERSION, memoryview(self.receive()))
 
@@ -64,7 +64,7 @@ class BlockingClient:
 
 
 async def _serve(directory: Path) -> None:
-    """Run a broker and a client that asks it from the loop that the broker runs on."""
+    """Run a broker and a client that sends it heartbeats from the loop that the broker runs on."""
     side_loop = ThreadSideLoop()
     config = load_config(
         overrides=["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}"], environment={}
@@ -75,15 +75,15 @@ async def _serve(directory: Path) -> None:
     (listener,) = broker.listeners.advertised.values()
     port = listener.port
     client = await asyncio.to_thread(BlockingClient, port, heartbeat_client_id(7))
-    correlation_id, first = await asyncio.to_thread(client.ask)
+    correlation_id, first = await asyncio.to_thread(client.request)
     assert (correlation_id, first.error_code) == (1, 0)
-    assert first.api_keys, "the first answer comes from the broker"
+    assert first.api_keys, "the first response comes from the broker"
     try:
         for expected in range(2, 5):  # Here, on the broker's loop, which therefore does not turn.
-            correlation_id, answer = client.ask()
-            assert (correlation_id, answer.error_code) == (expected, 0)
+            correlation_id, response = client.request()
+            assert (correlation_id, response.error_code) == (expected, 0)
         client.send(MetadataRequest(topics=[]))
-        assert client.receive() == b"", "nothing but heartbeats is answered"
+        assert client.receive() == b"", "only heartbeats get responses"
     finally:
         client.close()
         await broker.stop()
@@ -91,7 +91,7 @@ async def _serve(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
-def test_heartbeats_are_answered_while_the_broker_loop_stands_still(
+def test_heartbeats_get_responses_while_the_broker_loop_stalls(
     new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
 ) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -111,12 +111,12 @@ class PromptSideLoop:
         pass
 
 
-def test_loop_that_turns_while_it_is_asked_counts_as_turning() -> None:
-    async def ask() -> list[bool]:
+def test_loop_that_runs_the_posted_call_counts_as_turning() -> None:
+    async def turning() -> list[bool]:
         heartbeats = Heartbeats(PromptSideLoop())
         return [heartbeats.is_turning() for _ in range(3)]
 
-    assert asyncio.run(ask()) == [True, True, True]
+    assert asyncio.run(turning()) == [True, True, True]
 
 
 # What strangers can take by calling themselves brokers
@@ -153,11 +153,11 @@ async def serve_heartbeats(config: BrokerConfig, listeners: Sequence[str] = ("PL
             side_loop.close()
 
 
-async def is_answered(client: FrameClient) -> bool:
-    """Whether a heartbeat is answered, and if it is the first one, its connection has been adopted."""
-    answers = len(client.frames)
+async def gets_response(client: FrameClient) -> bool:
+    """Return whether a heartbeat gets a response; then its connection is adopted, if it is the first one."""
+    responses = len(client.frames)
     client.transport.write(heartbeats(1))
-    return len(await client.correlation_ids(answers + 1)) > answers
+    return len(await client.correlation_ids(responses + 1)) > responses
 
 
 every_loop = pytest.mark.parametrize("loop_name", LOOPS)
@@ -169,12 +169,12 @@ def test_adopted_connections_keep_their_slots_until_they_are_closed(loop_name: s
         async with serve_heartbeats(BrokerConfig(max_connections=2)) as served:
             clients = [await served.connect() for _ in range(2)]
             for _ in range(3):
-                assert [await is_answered(client) for client in clients] == [True, True]
+                assert [await gets_response(client) for client in clients] == [True, True]
             assert served.server.connection_count == served.server.traffic()["PLAINTEXT"].connections == 2
-            assert not await is_answered(await served.connect())
+            assert not await gets_response(await served.connect())
             clients[0].transport.close()
             await until(lambda: served.server.connection_count == 1)
-            assert await is_answered(await served.connect())
+            assert await gets_response(await served.connect())
 
     run(loop_name, scenario)
 
@@ -186,7 +186,7 @@ def test_adopted_connection_that_falls_silent_is_closed(loop_name: str) -> None:
     async def scenario() -> None:
         async with serve_heartbeats(BrokerConfig(connections_max_idle_ms=idle_ms)) as served:
             client = await served.connect()
-            assert await is_answered(client)
+            assert await gets_response(client)
             await client.lost
             await until(lambda: served.server.connection_count == 0)
 
@@ -198,7 +198,7 @@ def test_adopted_connection_stays_while_heartbeats_come() -> None:
         async with serve_heartbeats(BrokerConfig(connections_max_idle_ms=500)) as served:
             client = await served.connect()
             for _ in range(8):
-                assert await is_answered(client)
+                assert await gets_response(client)
                 await asyncio.sleep(0.2)
 
     run("virtual", scenario)
@@ -209,7 +209,7 @@ def test_ten_thousand_heartbeats_at_once_close_the_connection(loop_name: str, ca
     async def scenario() -> None:
         async with serve_heartbeats(BrokerConfig()) as served:
             client = await served.connect()
-            assert await is_answered(client)
+            assert await gets_response(client)
             client.transport.pause_reading()
             client.transport.write(heartbeats(10_000))
             await until(lambda: served.server.connection_count == 0)
@@ -226,9 +226,9 @@ def test_heartbeats_on_a_listener_for_clients_stay_with_the_broker_loop() -> Non
         async with serve_heartbeats(BrokerConfig(), listeners=("CLIENTS", "BROKERS")) as served:
             for listener, is_adopted in (("CLIENTS", False), ("BROKERS", True)):
                 client = await served.connect(listener)
-                assert await is_answered(client)
+                assert await gets_response(client)
                 before = served.server.traffic()[listener].bytes_in
-                assert await is_answered(client)
+                assert await gets_response(client)
                 assert (served.server.traffic()[listener].bytes_in == before) == is_adopted
 
     run("virtual", scenario)

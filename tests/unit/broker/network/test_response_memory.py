@@ -186,7 +186,7 @@ def test_client_that_reads_at_an_honest_pace_is_not_too_slow(pace: int) -> None:
     size = 4 << 20
     for tenths in range(10 * size // pace):
         now = tenths / 10
-        read = pace * tenths // 10 // 65_536 * 65_536  # As the kernel tells it.
+        read = pace * tenths // 10 // 65_536 * 65_536  # As the kernel reports it.
         last_read = read / pace
         assert not is_too_slow(Reading(0.0, last_read, read, size - read), now), now
 

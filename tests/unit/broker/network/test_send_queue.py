@@ -1,4 +1,4 @@
-"""The kernel tells what it still has to send."""
+"""The unacknowledged bytes of a socket's send queue, by the kernel."""
 
 import socket
 import sys
@@ -11,7 +11,7 @@ from oncelog.broker.network.send_queue import unacknowledged_bytes
 MOST_READS = 1_000
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not report it")
 def test_bytes_that_the_other_end_does_not_read_are_counted_until_it_does() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)

@@ -17,8 +17,8 @@ from tests.unit.broker.network.frame_client import LOOPS, FrameClient, frame, ru
 
 
 @pytest.mark.parametrize("loop_name", LOOPS)
-def test_stopping_does_not_wait_for_a_client_that_never_reads(loop_name: str) -> None:
-    """B78: answers that nobody takes are thrown away with their connection when the time for that is up."""
+def test_stop_does_not_wait_for_a_client_that_never_reads(loop_name: str) -> None:
+    """B78: responses that the client does not read are dropped with their connection after the time-out."""
 
     async def scenario() -> None:
         begun = asyncio.Event()
@@ -42,7 +42,7 @@ def test_stopping_does_not_wait_for_a_client_that_never_reads(loop_name: str) ->
 
 
 @pytest.mark.parametrize("loop_name", LOOPS)
-def test_what_went_over_a_listener_is_counted_also_of_connections_that_are_gone(loop_name: str) -> None:
+def test_listener_byte_counts_include_closed_connections(loop_name: str) -> None:
     async def scenario() -> None:
         @handles(ApiKey.PRODUCE, versions="3-11")
         def handle_produce(broker: Any, context: RequestContext, request: ProduceRequest) -> Outcome:
@@ -56,7 +56,7 @@ def test_what_went_over_a_listener_is_counted_also_of_connections_that_are_gone(
                 client.send(*requests)
                 await client.correlation_ids(3)
                 sent += sum(len(frame(*request)) for request in requests)
-                received += sum(4 + len(answer) for answer in client.frames)
+                received += sum(4 + len(frame) for frame in client.frames)
             assert served.server.traffic() == {"PLAINTEXT": Traffic(2, 2, sent, received)}
             client.transport.close()
             while served.server.connection_count == 2:  # noqa: ASYNC110
@@ -94,7 +94,7 @@ def handle_produce_at_once(broker: Any, context: RequestContext, request: Produc
 
 
 async def is_served(client: FrameClient) -> bool:
-    """Whether a connection has its requests answered."""
+    """Return whether requests of a connection get responses."""
     client.send((1, ProduceRequest(acks=1), 3))
     return await client.correlation_ids(1) == [1]
 

@@ -29,7 +29,7 @@ async def test_stop_cancels_every_task_and_waits_for_its_end() -> None:
     assert len(supervisor) == 0
 
 
-async def test_a_failed_task_is_logged_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_task_is_logged_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         raise ValueError("broken")
 
@@ -40,7 +40,7 @@ async def test_a_failed_task_is_logged_with_its_name(caplog: pytest.LogCaptureFi
     assert "broken" in caplog.text
 
 
-async def test_nothing_is_spawned_after_stop() -> None:
+async def test_spawn_after_stop_starts_no_task() -> None:
     async def never() -> None:
         raise AssertionError("must not run")
 

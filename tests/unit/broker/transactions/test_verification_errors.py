@@ -23,7 +23,7 @@ PRODUCE = {
     E.COORDINATOR_NOT_AVAILABLE: (E.NOT_ENOUGH_REPLICAS,) * 3,
     E.NOT_COORDINATOR: (E.NOT_ENOUGH_REPLICAS,) * 3,
     E.OPERATION_NOT_ATTEMPTED: (E.NOT_ENOUGH_REPLICAS,) * 3,
-    # B35: Kafka tells it as it is, and the producer takes it for the end.
+    # B35: Kafka returns it unchanged, and the producer takes it as fatal.
     E.UNKNOWN_SERVER_ERROR: (E.NOT_ENOUGH_REPLICAS,) * 3,
     E.CONCURRENT_TRANSACTIONS: (E.NOT_ENOUGH_REPLICAS, E.NOT_ENOUGH_REPLICAS, E.CONCURRENT_TRANSACTIONS),
     E.TRANSACTION_ABORTABLE: (E.INVALID_TXN_STATE, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
@@ -41,7 +41,7 @@ OFFSETS = {
     E.COORDINATOR_LOAD_IN_PROGRESS: (E.COORDINATOR_LOAD_IN_PROGRESS,) * 3,
     E.COORDINATOR_NOT_AVAILABLE: (E.COORDINATOR_NOT_AVAILABLE,) * 3,
     E.NOT_COORDINATOR: (E.NOT_COORDINATOR,) * 3,
-    # Kafka tells it to all ages; ours keeps it from those that may not know it here.
+    # Kafka returns it in all versions; Oncelog does not in those whose clients may not know it here.
     E.CONCURRENT_TRANSACTIONS: (
         E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_LOAD_IN_PROGRESS, E.CONCURRENT_TRANSACTIONS,
     ),
