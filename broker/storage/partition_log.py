@@ -29,8 +29,8 @@ from oncelog.broker.storage.log_host import LogHost
 from oncelog.broker.storage.log_segment import LogSegment, remove_segments
 from oncelog.broker.storage.partition_metadata import read_topic_id, write_topic_id
 from oncelog.broker.storage.producer_snapshots import ProducerSnapshots
+from oncelog.broker.storage.producer_state import Accept, Duplicate, ProducerStateManager
 from oncelog.broker.storage.producer_state import AppendOrigin as AppendOrigin
-from oncelog.broker.storage.producer_state import Duplicate, ProducerStateManager
 from oncelog.broker.storage.recovery import LoadedLog, LogLoader, NotedLog, advance_producer_state
 from oncelog.broker.storage.replicated_batches import check_replicated
 from oncelog.broker.storage.retention import expired, log_expiry, segment_ages
@@ -152,10 +152,8 @@ class PartitionLog(LocalLog):
                 if header.attributes & CONTROL_BIT
                 else self.producer_state.admit(header, origin)
             )
-            if isinstance(verdict, ErrorCode):
-                return verdict
-            if isinstance(verdict, Duplicate):
-                return verdict.append_info(self.log_start_offset)
+            if not isinstance(verdict, Accept):
+                return verdict.append_info(self.log_start_offset) if isinstance(verdict, Duplicate) else verdict
             marker = verdict.marker
         base_offset = self.log_end_offset
         error = self._write(batch, header, leader_epoch)

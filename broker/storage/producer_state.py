@@ -107,6 +107,8 @@ class Duplicate(NamedTuple):
 
 
 _ACCEPT: Final = Accept()
+_new_tuple: Final = tuple.__new__
+"""Makes a NamedTuple of its fields without the detour of its constructor."""
 
 
 class ProducerStateEntry:
@@ -281,7 +283,7 @@ class ProducerStateManager:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
             if marker.coordinator_epoch < entry.coordinator_epoch:
                 return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        return Accept(marker)
+        return _new_tuple(Accept, (marker,))
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether the producer has an open transaction here in this epoch."""
