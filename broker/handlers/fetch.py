@@ -56,7 +56,7 @@ def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest)
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
     if fetch.session.privileged:
-        replicas.follower_heard(fetch.session, now_ms)
+        replicas.note_follower_contact(fetch.session, now_ms)
     return DelayedFetch(
         fetch,
         _params(broker, context, request),

@@ -52,8 +52,8 @@ async def _apply_and_create(
     response = control.apply_leader_and_isr(_part(request, lambda topic: topic not in without_log))
     if response.error_code:
         return response
-    orders = control.orders_obeyed
-    is_ready = await _read_configs(broker, without_log) and control.orders_obeyed == orders
+    orders = control.requests_admitted
+    is_ready = await _read_configs(broker, without_log) and control.requests_admitted == orders
     if not is_ready or not await control.prepare_logs(_part(request, lambda topic: topic in without_log)):
         response.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response

@@ -1,11 +1,11 @@
-"""Topics that come into being because somebody needs them: auto-created ones, and the two internal topics.
+"""Topics that are created when a request needs them: auto-created ones, and the two internal topics.
 
-However many requests ask for a topic at once, it is created once; all wait for that, for a bounded time, and until this
-broker has heard of the new topic. A creation that takes longer goes on, and is found done by the next request. What
-keeps an internal topic from being created (not enough brokers yet) is in the log, because its clients only see
-COORDINATOR_NOT_AVAILABLE.
+However many requests need a topic at once, it is created once; all wait for that, for a bounded time, and until this
+broker has received the new topic's metadata. A creation that takes longer goes on, and is found done by the next
+request. What keeps an internal topic from being created (not enough brokers yet) is in the log, because its clients
+only see COORDINATOR_NOT_AVAILABLE.
 
-One request can ask for thousands of topics. They are created in portions of ``TOPICS_AT_ONCE``, each by one task and
+One request can name thousands of topics. They are created in portions of ``TOPICS_AT_ONCE``, each by one task and
 one request to the controller: as many tasks as topics would all have their turn in the same turn of the loop.
 """
 
@@ -30,15 +30,15 @@ logger = logging.getLogger(__name__)
 TOPICS_AT_ONCE: Final = 100
 _LONGEST_WAIT_SECONDS: Final = 2.0
 _EXISTS: Final = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
-_TOLD: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
-"""Reasons that a client can do something about. With any other it can only ask again."""
+_FINAL_ERRORS: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
+"""Errors that a client can do something about. After any other it can only retry."""
 
 _Creation: TypeAlias = "asyncio.Task[dict[str, ErrorCode]]"
 """The creation of some topics. Its result has those that did not come into being."""
 
 
 class _Expected:
-    """Topics of one creation that this broker has not heard of yet."""
+    """Topics of one creation that are not in this broker's metadata yet."""
 
     __slots__ = ("known", "names")
 
@@ -63,7 +63,7 @@ class AutoTopicCreation:
         self._under_way: dict[str, _Creation] = {}
 
     async def create(self, names: Collection[str]) -> dict[str, ErrorCode]:
-        """Create topics with valid names that do not exist; for each that does not exist yet, what a client is told."""
+        """Create topics with valid names that do not exist; return the error of each that does not exist yet."""
         new = [name for name in names if name not in self._under_way]
         for portion in chunks(new, TOPICS_AT_ONCE):
             self._begin(portion)
@@ -89,12 +89,12 @@ class AutoTopicCreation:
                 created.add(name)
             else:
                 self._log_refusal(name, result)
-                errors[name] = result.code if result.code in _TOLD else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                errors[name] = result.code if result.code in _FINAL_ERRORS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         unknown = await self._until_known(created)
         return errors | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def _until_known(self, names: set[str]) -> set[str]:
-        """Wait until this broker has heard of topics, for a bounded time. Returns those that it has not heard of."""
+        """Wait until topics are in this broker's metadata, for a bounded time. Return those that are not."""
         expected = _Expected({name for name in names if not self._metadata.topic_exists(name)})
         if expected.names:
             self._expected[expected] = None
@@ -102,7 +102,7 @@ class AutoTopicCreation:
                 async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
                     await expected.known.wait()
             except TimeoutError:
-                pass  # The client is told so.
+                pass  # The caller returns an error for them.
             finally:
                 del self._expected[expected]
         return expected.names

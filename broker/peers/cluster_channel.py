@@ -4,11 +4,11 @@ To itself by a plain call, to others over a few connections each, one per lane (
 
 *Watching.* A broker that is watched is connected to all the time, on a lane of its own, with heartbeats. A broken
 connection is tried to be made again. If nothing listens there any more (``on_refused``), the process is certainly not
-what it was; if nothing is heard within a moment (``on_silence``), it may be stopped, busy, or cut off, or this broker
+what it was; if there is no response in time (``on_silence``), it may be stopped, busy, or cut off, or this broker
 may be. Neither is proof: the metadata store says which brokers are alive, and until it does, an action on it must be
-safe if it was wrong. A broker answers heartbeats although a disk that stalls keeps its event loop from turning
+safe if it was wrong. A broker responds to heartbeats although a disk that stalls keeps its event loop from turning
 (``oncelog.broker.network.heartbeats``). While a watched broker cannot be connected to, ``on_refused`` or ``on_silence``
-is called again and again. So a broker that falls silent is suspected after two seconds, and before three have passed
+is called again and again. So a silent broker is reported unreachable after two seconds, and before three have passed
 others lead what it led.
 """
 
@@ -93,7 +93,7 @@ class ClusterChannel:
     def give_up(self, broker_id: int) -> None:
         """Fail the requests to a broker that the cluster goes on without.
 
-        Control requests are still sent to it, because it is to hear that it was passed over.
+        Control requests are still sent to it, because it must receive that others lead its partitions.
         """
         for lane in Lane:
             link = None if lane in KEPT_LANES else self._links.pop((broker_id, lane), None)
@@ -118,7 +118,7 @@ class ClusterChannel:
         return link
 
     def _expect_work(self, broker_id: int, request: Message, response: "asyncio.Future[Message]") -> None:
-        """Allow for a broker that is busy with a control request: older ones answer heartbeats on their event loop."""
+        """Allow for a broker that is busy with a control request: older ones serve heartbeats on their event loop."""
         link = self._links.get((broker_id, Lane.HEARTBEATS))
         if link is not None:
             link.expect_work(request, response)
@@ -131,7 +131,7 @@ class ClusterChannel:
         link = self._links.get((broker_id, Lane.HEARTBEATS))
         return link is not None and link.is_connected
 
-    async def ask_once(
+    async def request_once(
         self, address: Address, request: Message, response_type: type[R], *, at_least: int, seconds: float
     ) -> R | None:
         """Send a request over a connection of its own; None if no response comes within this time."""

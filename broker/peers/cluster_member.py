@@ -2,9 +2,9 @@
 
 A connection to the controller is kept from the moment that it is known, so that its death is noticed at once; the
 controller, in turn, keeps one to every broker. What follows from a broken one is the controller's business, except for
-one question: is it the other that is gone, or this broker that is cut off?
+one decision: is the other broker gone, or is this one cut off?
 
-* A broker that has lost the controller asks the others (``controller_link``).
+* A broker that has lost the controller requests the state of the others' links (``controller_link``).
 * A controller that has lost a broker passes it over, which is safe if it was wrong. If nothing listens any more where
   the broker did, it does so at once. If there is only silence, it does so only while it reaches the majority of the
   cluster; then those on the other side of a cut do not, and only one side acts. In a cluster of two, silence is left to
@@ -45,16 +45,16 @@ logger = logging.getLogger(__name__)
 
 _EXPIRY_ALLOWANCE: Final = 1.25
 """ZooKeeper ends a session some ticks after its time-out."""
-_FIRST_WORD_SECONDS: Final = 10.0
-_LOOK_SECONDS: Final = 0.4
-_LAST_LOOK_SECONDS: Final = 0.1
+_FIRST_METADATA_SECONDS: Final = 10.0
+_PROBE_SECONDS: Final = 0.4
+_LAST_PROBE_SECONDS: Final = 0.1
 _LEAVE_SECONDS: Final = 15.0
 _ELECTION_SECONDS: Final = 1.0
 """For which a broker that stops waits for a controller to appear: as long as an election may take."""
-_FAREWELL_SECONDS: Final = 0.25
-"""So long this broker still tells who asks it who leads now. A client that finds its connection closed instead may wait
-a second before it looks for another broker, as librdkafka does that knows only this one by a connection."""
-_LOOK_AGAIN_SECONDS: Final = 0.05
+_METADATA_AFTER_RESIGN_SECONDS: Final = 0.25
+"""Seconds to keep serving Metadata after resigning leadership. A client whose connection is closed instead may wait
+a second before it tries another broker, as librdkafka does when its only connection is to this one."""
+_RETRY_SECONDS: Final = 0.05
 
 
 class ClusterMember:
@@ -89,13 +89,13 @@ class ClusterMember:
         self._watched: set[int] = set()
         self._in_doubt: set[int] = set()
         self._is_alone = False
-        """Whether, when it was last asked, this broker did not reach the majority."""
+        """Whether this broker did not reach the majority at the last check."""
         self.controller_link: ControllerLink | None = None
         """Once there is a controller to follow."""
-        self._no_help: str | None = None
-        """Why the controller did not help to leave the cluster when it was last asked."""
+        self._last_failure: str | None = None
+        """Why the last controlled shutdown request failed; None if it succeeded."""
         self.metadata_received: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done once a controller has told this broker of the cluster."""
+        """Done once this broker has received the cluster's metadata."""
         metadata.add_listener(self._on_metadata_change)
         self._configs = configs
         self.channel = ClusterChannel(
@@ -141,12 +141,12 @@ class ClusterMember:
         self.replication.start_checks(replicas)
 
     async def until_metadata_received(self) -> None:
-        """Wait until a controller has told this broker of the cluster: before that, its answers would be of no use."""
+        """Wait for the first metadata from a controller: before that, this broker cannot serve clients."""
         try:
-            async with asyncio.timeout(_FIRST_WORD_SECONDS):
+            async with asyncio.timeout(_FIRST_METADATA_SECONDS):
                 await asyncio.shield(self.metadata_received)
         except TimeoutError:
-            logger.warning("No controller has spoken to this broker yet; it goes on without knowing the cluster")
+            logger.warning("No controller has sent the cluster's metadata to this broker yet; it starts without")
 
     async def leave(self) -> None:
         """Have others lead what this broker leads, as long as there are others. It is about to stop."""
@@ -156,23 +156,23 @@ class ClusterMember:
         self.replication.leave()
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
-                await self._ask_to_leave(client)
+                await self._request_shutdown(client)
         except TimeoutError:
-            logger.warning("Nobody helped broker %d to leave the cluster", self._broker_id)
+            logger.warning("No controller completed the controlled shutdown of broker %d in time", self._broker_id)
 
-    async def _ask_to_leave(self, client: ControllerClient) -> None:
+    async def _request_shutdown(self, client: ControllerClient) -> None:
         """Request a controlled shutdown until nothing is left to lead, or no broker is left to lead or decide."""
         tries, alone_since, loop = 0, math.inf, asyncio.get_running_loop()
         while not self._last.is_set():
-            response = await self._ask_once(client)
+            response = await self._request_once(client)
             if response is None:
                 alone_since = min(alone_since, loop.time())
                 if loop.time() - alone_since >= _ELECTION_SECONDS:
                     break
-                await self._rest(_LOOK_AGAIN_SECONDS)
+                await self._rest(_RETRY_SECONDS)
                 continue
             if not response.remaining_partitions:
-                await self._rest(_FAREWELL_SECONDS)
+                await self._rest(_METADATA_AFTER_RESIGN_SECONDS)
                 return
             tries, alone_since = tries + 1, math.inf
             logger.warning("No other broker can lead %d partitions of this one yet", len(response.remaining_partitions))
@@ -183,16 +183,16 @@ class ClusterMember:
             return
         logger.warning("Broker %d stops while it still leads partitions", self._broker_id)
 
-    async def _ask_once(self, client: ControllerClient) -> ControlledShutdownResponse | None:
+    async def _request_once(self, client: ControllerClient) -> ControlledShutdownResponse | None:
         """Return the controller's response; None if there is no controller, or another one in a moment."""
         request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=client.controller.broker_epoch)
-        response = await client.ask(request)
+        response = await client.send(request)
         if isinstance(response, ControlledShutdownResponse) and not response.error_code:
             return response
-        reason = _why_no_help(response)
-        if reason != self._no_help:  # Said once: it is asked again many times a second.
-            logger.info("The controller does not help to leave the cluster: %s; it is asked again", reason)
-        self._no_help = reason
+        reason = _failure_reason(response)
+        if reason != self._last_failure:  # Logged once: the request is retried many times a second.
+            logger.info("The controlled shutdown request failed: %s; retrying", reason)
+        self._last_failure = reason
         return None
 
     async def _rest(self, seconds: float) -> None:
@@ -248,7 +248,7 @@ class ClusterMember:
         if controller.is_active and refused:
             controller.report_unreachable(broker_id)
         elif controller.is_active:
-            self._find_out(broker_id, partial(self._look_around, broker_id))
+            self._find_out(broker_id, partial(self._check_majority, broker_id))
         elif broker_id == link.controller_id:
             self._find_out(broker_id, partial(link.broken, broker_id, refused=refused))
 
@@ -265,12 +265,12 @@ class ClusterMember:
             self._in_doubt.add(broker_id)
             self._supervisor.spawn(find_out(), f"broker {broker_id} cannot be reached")
 
-    async def _look_around(self, silent_id: int) -> None:
+    async def _check_majority(self, silent_id: int) -> None:
         """Find out whether this broker, the controller, still reaches the majority."""
-        everybody = self._metadata.image.brokers.keys()
-        others = sorted(everybody - {self._broker_id, silent_id})
-        reached = await asyncio.gather(*(self.channel.reaches(other, _LOOK_SECONDS) for other in others))
-        is_alone = 2 * (1 + sum(reached)) <= len(everybody)
+        brokers = self._metadata.image.brokers.keys()
+        others = sorted(brokers - {self._broker_id, silent_id})
+        reached = await asyncio.gather(*(self.channel.reaches(other, _PROBE_SECONDS) for other in others))
+        is_alone = 2 * (1 + sum(reached)) <= len(brokers)
         if is_alone and not self._is_alone:
             logger.warning("Broker %d is silent, but this broker does not reach the majority, either", silent_id)
         self._is_alone = is_alone
@@ -278,12 +278,12 @@ class ClusterMember:
         if (
             not is_alone
             and self._controller is not None
-            and not await self.channel.reaches(silent_id, _LAST_LOOK_SECONDS)
+            and not await self.channel.reaches(silent_id, _LAST_PROBE_SECONDS)
         ):
             self._controller.report_unreachable(silent_id)
 
 
-def _why_no_help(response: Message | None) -> str:
+def _failure_reason(response: Message | None) -> str:
     if isinstance(response, ControlledShutdownResponse):
         return error_of(response.error_code).name
-    return "it does not answer"
+    return "no response"

@@ -1,8 +1,7 @@
-"""This broker's questions to the controller, wherever it is: in this broker by a plain call, else over the network.
+"""This broker's own requests to the controller: by a plain call if that is this broker, else over the network.
 
-Clients find the controller by themselves; these are the questions that a broker has of its own. A broker does not know
-better than the last that it heard who the controller is, so any question may come back as NOT_CONTROLLER, or not at all
-(NETWORK_EXCEPTION: whether it was done is unknown). Whoever asked decides whether to ask again.
+A broker knows only the last controller that it learned of, so any request may return NOT_CONTROLLER, or get no response
+(NETWORK_EXCEPTION: whether it was carried out is unknown). The caller decides whether to retry.
 """
 
 import asyncio
@@ -38,29 +37,29 @@ class ControllerClient:
         if self.controller.is_active:
             results = await self._apis.create_topics(topics, timeout_seconds=self._request_timeout_ms / 1000)
             return [NO_ERROR if isinstance(result, TopicPlan) else result for result in results]
-        response = await self.ask(_creation(topics, self._request_timeout_ms))
+        response = await self.send(_creation(topics, self._request_timeout_ms))
         if not isinstance(response, CreateTopicsResponse):
-            nobody = self.controller.controller_id == NO_CONTROLLER
-            unanswered = self.controller.refusal if nobody else _NOT_ANSWERED
-            return [unanswered for _ in topics]
-        told = {topic.name: ApiError(error_of(topic.error_code), topic.error_message) for topic in response.topics}
-        return [told.get(topic.name, _NOT_ANSWERED) for topic in topics]
+            no_controller = self.controller.controller_id == NO_CONTROLLER
+            failure = self.controller.refusal if no_controller else _NO_RESPONSE
+            return [failure for _ in topics]
+        errors = {topic.name: ApiError(error_of(topic.error_code), topic.error_message) for topic in response.topics}
+        return [errors.get(topic.name, _NO_RESPONSE) for topic in topics]
 
-    async def ask(self, request: Message) -> Message | None:
+    async def send(self, request: Message) -> Message | None:
         """Return the response of the current controller, as far as it is known; None if there is none."""
         if self.controller.controller_id == NO_CONTROLLER:
             return None
-        answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
 
         def settle(response: Message | None) -> None:
-            if not answer.done():
-                answer.set_result(response)
+            if not future.done():
+                future.set_result(response)
 
         self._channel.send(self.controller.controller_id, request, settle)
-        return await answer
+        return await future
 
 
-_NOT_ANSWERED = ApiError(ErrorCode.NETWORK_EXCEPTION, "The controller did not answer.")
+_NO_RESPONSE = ApiError(ErrorCode.NETWORK_EXCEPTION, "The controller did not respond.")
 
 
 def _creation(topics: Sequence[NewTopic], timeout_ms: int) -> CreateTopicsRequest:

@@ -1,10 +1,10 @@
 """The link of a broker to the controller: what happens when it breaks, and the controller may be alive.
 
-Three questions, in this order. Has the majority of the brokers lost the controller? Each is asked over a connection of
-its own, by an AlterPartition without partitions in a tagged field (Apache Kafka's brokers skip it, and count as brokers
-that cannot say). If so, this broker stands for election. If not, it is this broker that is cut off: the controller
-stays, and until the link is whole again this broker reads from the metadata store what the controller would have told
-it. That it was cut off, the controller notices by its own end of the link.
+This broker first finds out whether the majority of the brokers has lost the controller. It requests that of each over a
+connection of its own, in a tagged field of an AlterPartition without partitions (Apache Kafka's brokers skip it, and
+count as brokers that do not know). If so, this broker stands for election. If not, it is this broker that is cut off:
+the controller stays, and until the link is whole again this broker reads from the metadata store what the controller
+would have sent it. The controller notices the cut by its own end of the link.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 _FIRST_VERSION: Final = 2
 """Of AlterPartition with our field."""
-_ASK_SECONDS: Final = 0.4
-_LAST_LOOK_SECONDS: Final = 0.1
+_CONTACT_SECONDS: Final = 0.4
+_LAST_PROBE_SECONDS: Final = 0.1
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 
@@ -67,7 +67,7 @@ class ControllerLink:
         return self._metadata.image.controller_id if known == NO_CONTROLLER else known
 
     def contact(self, controller_id: int) -> ControllerContact:
-        """Tell another broker whether this one reaches the controller."""
+        """Return whether this broker reaches the controller, for another broker."""
         if controller_id != self.controller_id:
             return ControllerContact.UNKNOWN
         if controller_id == self._broker_id or self._channel.is_connected(controller_id):
@@ -98,11 +98,11 @@ class ControllerLink:
     async def _is_lost_to_the_majority(self, controller_id: int, *, refused: bool) -> bool:
         brokers = await self._registered_brokers()
         others = [broker for id_, broker in brokers.items() if id_ not in (self._broker_id, controller_id)]
-        contacts = await asyncio.gather(*(self._ask(broker, controller_id) for broker in others))
+        contacts = await asyncio.gather(*(self._request_contact(broker, controller_id) for broker in others))
         if not may_take_over(contacts, controller_refuses=refused):
             return False
         # A broker that was cut off, and is no more, finds the majority and the controller at the same time.
-        return refused or not await self._channel.reaches(controller_id, _LAST_LOOK_SECONDS)
+        return refused or not await self._channel.reaches(controller_id, _LAST_PROBE_SECONDS)
 
     async def _registered_brokers(self) -> dict[int, LiveBroker]:
         session = self._store.session
@@ -110,7 +110,7 @@ class ControllerLink:
             raise StoreUnavailable("there is no session")
         return await read_brokers(session, ClusterState(), _ignore)
 
-    async def _ask(self, broker: LiveBroker, controller_id: int) -> ControllerContact:
+    async def _request_contact(self, broker: LiveBroker, controller_id: int) -> ControllerContact:
         endpoints = (known for known in broker.registration.endpoints if known.listener == self._listener_name)
         endpoint = next(endpoints, None)
         if endpoint is None:
@@ -119,8 +119,8 @@ class ControllerLink:
             broker_id=self._broker_id, broker_epoch=self._controller.broker_epoch, lost_controller_id=controller_id
         )
         address = Address(endpoint.host, endpoint.port)
-        response = await self._channel.ask_once(
-            address, request, AlterPartitionResponse, at_least=_FIRST_VERSION, seconds=_ASK_SECONDS
+        response = await self._channel.request_once(
+            address, request, AlterPartitionResponse, at_least=_FIRST_VERSION, seconds=_CONTACT_SECONDS
         )
         if response is None:
             return ControllerContact.UNKNOWN
@@ -134,7 +134,7 @@ class ControllerLink:
             if isinstance(request, LeaderAndIsrRequest):
                 await self._read_configs(request)
             if self._metadata.image is not known:
-                return  # The controller has spoken meanwhile, of something newer.
+                return  # The controller has sent newer metadata meanwhile.
             await self._carry_out(request)
             if isinstance(request, UpdateMetadataRequest):
                 known = self._metadata.image

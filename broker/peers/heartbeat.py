@@ -1,8 +1,8 @@
-"""Small requests over a connection, to notice that they are not answered any more.
+"""Small requests over a connection, to notice that the other broker no longer responds.
 
 They are sent five times a second; a broker that does not respond for 1.6 seconds (longer while it has much to do for
-this one) counts as a broken connection. Unanswered heartbeats are counted, not timed, so that a process which was
-itself stopped for a while suspects no other.
+this one) counts as a broken connection. Heartbeats without a response are counted, not timed, so that a process
+which was itself stopped for a while does not take others for dead.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Heartbeat:
             request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
             self._response = self._connection.send(request, ApiVersionsResponse)
         except ClientError:
-            self.stop()  # The connection has ended, which its owner is about to hear.
+            self.stop()  # The connection has ended, which its owner is about to notice.
         else:
             self._response.add_done_callback(_retrieve_exception)
 

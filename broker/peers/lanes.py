@@ -1,8 +1,8 @@
 """The requests that brokers send to each other, and the lane that each takes.
 
-A broker answers a connection's requests in their order, so a response that waits holds up those behind it, and one that
-does not come in time ends the connection. Requests that wait for different things therefore take different lanes, each
-a connection of its own: what the controller orders does not wait for followers to replicate a marker.
+A broker responds to a connection's requests in their order, so a response that waits holds up those behind it, and one
+that does not come in time ends the connection. Requests that wait for different things therefore take different lanes,
+each a connection of its own: the controller's requests do not wait for followers to replicate a marker.
 """
 
 from enum import Enum

@@ -1,9 +1,9 @@
 """Requests from this broker's controller, coordinators and replicas to brokers: to itself, by a plain call.
 
-Some orders take longer than the call. The files of new logs are made off the loop, the metadata of very many partitions
-is taken in the next turn of the loop, and many markers are written in slices.
+Some requests take longer than the call. The files of new logs are made off the loop, the metadata of very many
+partitions is taken in the next turn of the loop, and many markers are written in slices.
 
-A broker that is alone has nothing else. Whoever sends to another broker is told that the connection was lost; the
+A single-node cluster has no other channel: a request to another broker fails as after a lost connection. The
 channel of a cluster's member reaches the others and leaves only this broker to this one.
 """
 
@@ -73,15 +73,15 @@ class LocalChannel:
             case UpdateMetadataRequest():
                 self._update_metadata(request, on_response)
             case LeaderAndIsrRequest() if replicas.topics_without_log(request):
-                self._spawn(_answer(replicas.create_and_apply(request), on_response), "create logs")
+                self._spawn(_respond(replicas.create_and_apply(request), on_response), "create logs")
             case LeaderAndIsrRequest():
                 on_response(replicas.apply_leader_and_isr(request))
             case StopReplicaRequest():
                 on_response(replicas.stop_replica(request))
             case AlterPartitionRequest() if self._controller is not None:
-                self._ask(self._controller.alter_partition(request), on_response)
+                self._call_controller(self._controller.alter_partition(request), on_response)
             case ControlledShutdownRequest() if self._controller is not None:
-                self._ask(self._controller.controlled_shutdown(request), on_response)
+                self._call_controller(self._controller.controlled_shutdown(request), on_response)
             case _:
                 raise AssertionError(f"{type(request).__name__} is not a request of a broker to itself")
 
@@ -98,9 +98,9 @@ class LocalChannel:
     def _update_metadata(self, request: UpdateMetadataRequest, on_response: OnResponse) -> None:
         on_response(UpdateMetadataResponse(error_code=self._metadata.apply_update_metadata(request)))
 
-    def _ask(self, question: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
-        """Put a question to the controller, which takes its time. It is asked in a task of the broker's."""
-        self._spawn(_answer(question, on_response), "ask the controller")
+    def _call_controller(self, call: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
+        """Send a request to the controller of this broker, in a task, since it does not complete at once."""
+        self._spawn(_respond(call, on_response), "request to the controller")
 
 
 def _partition_count(request: UpdateMetadataRequest) -> int:
@@ -116,7 +116,7 @@ async def _go_on(steps: Iterator[None], budget: WorkBudget) -> None:
             return
 
 
-async def _answer(work: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
+async def _respond(work: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
     response = None
     try:
         response = await work

@@ -1,4 +1,4 @@
-"""What operators say about throttling replication, kept in the two quotas of a broker while it runs (KIP-73).
+"""The operators' settings for throttling replication, kept in the two quotas of a broker while it runs (KIP-73).
 
 The rates are dynamic settings of brokers (``leader.`` and ``follower.replication.throttled.rate``), the replicas that
 they hold for are settings of topics (``….replication.throttled.replicas``): ``partition:broker,…``, or ``*`` for all.
@@ -28,7 +28,7 @@ class ReplicationThrottles:
         self._configs = configs
         self.leader = self._quota()
         self.follower = self._quota()
-        self.on_change: Callable[[], None] = _nobody
+        self.on_change: Callable[[], None] = _ignore
         """Called when something may be throttled less, or more."""
         self._take_rates()
         configs.add_listener(self._on_overrides)
@@ -81,5 +81,5 @@ def _limit(rate: int) -> float:
     return NO_LIMIT if rate == INT64_MAX else float(rate)
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     """Do nothing: no replica is copied yet."""

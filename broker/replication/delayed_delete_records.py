@@ -1,7 +1,8 @@
-"""A DeleteRecords whose answer waits until every live replica has deleted what was asked for.
+"""A DeleteRecords whose response waits until every live replica has deleted the requested records.
 
-The leader's own log begins later at once; followers hear of it with their next fetch, and tell where their logs begin
-with the one after. What is not told in the client's time is REQUEST_TIMED_OUT, and will be done all the same.
+The leader's log start moves at once; followers receive it with their next fetch response, and send their own log start
+with the fetch after that. A partition that is not confirmed within the client's timeout gets REQUEST_TIMED_OUT; its
+records are deleted all the same.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ UNKNOWN_LOW_WATERMARK: Final = -1
 
 
 class Undeleted(NamedTuple):
-    """One partition of the answer whose followers may still have records below ``offset``."""
+    """One partition of the response whose followers may still have records below ``offset``."""
 
     partition: LeadingPartition
     offset: int
@@ -48,9 +49,9 @@ class DelayedDeleteRecords:
         del self._waiting[waiter]
         _settle(waiter.of, error)
         if not self._waiting:
-            self._answer()
+            self._respond()
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         if not self._future.done():
             self._future.set_result(self._response)
 
@@ -58,7 +59,7 @@ class DelayedDeleteRecords:
         for waiter in self._waiting:
             _settle(waiter.of, ErrorCode.REQUEST_TIMED_OUT)
         self._stop()
-        self._answer()
+        self._respond()
 
     def _stop(self) -> None:
         self._timer.cancel()

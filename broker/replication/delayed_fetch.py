@@ -1,9 +1,9 @@
-"""A fetch from request to answer: read what is there, wait if that is too little, read again.
+"""A fetch from request to response: read what is there, wait if that is too little, read again.
 
-A fetch waits until `min_bytes` can be seen at its isolation level, until something happened that its client must know
-(a leader changed, a partition failed), or for `max_wait_ms`. It belongs to its session while it waits: partitions tell
-the session, the session tells the fetch. Waking is deferred to the end of the loop's turn, so that many appends of one
-turn are one answer, and no producer pays for the reads of those who wait for its records.
+A fetch waits until `min_bytes` can be seen at its isolation level, until something happened that its client must be
+sent (a leader changed, a partition failed), or for `max_wait_ms`. It belongs to its session while it waits: partitions
+notify the session, and the session notifies the fetch. Waking is deferred to the end of the loop's turn, so that many
+appends of one turn are one response, and no producer waits for the reads of the fetches that its append wakes.
 
 A response gets what ``ResponseMemory`` grants at the moment when it is read. What must come from the disk is counted
 there until it has been handed to its connection; what is in memory already is handed over in the next turn, and one
@@ -15,8 +15,9 @@ Bytes are counted, not read, while waiting. An append that became visible adds i
 end (a transaction that ended, a follower that caught up) counts anew, by the log's index. Each partition counts at most
 its own maximum.
 
-A fetch is registered with its session before it reads. A follower's fetch can advance a high watermark, and whoever
-waited for that may append to a partition that this fetch has already visited: it then reads again in the same turn.
+A fetch is registered with its session before it reads. A follower's fetch can advance a high watermark, and a
+waiter for that offset may append to a partition that this fetch has already visited: it then reads again in the same
+turn.
 """
 
 import asyncio
@@ -41,12 +42,12 @@ _MANY_PARTITIONS: Final = 4_000
 """To take so many over from a request takes some milliseconds, to visit them more than ten."""
 _SOON_SECONDS: Final = 0.01
 _SMALL_ONLY_SECONDS: Final = 2.0
-"""After so long with nothing but small batches, while there are large ones, a fetch waits for room."""
+"""Seconds with small batches only, while there are large ones, after which a fetch waits for room."""
 _LONGEST_WAIT_FOR_ROOM_SECONDS: Final = 5.0
 """Then it takes small batches again, if there are any."""
 
 Shape: TypeAlias = Callable[[FetchContext], FetchResponse]
-"""Makes the answer out of the replies."""
+"""Makes the response out of the replies."""
 
 
 class DelayedFetch:
@@ -105,7 +106,7 @@ class DelayedFetch:
         self._has_awaited_room = False
         self._woken = False
         self._hinted = False
-        """Whether something changed during the first read that the client should hear of soon."""
+        """Whether something changed during the first read that the client should be sent soon."""
 
     def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
         """Return the response, or a future of it."""
@@ -132,7 +133,7 @@ class DelayedFetch:
             return self._promise()
         if not attempt.cold and self._is_enough(attempt):
             self._context.session.waiting = None
-            return self._answer()
+            return self._respond()
         future = self._promise()
         self._go_on(attempt)
         return future
@@ -153,10 +154,10 @@ class DelayedFetch:
         now = self._loop.time()
         if client.large_left_since is None:
             client.large_left_since = now
-        return now >= client.large_left_since + _SMALL_ONLY_SECONDS and not attempt.must_tell
+        return now >= client.large_left_since + _SMALL_ONLY_SECONDS and not attempt.must_respond
 
     def _await_room(self) -> None:
-        """Read again when there is room, or when something else happens that the client should hear of."""
+        """Read again when there is room, or when something else happens that the client should be sent."""
         self._unpark()
         context, client = self._context, self._client
         if context.kind is FetchKind.SESSIONLESS:
@@ -200,7 +201,7 @@ class DelayedFetch:
                 self._go_on(attempt)
             else:
                 self._unpark()
-                future.set_result(self._answer())
+                future.set_result(self._respond())
         except Exception as error:
             self._unpark()
             future.set_exception(error)
@@ -211,7 +212,7 @@ class DelayedFetch:
         if attempt.cold:
             self._unpark()
             self._hold(attempt.size + attempt.excess)
-            self._spawn(self._answer_cold(self._future, attempt), "fetch of cold data")
+            self._spawn(self._respond_cold(self._future, attempt), "fetch of cold data")
         else:
             self._park(attempt)
 
@@ -237,7 +238,7 @@ class DelayedFetch:
     def _is_enough(self, attempt: Attempt) -> bool:
         return (
             attempt.size >= self._min_bytes
-            or attempt.must_tell
+            or attempt.must_respond
             or self._params.max_wait_ms <= 0
             or attempt.refused == len(self._context.session.positions)
         )
@@ -286,14 +287,14 @@ class DelayedFetch:
             self.disturbed()
 
     def disturbed(self) -> None:
-        """Answer at the end of this turn."""
+        """Respond at the end of this turn."""
         if not self._woken:
             self._woken = True
             if self._future is not None:  # Else the first read goes on, and `_park` sees to it.
                 self._loop.call_soon(self._wake)
 
     def hinted(self) -> None:
-        """Answer soon: a follower's high watermark may travel with the next records, but not wait for them long."""
+        """Respond soon: a follower's high watermark may travel with the next records, but not wait for them long."""
         if self._timer is None:
             self._hinted = True
             return
@@ -302,14 +303,14 @@ class DelayedFetch:
             self._timer = self._loop.call_later(_SOON_SECONDS, self._wake)
 
     def _wake(self) -> None:
-        """Answer with what is there now, or in a later turn if others have read much in this one."""
+        """Respond with what is there now, or in a later turn if others have read much in this one."""
         if self._memory.is_busy and self._is_postponed(self._read_again):
             self._unpark()
         else:
             self._read_again()
 
     def _read_again(self) -> None:
-        """Answer with what is there now. Called by `_wake` and `_memory` only: the turn has room for it."""
+        """Respond with what is there now. Called by `_wake` and `_memory` only: the turn has room for it."""
         self._unpark()
         future = self._future
         if future is None or future.done():
@@ -321,13 +322,13 @@ class DelayedFetch:
                 return
             if attempt.cold:
                 self._hold(attempt.size + attempt.excess)
-                self._spawn(self._answer_cold(future, attempt), "fetch of cold data")
+                self._spawn(self._respond_cold(future, attempt), "fetch of cold data")
             else:
-                future.set_result(self._answer())
-        except Exception as error:  # Whoever waits for the answer deals with it; here nobody would.
+                future.set_result(self._respond())
+        except Exception as error:  # The dispatcher, which awaits the future, handles it.
             future.set_exception(error)
 
-    async def _answer_cold(self, future: "asyncio.Future[FetchResponse]", attempt: Attempt) -> None:
+    async def _respond_cold(self, future: "asyncio.Future[FetchResponse]", attempt: Attempt) -> None:
         try:
             await self._reader.read_cold(self._context, attempt)
             if future.done():
@@ -337,22 +338,22 @@ class DelayedFetch:
                 self._wake()
             else:
                 self._hold(attempt.size)
-                future.set_result(self._answer())
+                future.set_result(self._respond())
         except asyncio.CancelledError:
             future.cancel()
             raise
         except Exception as error:
-            if future.done():  # Its connection is gone, and nobody else would hear of it.
+            if future.done():  # Its connection is gone: only the task that runs this can report the error.
                 raise
             future.set_exception(error)
 
-    def _answer(self) -> FetchResponse:
+    def _respond(self) -> FetchResponse:
         context, session = self._context, self._context.session
         if context.overtaken:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
         self._reader.count(context)
         response = self._shape(context)
-        session.answered_ms = now_ms = int(self._loop.time() * 1000)
+        session.responded_ms = now_ms = int(self._loop.time() * 1000)
         if context.kind is FetchKind.FULL:
             self._sessions.keep(session, now_ms)
         response.session_id = session.id

@@ -1,8 +1,8 @@
-"""A produce whose records are appended and whose answer waits until they are as durable as its acks ask.
+"""A produce whose records are appended and whose response waits until they are as durable as its acks require.
 
-The answer is complete except for the errors of partitions that will not get there: leadership lost, storage failed, or
-not enough replicas before the client's timeout. Records of a partition that timed out stay in the log and may well be
-replicated later; that is what REQUEST_TIMED_OUT means to a producer.
+The response is complete except for the errors of partitions that will not get there: leadership lost, storage failed,
+or not enough replicas before the client's timeout. Records of a partition that timed out stay in the log and may well
+be replicated later; that is what REQUEST_TIMED_OUT means to a producer.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from oncelog.protocol.messages.produce import PartitionProduceResponse, ProduceR
 
 
 class Unacknowledged(NamedTuple):
-    """One partition of the answer that is not durable enough yet."""
+    """One partition of the response that is not durable enough yet."""
 
     partition: LeadingPartition
     end_offset: int
@@ -33,7 +33,7 @@ class DelayedProduce:
         self._response = response
         self._acks = acks
         self._complete = complete
-        """Adds to an answer what follows from its errors: where the new leader is."""
+        """Adds to a response what follows from its errors: where the new leader is."""
         self._waiting: dict[_Waiter, None] = {}
 
     def start(self, unacknowledged: Sequence[Unacknowledged], timeout_ms: int) -> asyncio.Future[ProduceResponse]:
@@ -53,9 +53,9 @@ class DelayedProduce:
         if error:
             waiter.of.response.error_code = error
         if not self._waiting:
-            self._answer()
+            self._respond()
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         if not self._future.done():
             self._future.set_result(self._complete(self._response))
 
@@ -63,7 +63,7 @@ class DelayedProduce:
         for waiter in self._waiting:
             waiter.of.response.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._stop()
-        self._answer()
+        self._respond()
 
     def _stop(self) -> None:
         self._timer.cancel()

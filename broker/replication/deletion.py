@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Deletion(NamedTuple):
-    """What was asked to be deleted, and how far all replicas are."""
+    """The offset below which records are deleted, and the low watermark of all live replicas."""
 
     up_to: int
     low_watermark: int

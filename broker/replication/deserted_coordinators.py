@@ -1,10 +1,10 @@
 """Which coordinators of this broker have no in-sync follower that fetches, and what the log says of it. Pure.
 
-A *deserted* partition has other members in its ISR, and its leader has heard of none of them for
+A *deserted* partition has other members in its ISR, and none of them has fetched from its leader for
 ``oncelog.coordinator.silence.max.ms``. They may be stopped, or wait for their disks. Or this broker was stopped, or cut
-off, and one of them leads by now. The leader cannot tell, so a coordinator that is deserted answers nothing from memory
-that its successor might answer otherwise: no committed offsets, nothing about transactions. What its log must
-replicate before it is answered needs no such rule, because a successor does not fetch from this leader.
+off, and one of them leads by now. The leader cannot tell which, so a deserted coordinator returns nothing from memory
+that its successor might contradict: no committed offsets, nothing about transactions. Requests that wait for
+replication need no such rule, because a successor does not fetch from this leader.
 
 One line says when that begins, and one when it is over, however many partitions there are: followers are brokers, so
 most of the partitions begin and end together. A partition that comes later is named in a further line.
@@ -24,13 +24,13 @@ DEFAULT_MS: Final = 1_500
 WITHOUT_LIMIT: Final = 0
 _NEVER_DESERTED_MS: Final = 1 << 63
 _FETCHES: Final = 2
-"""So many waits without a fetch are silence at the least."""
+"""Minimum silence, in longest waits of a fetch."""
 _NAMED: Final = 3
 _LOG_MS: Final = 10_000
 """Between two warnings."""
 
-Heard = Mapping[TopicPartition, Mapping[int, int]]
-"""Deserted partitions: when each other member of the ISR was last heard."""
+LastFetches = Mapping[TopicPartition, Mapping[int, int]]
+"""Deserted partitions: when each other member of the ISR last fetched."""
 
 
 class Line(NamedTuple):
@@ -49,7 +49,7 @@ def desertion_ms(silence_ms: int, fetch_wait_ms: int) -> int:
 
 
 class DesertedCoordinators:
-    """What the log has said."""
+    """The deserted partitions that the log has reported."""
 
     def __init__(self) -> None:
         self._named: frozenset[TopicPartition] = frozenset()
@@ -57,31 +57,31 @@ class DesertedCoordinators:
         self._since_ms = 0
         self._next_warning_ms = 0
 
-    def look(self, now_ms: int, deserted: Heard) -> Line | None:
-        """Take notice of the partitions that are deserted now. Returns what the log is to say."""
+    def update(self, now_ms: int, deserted: LastFetches) -> Line | None:
+        """Take over the partitions that are deserted now. Return the line to log, or None."""
         if not deserted:
             named, self._named = self._named, frozenset()
             return _end(named, now_ms - max(self._since_ms, 0)) if named else None
         if deserted.keys() <= self._named or now_ms < self._next_warning_ms:
             return None
         if not self._named:
-            self._since_ms = max(time_ms for heard in deserted.values() for time_ms in heard.values())
+            self._since_ms = max(time_ms for fetches in deserted.values() for time_ms in fetches.values())
         begun = deserted.keys() - self._named
         self._named |= begun
         self._next_warning_ms = now_ms + _LOG_MS
         return _beginning({partition: deserted[partition] for partition in begun}, now_ms)
 
 
-def _beginning(deserted: Heard, now_ms: int) -> Line:
+def _beginning(deserted: LastFetches, now_ms: int) -> Line:
     last: dict[int, int] = {}
-    for heard in deserted.values():
-        for broker, time_ms in heard.items():
+    for fetches in deserted.values():
+        for broker, time_ms in fetches.items():
             last[broker] = max(last.get(broker, NEVER), time_ms)
     followers = ", ".join(f"broker {broker} {_ago(now_ms, last[broker])}" for broker in sorted(last))
     return Line(
         logging.WARNING,
         f"{_names(deserted)}: no in-sync follower fetches ({followers}). Another broker may coordinate by now, so "
-        "committed offsets and transactions are not answered for; members of groups stay, commits wait for replication",
+        "committed offsets and transactions are not served; members of groups stay, commits wait for replication",
     )
 
 
@@ -93,7 +93,7 @@ def _end(named: frozenset[TopicPartition], lasted_ms: int) -> Line:
 
 
 def _ago(now_ms: int, time_ms: int) -> str:
-    return "never heard" if time_ms == NEVER else f"last heard {(now_ms - time_ms) / 1000:.1f} s ago"
+    return "never fetched" if time_ms == NEVER else f"last fetched {(now_ms - time_ms) / 1000:.1f} s ago"
 
 
 def _names(partitions: Mapping[TopicPartition, object] | frozenset[TopicPartition]) -> str:

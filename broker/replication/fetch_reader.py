@@ -6,11 +6,13 @@ memory is left to be read off the loop; by then the log may have lost it to rete
 then the reply says so instead of pairing old records with a newer index.
 
 A fetch of a follower also says how far that follower is, which moves the high watermark before the replies are made.
-Of each request that is noted once, for all partitions that it moves, also those that it has no room for. A partition
-that is refused it is told of at once, as it asks again soon: usually this broker is about to hear of that partition.
+That is noted once for each request, for all partitions that it moves, also those without room in the response. An error
+of a partition is sent to it at once, as it retries soon: usually this broker is about to receive that partition's
+state.
 
 Limits, as in Kafka: a whole fetch and each partition have a maximum, but the first batch of a fetch is sent whatever
-its size, or a large batch would stop its consumer for ever. Who begins in the middle of a batch gets the batch.
+its size, or a large batch would stop its consumer for ever. A fetch that begins in the middle of a batch gets the
+batch.
 """
 
 import asyncio
@@ -40,7 +42,7 @@ _TOPIC_ERRORS: Final = frozenset(
 
 
 class FetchParams(NamedTuple):
-    """What a fetch request asks of all its partitions."""
+    """The parameters of a fetch request that hold for all its partitions."""
 
     max_wait_ms: int
     min_bytes: int
@@ -52,9 +54,9 @@ class FetchParams(NamedTuple):
     """The broker id of a follower; negative for a consumer."""
     replica_epoch: int = -1
     reads_followers: bool = False
-    """Whether a consumer may also be answered by a broker that only follows (KIP-392)."""
+    """Whether a consumer may also read from a follower (KIP-392)."""
     rack_id: str = ""
-    """Where the consumer is, if it wants to be told of a replica nearby."""
+    """The rack of a consumer that prefers a replica nearby; empty if it names none."""
 
 
 class UnreadPartition(NamedTuple):
@@ -69,7 +71,7 @@ class UnreadPartition(NamedTuple):
 class Attempt:
     """What one round over the dirty partitions found."""
 
-    __slots__ = ("cold", "excess", "has_news", "left_large", "must_tell", "refused", "size")
+    __slots__ = ("cold", "excess", "has_news", "left_large", "must_respond", "refused", "size")
 
     def __init__(self) -> None:
         self.size = 0
@@ -77,18 +79,18 @@ class Attempt:
         """Bytes that a first batch which is not in memory may have beyond ``size``: it is read whatever its size."""
         self.refused = 0
         """Partitions that have an error."""
-        self.must_tell = False
-        """Something that the client must hear of now, however few bytes there are."""
+        self.must_respond = False
+        """Whether the client must get a response now, however few bytes there are."""
         self.has_news = False
-        """Something that it should hear of soon."""
+        """Whether there is something that the client should be sent soon."""
         self.cold: list[UnreadPartition] = []
         self.left_large = False
         """There was a batch that is too large for now."""
 
     @property
     def needs_room(self) -> bool:
-        """Whether there is nothing to answer with but batches that are too large for now."""
-        return self.left_large and not (self.size or self.must_tell)
+        """Whether there is nothing to return but batches that are too large for now."""
+        return self.left_large and not (self.size or self.must_respond)
 
 
 class FetchReader:
@@ -124,7 +126,7 @@ class FetchReader:
         if self._whole_first:
             self.too_large = _NOTHING
         session, left = context.session, max_bytes
-        # Fetches without a session are told of all their partitions; of a follower's request all must be noted.
+        # A fetch without a session gets all its partitions; of a follower's request all must be noted.
         stops_when_full = context.kind is FetchKind.INCREMENTAL and not self._notes_follower
         for position in list(session.dirty):
             if left <= 0 and stops_when_full and attempt.size:
@@ -132,7 +134,7 @@ class FetchReader:
             size = self._visit(context, position, left, attempt)
             left -= size
             attempt.size += size
-        attempt.must_tell |= self._is_for_follower and attempt.refused > 0
+        attempt.must_respond |= self._is_for_follower and attempt.refused > 0
         self._notes_follower = False
         return attempt
 
@@ -146,7 +148,7 @@ class FetchReader:
             replies = {unread.position: context.replies[unread.position] for unread in attempt.cold}
             self.too_large |= {position for position, reply in replies.items() if not reply.records}
             attempt.left_large |= not self.too_large.isdisjoint(replies)
-            attempt.must_tell |= any(reply.error_code for reply in replies.values())
+            attempt.must_respond |= any(reply.error_code for reply in replies.values())
 
     def count(self, context: FetchContext) -> None:
         """Count the bytes of each partition in replies that are sent now."""
@@ -188,7 +190,7 @@ class FetchReader:
             if isinstance(diverging, ErrorCode):
                 return _refuse(context, position, diverging, attempt)
             if diverging is not None:
-                attempt.must_tell = True
+                attempt.must_respond = True
                 context.replies[position] = self._reply(position, log)
                 context.replies[position].diverging_epoch = diverging
                 return 0
@@ -223,7 +225,7 @@ class FetchReader:
             nearby = self._replicas.preferred_read_replica(partition, params.rack_id, offset)
             if nearby != reply.preferred_read_replica:
                 reply.preferred_read_replica = nearby
-                attempt.must_tell = True
+                attempt.must_respond = True
                 return 0
         if params.isolation is FetchIsolation.HIGH_WATERMARK:
             upper_offset = reply.high_watermark
@@ -233,7 +235,7 @@ class FetchReader:
             upper_offset = log.log_end_offset
         if offset >= upper_offset:
             if self._is_for_follower and not position.knows(reply):
-                # It stays dirty, as this fetch may be overtaken before it is answered.
+                # It stays dirty, as this fetch may be overtaken before its response is sent.
                 attempt.has_news |= reply.high_watermark != position.sent_high_watermark
             else:
                 context.session.quiet(position)
@@ -323,7 +325,7 @@ def _refuse(context: FetchContext, position: FetchPosition, error: ErrorCode, at
     context.replies[position] = error_reply(position.partition_index, error)
     attempt.refused += 1
     if error not in _TOPIC_ERRORS:
-        attempt.must_tell = True
+        attempt.must_respond = True
     return 0
 
 

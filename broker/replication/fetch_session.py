@@ -1,21 +1,21 @@
 """Fetch sessions (KIP-227): what a consumer or follower fetches, kept between its requests. Pure: no clock, no I/O.
 
-A client names its partitions once, in a *full* fetch; the broker answers with a session id, and later *incremental*
-requests carry only what changed: new offsets, additions, forgotten partitions. The answer likewise leaves out
-partitions with nothing new to say. Clients that know no sessions get a session object too, which lives for one request,
-so that there is one mechanism.
+A client names its partitions once, in a *full* fetch; the broker returns a session id, and later *incremental* requests
+carry only what changed: new offsets, additions, forgotten partitions. The response likewise leaves out partitions in
+which nothing has changed. Clients that know no sessions get a session object too, which lives for one request, so that
+there is one mechanism.
 
 The session is also where waiting fetches live. Each of its partitions is a `FetchPosition`, registered once with the
-partition it watches. Whatever may change the answer (an append, a move of the high watermark or of the last stable
+partition it watches. Whatever may change the response (an append, a move of the high watermark or of the last stable
 offset, a change of leader, a new offset from the client) puts the position among the session's *dirty* ones, and only
-dirty positions are visited when a fetch is answered: a fetch of one busy partition among a thousand costs one visit.
+dirty positions are visited when a fetch is served: a fetch of one busy partition among a thousand costs one visit.
 
 Invariants:
 * A position leaves `dirty` only when a visit found it quiet: no records above its offset, no error, nothing diverging.
-  So a position that is not dirty has nothing that the client was not told.
+  So a position that is not dirty has nothing that was not sent to the client.
 * `sent_high_watermark` and `sent_log_start_offset` are what the client last saw; a difference is always sent.
-* A request advances the session's epoch when it is accepted, not when it is answered; an answer whose epoch has been
-  overtaken is INVALID_FETCH_SESSION_EPOCH.
+* A request advances the session's epoch when it is accepted, not when its response is sent; a response whose epoch has
+  been overtaken is INVALID_FETCH_SESSION_EPOCH.
 
 The cache holds a bounded number of sessions. A new one may evict: the least recently used if that was idle for longer
 than `EVICTION_MS`; else the smallest of those that exist for longer than that; a follower's (privileged) session also
@@ -40,7 +40,7 @@ from oncelog.protocol.schema import ZERO_UUID
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
-"""The epoch of a request that asks for a new session."""
+"""The epoch of a request for a new session."""
 FINAL_EPOCH: Final = -1
 """The epoch of a request that wants no session, or closes its own."""
 EVICTION_MS: Final = 120_000
@@ -66,7 +66,7 @@ class FetchIsolation(Enum):
     """Up to where a fetch sees a log."""
 
     LOG_END = auto()
-    """A follower must have all there is."""
+    """For followers, which must have all records."""
     HIGH_WATERMARK = auto()
     TXN_COMMITTED = auto()
     """Up to the last stable offset."""
@@ -87,7 +87,7 @@ class Watched(Protocol):
 
 
 class Waiting(Protocol):
-    """A fetch of this session that is parked until there is enough to answer."""
+    """A fetch of this session that is parked until there is enough to return."""
 
     def progressed(self, position: "FetchPosition", base_offset: int, size: int) -> None:
         """Note that more of this partition may be visible; the last append put ``size`` bytes at ``base_offset``."""
@@ -100,7 +100,7 @@ class Waiting(Protocol):
 
 
 class FetchPosition:
-    """One partition of a session: where the client reads, and what it was last told."""
+    """One partition of a session: where the client reads, and which offsets it was last sent."""
 
     __slots__ = (
         "available",
@@ -131,7 +131,7 @@ class FetchPosition:
         self.sent_log_start_offset = -1
         self.watched: Watched | None = None
         self.throttled = False
-        """Of a follower: whether it was told nothing because it has fetched too much lately."""
+        """Of a follower: whether it was sent nothing because it is throttled."""
         self.caught_up_ms = NEVER
         """Of a follower: when it last fetched and there was nothing more for it, or its partition knows it better."""
         self.update(requested)
@@ -163,28 +163,27 @@ class FetchPosition:
         """Return whether the client was sent these watermarks before."""
         return reply.high_watermark == self.sent_high_watermark and reply.log_start_offset == self.sent_log_start_offset
 
-    def must_tell(self, reply: PartitionData) -> bool:
+    def must_send(self, reply: PartitionData) -> bool:
         """Return whether an incremental response carries this reply; remember what the client then knows."""
-        told = (
+        changed = (
             bool(reply.records)
             or reply.error_code != ErrorCode.NONE
             or not self.knows(reply)
             or reply.diverging_epoch is not None
         )
         self.remember(reply)
-        return told
+        return changed
 
     def remember(self, reply: PartitionData) -> None:
-        # After an error -1 stands for "unknown", so that the partition is told again when the error has gone.
+        # After an error -1 stands for "unknown", so that the partition is sent again when the error has gone.
         self.sent_high_watermark = reply.high_watermark if reply.error_code == ErrorCode.NONE else -1
         self.sent_log_start_offset = reply.log_start_offset
 
 
 class FetchSession:
-    """The partitions of one client's fetches, and which of them have something to say."""
+    """The partitions of one client's fetches, and which of them may have changed."""
 
     __slots__ = (
-        "answered_ms",
         "attended_ms",
         "cost_bytes",
         "created_ms",
@@ -196,6 +195,7 @@ class FetchSession:
         "privileged",
         "replica_epoch",
         "replica_id",
+        "responded_ms",
         "uses_topic_ids",
         "waiting",
     )
@@ -211,15 +211,15 @@ class FetchSession:
         """Of memory, estimated from the positions."""
         self.created_ms = 0
         self.last_used_ms = 0
-        self.answered_ms = NEVER
-        """When it was last answered."""
+        self.responded_ms = NEVER
+        """When its last response was made."""
         self.attended_ms = NEVER
-        """When it was answered the last time before its last request, which says that the client had that answer.
+        """When the response before its last request was made; that request says that the client received the response.
 
         A request may lie unread for long while this process is stopped; so its coming says less."""
         self.positions: dict[PartitionKey, FetchPosition] = {}
         self.dirty: dict[FetchPosition, None] = {}
-        """Ordered: a position answered with records goes to the back, so that a size limit starves none."""
+        """Ordered: a position that returned records goes to the back, so that a size limit starves none."""
         self.waiting: Waiting | None = None
 
     def update(self, request: FetchRequest, topic_name: "TopicName") -> None:
@@ -241,7 +241,7 @@ class FetchSession:
             for index in forgotten.partitions:
                 self._forget((forgotten.topic_id if by_id else forgotten.topic, index))
 
-    def live_again(self, replica_epoch: int) -> None:
+    def follower_registered(self, replica_epoch: int) -> None:
         """Mark every partition as changed: the follower has registered anew, so its next fetch counts for all."""
         self.replica_epoch = replica_epoch
         self.dirty = dict.fromkeys(self.positions.values())
@@ -285,7 +285,7 @@ class FetchSession:
         self.dirty[position] = None
 
     def close(self) -> None:
-        """Let go of every partition; a fetch that still waits is answered."""
+        """Release every partition; a fetch that still waits gets its response."""
         for position in self.positions.values():
             position.unwatch()
         self.positions.clear()  # They know their session: without this only the garbage collector would end both.
@@ -322,7 +322,7 @@ class FetchContext:
 
     @property
     def overtaken(self) -> bool:
-        """A later request of the same session was accepted before this one was answered."""
+        """A later request of the same session was accepted before this one got its response."""
         return self.session.epoch != self.expected_epoch
 
     def replies_to_send(self) -> Iterator[tuple[FetchPosition, PartitionData]]:
@@ -330,7 +330,7 @@ class FetchContext:
         session = self.session
         for position, reply in self.replies.items():
             if self.kind is FetchKind.INCREMENTAL:
-                if not position.must_tell(reply):
+                if not position.must_send(reply):
                     continue
             else:
                 position.remember(reply)
@@ -374,13 +374,13 @@ class FetchSessionCache:
             uses_topic_ids=version >= _FIRST_VERSION_WITH_TOPIC_IDS,
         )
         if session.privileged:
-            self._remove_former_lives(session)
+            self._remove_former_incarnations(session)
         session.update(request, topic_name)
         kind = FetchKind.SESSIONLESS if request.session_epoch == FINAL_EPOCH else FetchKind.FULL
         return FetchContext(kind=kind, session=session, expected_epoch=session.epoch, replies={})
 
-    def _remove_former_lives(self, newcomer: FetchSession) -> None:
-        """Remove the sessions of a broker that has restarted: it will not come back to them."""
+    def _remove_former_incarnations(self, newcomer: FetchSession) -> None:
+        """Remove the sessions of a broker that has restarted: its new incarnation does not use them."""
         for session in list(self._sessions.values()):
             if session.replica_id == newcomer.replica_id and session.replica_epoch < newcomer.replica_epoch:
                 self.remove(session.id)
@@ -405,13 +405,13 @@ class FetchSessionCache:
             self.remove(session.id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.privileged and session.replica_epoch != replica_epoch(request):
-            session.live_again(replica_epoch(request))
+            session.follower_registered(replica_epoch(request))
         if not session.positions:
             self.remove(session.id)
             session.id = NO_SESSION
             return FetchContext(kind=FetchKind.SESSIONLESS, session=session, expected_epoch=session.epoch, replies={})
         session.last_used_ms = now_ms
-        session.attended_ms = session.answered_ms
+        session.attended_ms = session.responded_ms
         self._sessions.move_to_end(session.id)
         return FetchContext(kind=FetchKind.INCREMENTAL, session=session, expected_epoch=session.epoch, replies={})
 

@@ -1,14 +1,13 @@
-"""One partition that this broker copies from its leader: what to ask, and what to do with the answer. No I/O but the
+"""One partition that this broker copies from its leader: what to request, and how to apply the response. No I/O but the
 log's own.
 
 A follower's log must become a prefix of its leader's. What it has beyond that was never replicated, and is found by
-leader epochs (KIP-101, KIP-279): the fetch names the epoch of the last batch here, the leader answers where that epoch,
+leader epochs (KIP-101, KIP-279): the fetch names the epoch of the last batch here, the leader returns where that epoch,
 or the largest below it, ends in its own log, and the follower cuts off what lies beyond the place where both agree.
 Where the two logs have different epochs that takes several rounds, each of which lowers the last epoch here. The high
 watermark plays no part: it may lag behind on either side.
 
-An offset that the leader has no more, because it deleted what is old, makes the follower forget everything and begin
-where the leader's log begins.
+A follower whose end is below the leader's log start truncates its log fully and begins where the leader's log begins.
 """
 
 import logging
@@ -26,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Position(NamedTuple):
-    """What a fetch says of a partition."""
+    """The state of a follower's log that a fetch request carries for a partition."""
 
     leader_epoch: int
     fetch_offset: int
@@ -35,7 +34,7 @@ class Position(NamedTuple):
 
 
 class FollowedPartition:
-    """A partition while it follows one leader at one epoch. Another epoch is another object."""
+    """A partition while it follows one leader at one leader epoch; a new epoch makes a new object."""
 
     __slots__ = (
         "attempts",
@@ -44,8 +43,8 @@ class FollowedPartition:
         "log",
         "partition",
         "resting",
-        "told",
-        "told_in",
+        "sent_in",
+        "sent_position",
     )
 
     def __init__(self, partition: Partition) -> None:
@@ -53,14 +52,14 @@ class FollowedPartition:
         self.partition = partition
         self.log: PartitionLog = partition.log
         self.leader_epoch = partition.leader_epoch
-        self.told: Position | None = None
-        """What the leader was told last."""
-        self.told_in = 0
-        """The number of the request that told it."""
+        self.sent_position: Position | None = None
+        """The position in the last request to the leader; None if it must be sent again."""
+        self.sent_in = 0
+        """The number of the request that carried it."""
         self.resting = False
         """Whether it is left out of fetches for a while, after an error."""
         self.leader_high_watermark: int | None = None
-        """As the leader told it last; None while it has not."""
+        """The leader's high watermark in its last response; None before the first one."""
         self.attempts = 0
         """Fetches in a row that ended with an error."""
 
@@ -75,10 +74,10 @@ class FollowedPartition:
         last_fetched_epoch = NO_EPOCH if latest is None else latest
         return Position(self.leader_epoch, log.log_end_offset, last_fetched_epoch, log.log_start_offset)
 
-    def tell(self, request_number: int, max_bytes: int) -> FetchPartition:
-        """Return this partition's part of a request."""
-        position = self.told = self.position()
-        self.told_in = request_number
+    def build_request(self, request_number: int, max_bytes: int) -> FetchPartition:
+        """Return this partition's part of a fetch request, and remember the position in it."""
+        position = self.sent_position = self.position()
+        self.sent_in = request_number
         return FetchPartition(
             partition=self.partition.topic_partition.partition,
             current_leader_epoch=position.leader_epoch,
@@ -88,29 +87,29 @@ class FollowedPartition:
             partition_max_bytes=max_bytes,
         )
 
-    def is_answered_by(self, request_number: int) -> bool:
+    def accepts_response_to(self, request_number: int) -> bool:
         """Return whether the response to a request is about the log as it is now."""
         return (
             not self.resting
-            and self.told is not None
-            and self.told_in <= request_number
-            and self.told.fetch_offset == self.log.log_end_offset
+            and self.sent_position is not None
+            and self.sent_in <= request_number
+            and self.sent_position.fetch_offset == self.log.log_end_offset
         )
 
     @property
     def has_news(self) -> bool:
-        """Whether the leader should be told something."""
-        return not self.resting and self.told != self.position()
+        """Whether the log differs from the position that was last sent to the leader."""
+        return not self.resting and self.sent_position != self.position()
 
     @property
     def is_behind(self) -> bool:
         """Whether it lacks what is replicated, as far as is known."""
         return self.leader_high_watermark is None or self.log.log_end_offset < self.leader_high_watermark
 
-    # What the leader answered
+    # Responses of the leader
 
     def take(self, reply: PartitionData) -> ErrorCode:
-        """Make the log follow. NONE, or why nothing was done."""
+        """Apply the leader's reply to the log. Return NONE, or the error for which nothing was done."""
         error = error_of(reply.error_code)
         if error:
             return error
@@ -120,7 +119,7 @@ class FollowedPartition:
             is_refused = self.log.failed or self.log.log_end_offset > end
             return ErrorCode.KAFKA_STORAGE_ERROR if is_refused else ErrorCode.NONE
         records = reply.records
-        assert not isinstance(records, list)  # That is for answers to be sent.
+        assert not isinstance(records, list)  # Only a broker's own responses carry a list.
         following = self.partition.role
         assert isinstance(following, FollowingPartition), "the fetcher is stopped before the role changes"
         error = following.append(
@@ -151,7 +150,7 @@ class FollowedPartition:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether its policy asks for an fsync before the leader is told of what was appended."""
+        """Whether its flush policy requires an fsync before the next request reports the appended records."""
         log = self.log
         interval = log.config.flush_interval_messages
         return interval != NO_LIMIT and not log.failed and log.log_end_offset - log.flushed_offset >= interval

@@ -4,8 +4,8 @@ Until connections are authenticated, any client may say that it is a follower. S
 further connection is served as a consumer's is. A follower needs one, and for a while a second one when it connects
 again.
 
-A follower names the epoch of its registration in each fetch (Fetch 15 and later), and the controller tells the leader
-which epoch that is. A connection with another epoch gets no place. One that names none, as a follower of an older
+A follower names the epoch of its registration in each fetch (Fetch 15 and later), and the controller sends the leader
+the registered epoch. A connection with another epoch gets no place. One that names none, as a follower of an older
 version does, gets what is left, and gives it up for one with the right epoch: connections that only claim to be a
 follower do not keep its own away.
 """

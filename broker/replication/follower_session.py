@@ -1,12 +1,12 @@
 """The follower's side of a fetch session (KIP-227) with one leader. Pure.
 
 The first request names all partitions and opens the session; later ones name only those whose log has changed, and
-what is followed no more. Every request is numbered, here and, as the session's epoch, for the leader.
+those that are no longer followed. Every request is numbered, here and, as the session's epoch, for the leader.
 
-A follower need not wait for an answer before it sends the next request: when a partition comes that should be fetched
-at once while the leader holds an answer back for want of records, another request *overtakes* that one. The leader then
-answers the first with INVALID_FETCH_SESSION_EPOCH, or has answered it already. So an answer counts for a partition only
-if the partition was not told again by a later request, and if its log still ends where it was told to.
+A follower need not wait for a response before it sends the next request: when a partition is added that should be
+fetched at once while the leader delays a response for want of records, another request *overtakes* that one. The leader
+then responds to the first with INVALID_FETCH_SESSION_EPOCH, or has responded already. So a response counts for a
+partition only if no later request has named the partition, and if its log still ends at the offset that was sent.
 
 After any error of the session, and on every new connection, it begins anew with a full request, which also closes the
 old session.
@@ -35,7 +35,7 @@ _MOST_UNDER_WAY: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
-    """What a follower asks for, from the broker's configuration."""
+    """The limits of a follower's fetch requests, from the broker's configuration."""
 
     replica_id: int
     max_wait_ms: int = 500
@@ -60,11 +60,11 @@ class FollowerSession:
         self._epoch = INITIAL_EPOCH
         self._refused = False
         """Whether the leader had no room for a session."""
-        self._sent = self._answered = 0
+        self._sent = self._received = 0
         self._opening = 0
         """The number of the full request that is under way."""
         self.is_urgent = False
-        """Whether a partition should not wait until the request under way is answered."""
+        """Whether a partition should be fetched before the response to the request under way."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -108,15 +108,15 @@ class FollowerSession:
 
     def _forget(self, followed: FollowedPartition) -> None:
         self._changed.pop(followed, None)
-        if followed.told is not None:
+        if followed.sent_position is not None:
             self._forgotten[followed.key] = None
-            followed.told = None
+            followed.sent_position = None
 
-    # Requests and answers
+    # Requests and responses
 
     @property
     def may_send(self) -> bool:
-        under_way = self._sent - self._answered
+        under_way = self._sent - self._received
         if self._epoch == INITIAL_EPOCH:
             return under_way == 0
         return under_way == 0 or (self.is_urgent and under_way < _MOST_UNDER_WAY)
@@ -155,14 +155,14 @@ class FollowerSession:
         self._id = NO_SESSION
         return request
 
-    def _request(self, broker_epoch: int, told: dict[FollowedPartition, None], max_wait_ms: int) -> FetchRequest:
+    def _request(self, broker_epoch: int, sent: dict[FollowedPartition, None], max_wait_ms: int) -> FetchRequest:
         settings = self._settings
         topics: dict[bytes, FetchTopic] = {}
-        for followed in told:
+        for followed in sent:
             topic_id, _ = followed.key
             name = followed.partition.topic_partition.topic
             topic = topics.setdefault(topic_id, FetchTopic(topic=name, topic_id=topic_id))
-            topic.partitions.append(followed.tell(self._sent, settings.partition_max_bytes))
+            topic.partitions.append(followed.build_request(self._sent, settings.partition_max_bytes))
         self._changed.clear()
         return FetchRequest(
             replica_state=ReplicaState(replica_id=settings.replica_id, replica_epoch=broker_epoch),
@@ -174,10 +174,10 @@ class FollowerSession:
             topics=list(topics.values()),
         )
 
-    def answer(self, response: FetchResponse) -> list[tuple[FollowedPartition, PartitionData]]:
-        """Take the answer of the oldest request under way. Returns what of it is about the logs as they are."""
-        self._answered += 1
-        number = self._answered
+    def take_response(self, response: FetchResponse) -> list[tuple[FollowedPartition, PartitionData]]:
+        """Take the response to the oldest request under way. Return the replies that match the logs as they are."""
+        self._received += 1
+        number = self._received
         if response.error_code:
             overtaken = number < self._sent and response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
             if not overtaken:
@@ -189,7 +189,7 @@ class FollowerSession:
         for topic in response.responses:
             for reply in topic.partitions:
                 followed = self._by_key.get((topic.topic_id, reply.partition_index))
-                if followed is not None and followed.is_answered_by(number):
+                if followed is not None and followed.accepts_response_to(number):
                     replies.append((followed, reply))
         return replies
 
@@ -209,13 +209,13 @@ class FollowerSession:
         self._epoch = INITIAL_EPOCH
         self._opening = 0
         for followed in self._followed.values():
-            followed.told = None
+            followed.sent_position = None
         self._changed.clear()
         self._forgotten.clear()
 
     def connection_lost(self) -> None:
         self.begin_anew()
-        self._answered = self._sent
+        self._received = self._sent
 
 
 def _forgotten_topic(request: FetchRequest, topic_id: bytes) -> ForgottenTopic:

@@ -1,9 +1,9 @@
 """What a leader knows of one follower of one partition: how far it is, and when it was as far as the leader. Pure.
 
-A follower tells its log's end by the offset from which it fetches. It counts as caught up while its end is that of the
-leader, and for a while after it last was: a fetch that reaches the leader's end of now is caught up now, and one that
-reaches the end that the leader had at the fetch before was caught up then. So a follower of a busy partition, which
-never fetches from the very end, is not mistaken for a slow one. Source: Kafka's ``cluster/Replica.scala``.
+A follower reports its log's end by the offset from which it fetches. It counts as caught up while its end is that of
+the leader, and for a while after it last was: a fetch that reaches the leader's end of now is caught up now, and one
+that reaches the end that the leader had at the fetch before was caught up then. So a follower of a busy partition,
+which never fetches from the very end, is not mistaken for a slow one. Source: Kafka's ``cluster/Replica.scala``.
 
 Times are milliseconds of the event loop's clock.
 """
@@ -36,12 +36,12 @@ class FollowerState:
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = UNKNOWN_EPOCH
         self.is_close = False
-        """Whether it was caught up when that was last looked at."""
+        """Whether it was caught up at the last check or fetch."""
         self.is_refused = False
-        """Whether the controller would not have it in the ISR when it was last asked: it is about to stop, or gone."""
+        """Whether the controller refused it in the last proposal of the ISR: it is about to stop, or gone."""
         self.last_caught_up_ms = NEVER
         self.last_fetch_ms = NEVER
-        """When a fetch last named this partition; in a session that is done when there is something to tell."""
+        """When a fetch last named this partition; within a session only when its position has changed."""
         self._last_leader_end = UNKNOWN_OFFSET
 
     def elected(self, *, leader_end: int, now_ms: int, in_sync: bool) -> None:
@@ -56,7 +56,7 @@ class FollowerState:
     def fetched(
         self, *, end: int, log_start_offset: int, leader_end: int, now_ms: int, broker_epoch: int, lag_ms: int
     ) -> None:
-        """Note a fetch from ``end`` on while the leader's log ends at ``leader_end``. See ``look`` for ``lag_ms``."""
+        """Note a fetch at ``end`` while the leader's log ends at ``leader_end``; see ``update_is_close``."""
         if end >= leader_end:
             self.caught_up_at(now_ms)
         elif end >= self._last_leader_end:
@@ -75,7 +75,7 @@ class FollowerState:
         if time_ms > self.last_caught_up_ms:
             self.last_caught_up_ms = time_ms
 
-    def look(self, leader_end: int, now_ms: int, lag_ms: int) -> bool:
+    def update_is_close(self, leader_end: int, now_ms: int, lag_ms: int) -> bool:
         """Return whether it is caught up, or was ``lag_ms`` ago; remember the result."""
         self.is_close = self.end == leader_end or now_ms - self.last_caught_up_ms <= lag_ms
         return self.is_close

@@ -1,7 +1,7 @@
-"""Who must have a record before it counts as written: the arithmetic of in-sync replicas. Pure.
+"""Which replicas must have a record before it counts as replicated: the arithmetic of in-sync replicas. Pure.
 
 The high watermark is the end of what every in-sync replica has. It advances over the *maximal* ISR: the committed one
-and whatever additions were proposed to the controller and not yet answered (a proposed removal still counts until it is
+and whatever additions were proposed to the controller and not yet decided (a proposed removal still counts until it is
 committed), and not at all while the committed ISR is smaller than `min.insync.replicas`, so that an acknowledged record
 is on that many replicas. A broker that is the only replica is its own maximal ISR, and the same arithmetic holds.
 
@@ -17,13 +17,13 @@ from oncelog.broker.replication.follower_state import UNKNOWN_OFFSET, FollowerSt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSyncReplicas:
-    """The ISR of a partition among its assigned replicas, and the one that the controller was asked for."""
+    """The ISR of a partition among its assigned replicas, and the ISR that is proposed to the controller."""
 
     replicas: tuple[int, ...]
     isr: frozenset[int]
-    """The committed one."""
+    """The committed ISR."""
     proposed: frozenset[int] | None = None
-    """The one that the controller was asked for and has not answered; None when there is nothing under way."""
+    """The ISR that is proposed and not yet decided; None without a proposal under way."""
 
     @property
     def maximal_isr(self) -> Set[int]:
@@ -78,7 +78,7 @@ class InSyncReplicas:
             if broker != leader_id and not (broker in followers and followers[broker].is_close)
         )
 
-    def leaving_silently(self, silent: Set[int], min_insync_replicas: int) -> frozenset[int]:
+    def leaving_silent(self, silent: Set[int], min_insync_replicas: int) -> frozenset[int]:
         """Return the members that have fallen silent, if enough stay: the minimum, and one beside the leader.
 
         The leader cannot tell whether they are cut off from the others, or it is.
@@ -91,7 +91,7 @@ class InSyncReplicas:
         return replace(self, proposed=frozenset(isr))
 
     def withdraw(self) -> "InSyncReplicas":
-        """Return the state without the proposal: the controller did not do it, and will not."""
+        """Return the state without the proposal, which the controller did not and will not carry out."""
         return replace(self, proposed=None)
 
     def commit(self, isr: Set[int]) -> "InSyncReplicas":

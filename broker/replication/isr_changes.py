@@ -1,15 +1,15 @@
 """Changes of in-sync replicas on their way to the controller (AlterPartition, KIP-497).
 
-A leader never changes an ISR by itself. It makes an `IsrProposal`, and until that is decided it counts with both, the
-old ISR and the new one. Proposals of one turn of the loop, and all that come up while an answer is awaited, travel
-together, at most ``MOST_PARTITIONS`` in a request: no number of partitions makes a request that the controller refuses.
-One request is under way at a time.
+A leader never changes an ISR by itself. It makes an `IsrProposal`, and until the controller decides it, the leader
+counts with both the old and the proposed ISR. Proposals of one turn of the loop, and those made while a request is
+under way, are sent together, at most ``MOST_PARTITIONS`` in a request, so that the controller never refuses one for its
+size. One request is under way at a time.
 
-A request that is not answered, or not by the controller, is repeated for as long as its proposals are still wanted:
-ever less often, but soon when another broker has become the controller. So are proposals that the controller answers
-with an error that passes; meanwhile the others are sent. Asking twice does no harm, since the controller
-answers a change that is already made as if it made it. A proposal is withdrawn when a LeaderAndIsr says something
-newer: whatever is answered to it then means nothing (KAFKA-12686).
+A request that gets no response, or an error as a whole, is retried until its proposals are withdrawn: with a
+growing backoff, but soon after another broker has become the controller. Proposals that fail with a retriable error are
+retried in the same way; meanwhile the others are sent. A retry is safe: the controller responds to a change that is
+already made as if it made it. A proposal is withdrawn when a LeaderAndIsr carries a newer state; its result is then
+ignored (KAFKA-12686).
 """
 
 import asyncio
@@ -35,13 +35,13 @@ from oncelog.protocol.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 MOST_PARTITIONS: Final = 500
-"""In one request."""
+"""Maximum number of partitions in one request."""
 _RETRY_SECONDS: Final = 0.05
-"""After which it is asked again, or looked whether there is another controller."""
+"""Seconds until a retry, or until the next check for another controller."""
 _MOST_PAUSES: Final = 20
-"""Of ``_RETRY_SECONDS``, between two requests to a controller that does not decide: 1 s."""
+"""Longest backoff towards a controller that does not decide, in units of ``_RETRY_SECONDS``: 1 s."""
 _LOG_SECONDS: Final = 5.0
-"""Between two lines that say so."""
+"""Between two log lines about undecided proposals."""
 _DECIDED: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -55,11 +55,11 @@ _DECIDED: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""Answers that stay the same however often the question is repeated."""
+"""Final results: a retry would return the same."""
 
 
 class IsrProposal:
-    """One change that a leader asks for."""
+    """One change of an ISR that a leader proposes."""
 
     __slots__ = ("isr", "leader_epoch", "on_decided", "partition_epoch", "topic_id", "topic_partition", "withdrawn")
 
@@ -78,7 +78,7 @@ class IsrProposal:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.isr = tuple(isr)
-        """(broker id, epoch of that life of it which the leader knows to be in sync), -1 for an unknown epoch."""
+        """(broker id, broker epoch of the incarnation that the leader knows to be in sync); -1 for an unknown epoch."""
         self.on_decided = on_decided
         self.withdrawn = False
 
@@ -86,9 +86,9 @@ class IsrProposal:
 OnDecided: TypeAlias = Callable[[IsrProposal, AlteredPartition], None]
 
 
-def propose_to_nobody(proposal: IsrProposal) -> None:
-    """Drop the proposal: a broker that is alone has no followers, and so nothing to propose."""
-    raise AssertionError(f"{proposal.topic_partition} has followers, and nobody to ask about them")
+def reject_proposal(proposal: IsrProposal) -> None:
+    """Raise ``AssertionError``: the broker of a single-node cluster has no followers, so it proposes nothing."""
+    raise AssertionError(f"{proposal.topic_partition} has followers, but this broker has no controller to propose to")
 
 
 class AlterPartitionSender:
@@ -111,17 +111,17 @@ class AlterPartitionSender:
         """Whether a request, or its repetition, or the beginning of one, is under way."""
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
-        self._asked_controller = NO_CONTROLLER
+        self._last_controller = NO_CONTROLLER
         self._pauses = 0
-        """Before the controller that was asked last is asked again; 0 if it decided."""
+        """Backoff before the next request to the last controller, in retry intervals; 0 if it decided."""
         self._undecided: dict[IsrProposal, None] = {}
-        """What the controller answered with errors that pass, until it is asked about them again."""
+        """Proposals that failed with a retriable error, until they are sent again."""
         self._undecided_pauses = 0
         self._undecided_timer: asyncio.TimerHandle | None = None
         self._next_log = 0.0
 
     def submit(self, proposal: IsrProposal) -> None:
-        """Ask the controller; ``proposal.on_decided`` is called once, unless the proposal is withdrawn before."""
+        """Send a proposal to the controller; ``proposal.on_decided`` is called once, unless it is withdrawn before."""
         self._waiting[proposal] = None
         self._begin()
 
@@ -151,7 +151,7 @@ class AlterPartitionSender:
         proposals = list(islice(self._waiting, MOST_PARTITIONS))
         for proposal in proposals:
             del self._waiting[proposal]
-        self._asked_controller = controller_id
+        self._last_controller = controller_id
         request = _request(self._broker_id, self._broker_epoch(), proposals)
         self._channel.send(controller_id, request, lambda response: self._take(proposals, response))
 
@@ -166,22 +166,24 @@ class AlterPartitionSender:
             self._repeat(self._pauses)
             return
         self._pauses = 0
-        answers = {
-            (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
+        decisions = {
+            (topic.topic_id, decision.partition_index): decision
+            for topic in response.topics
+            for decision in topic.partitions
         }
         undecided: dict[IsrProposal, ErrorCode] = {}
         for proposal in proposals:
-            answer = answers.get((proposal.topic_id, proposal.topic_partition.partition))
-            error = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else error_of(answer.error_code)
-            if answer is None or error not in _DECIDED:
+            decision = decisions.get((proposal.topic_id, proposal.topic_partition.partition))
+            error = ErrorCode.UNKNOWN_SERVER_ERROR if decision is None else error_of(decision.error_code)
+            if decision is None or error not in _DECIDED:
                 undecided[proposal] = error
             elif not proposal.withdrawn:
-                proposal.on_decided(proposal, answer)
+                proposal.on_decided(proposal, decision)
         self._put_off(undecided)
         self._send()
 
     def _put_off(self, undecided: Mapping[IsrProposal, ErrorCode]) -> None:
-        """Ask about these again after a pause, which doubles until no proposal is undecided."""
+        """Send these again after a backoff, which doubles until no proposal is undecided."""
         if undecided:
             first, error = next(iter(undecided.items()))
             self._log(f"{len(undecided)} changes of ISRs, among them {first.topic_partition}", error)
@@ -197,7 +199,7 @@ class AlterPartitionSender:
         self._undecided_timer = loop.call_later(_RETRY_SECONDS, self._end_undecided_pause, pauses - 1)
 
     def _end_undecided_pause(self, pauses: int) -> None:
-        if pauses and self._controller_id() == self._asked_controller:
+        if pauses and self._controller_id() == self._last_controller:
             self._pause_undecided(pauses)
             return
         self._undecided_timer = None
@@ -210,7 +212,7 @@ class AlterPartitionSender:
         self._timer = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._end_pause, pauses - 1)
 
     def _end_pause(self, pauses: int) -> None:
-        if pauses and self._controller_id() == self._asked_controller:
+        if pauses and self._controller_id() == self._last_controller:
             self._repeat(pauses)
         else:
             self._send()
@@ -220,7 +222,7 @@ class AlterPartitionSender:
         if now >= self._next_log:
             self._next_log = now + _LOG_SECONDS
             reason = "no response" if error is None else error.name
-            logger.info("Controller %d did not decide on %s: %s", self._asked_controller, changes, reason)
+            logger.info("Controller %d did not decide on %s: %s", self._last_controller, changes, reason)
 
 
 def _request(broker_id: int, broker_epoch: int, proposals: list[IsrProposal]) -> AlterPartitionRequest:

@@ -51,7 +51,7 @@ class IsrChecks:
 
     def _check_all(self, now_ms: int, expected_ms: int, *, is_lag_due: bool) -> None:
         """Check every partition that is led, also after one has raised an exception, which is raised in the end."""
-        silence_changed = self._host.contacts.look(now_ms, expected_ms)
+        silence_changed = self._host.contacts.update_silent(now_ms, expected_ms)
         with ExitStack() as checks:
             for partition in self._replicas.led_partitions():
                 checks.callback(self._check, partition, silence_changed=silence_changed, is_lag_due=is_lag_due)
@@ -65,7 +65,7 @@ class IsrChecks:
 
     def _log_deserted(self, now_ms: int) -> None:
         deserted = {led.topic_partition: led.last_fetches_ms() for led in self._replicas.deserted_coordinators()}
-        line = self._deserted.look(now_ms, deserted)
+        line = self._deserted.update(now_ms, deserted)
         if line is not None:
             logger.log(line.level, line.text)
 

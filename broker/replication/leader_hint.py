@@ -1,4 +1,4 @@
-"""Where a client finds the leader that is not here (KIP-951), so that it need not ask for metadata first."""
+"""Where a client finds the leader that is not here (KIP-951), so that it needs no Metadata request first."""
 
 from typing import NamedTuple
 

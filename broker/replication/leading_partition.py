@@ -6,7 +6,7 @@ that still holds the old one can do no harm. All calls are plain functions on th
 effects are one step; nothing can come between the check of leadership and the write.
 
 An append, in order: for acks=all, enough in-sync replicas; the log's own checks and the write; then the high watermark
-moves if it may, which marks the fetch sessions that watch this partition and releases those who wait for replication.
+moves if it may, which marks the fetch sessions that watch this partition and releases the waiters for replication.
 Where this broker is the only replica all of that happens before ``append`` returns.
 
 Flush policy: with ``flush.messages=1`` nothing counts as written before it is fsynced. Appends of one turn of the loop
@@ -185,7 +185,7 @@ class LeadingPartition:
     # Acknowledgements
 
     def is_acknowledged(self, end_offset: int, required_acks: int) -> bool:
-        """Return whether what ends at ``end_offset`` is as durable as ``required_acks`` asks."""
+        """Return whether what ends at ``end_offset`` is as durable as ``required_acks`` requires."""
         if self._ended_by:
             return False
         return (self.log.high_watermark if required_acks == ACKS_ALL else _own_end(self.log)) >= end_offset
@@ -202,7 +202,7 @@ class LeadingPartition:
     def when_replicated(self, end_offset: int, callback: OnReached) -> None:
         """Do as ``when_acknowledged`` for coordinators: what is replicated has happened, however few replicas are left.
 
-        A producer may hear of that shortage, but a decision cannot be half made."""
+        A producer may receive that error, but a decision of a coordinator has happened or not."""
         if self._ended_by:
             callback(self._ended_by)
         elif self.log.high_watermark >= end_offset:
@@ -319,5 +319,5 @@ class LeadingPartition:
 
 
 def _own_end(log: PartitionLog) -> int:
-    """Return the end of what this replica alone can answer for."""
+    """Return the end of what this replica alone can acknowledge."""
     return log.flushed_offset if log.config.flush_interval_messages == 1 else log.log_end_offset

@@ -1,4 +1,4 @@
-"""Those who wait until a log has reached an offset: the high watermark, or what is flushed. Pure."""
+"""Callbacks that wait until a log has reached an offset: the high watermark, or the flushed end. Pure."""
 
 import heapq
 from collections.abc import Callable
@@ -27,17 +27,17 @@ class OffsetWaiters:
         heapq.heappush(self._heap, (offset, self._arrivals, callback))
 
     def release(self, reached: int, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Call those who wait for ``reached`` or less. A callback may add waiters, also such that are due at once."""
-        while self._heap and self._heap[0][0] <= reached:  # A callback may replace the heap: it may fail everybody.
+        """Call the waiters for ``reached`` or less. A callback may add waiters, also such that are due at once."""
+        while self._heap and self._heap[0][0] <= reached:  # A callback may replace the heap: it may fail all waiters.
             heapq.heappop(self._heap)[2](error)
 
     def fail(self, error: ErrorCode) -> None:
-        """Call everybody who waits now; none of them will be reached."""
+        """Call all present waiters with an error; their offsets will not be reached."""
         failed, self._heap = self._heap, []
         for _, _, callback in sorted(failed, key=lambda waiter: waiter[:2]):
             callback(error)
 
     def forget(self, callback: OnReached) -> None:
-        """Let go of a waiter that gave up; it costs a walk, since giving up is rare."""
+        """Remove a waiter that gave up; this walks the heap, since giving up is rare."""
         self._heap = [waiter for waiter in self._heap if waiter[2] != callback]
         heapq.heapify(self._heap)

@@ -1,4 +1,4 @@
-"""A partition that has a replica on this broker: what the controller last said of it, and the role that follows.
+"""A partition that has a replica on this broker: the controller's last state of it, and its role.
 
 The role is a ``LeadingPartition`` while this broker leads, a ``FollowingPartition`` while it follows another one, and
 None while it can do neither: before the controller's first request, without a leader's log, or after its log failed.

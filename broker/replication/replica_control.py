@@ -1,4 +1,4 @@
-"""What the controller orders about the replicas of this broker: LeaderAndIsr and StopReplica.
+"""The controller's requests about the replicas of this broker: LeaderAndIsr and StopReplica.
 
 The messages are those of a cluster of Apache Kafka with ZooKeeper: LeaderAndIsr makes this broker leader or follower of
 partitions, StopReplica ends that, with or without the data. Requests of an older controller, or that a newer one
@@ -14,11 +14,11 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from oncelog.broker.replication.orders import EPOCH_DURING_DELETE, ordered_states, ordered_stops
 from oncelog.broker.replication.partition import NO_EPOCH, Partition
 from oncelog.broker.replication.replica_manager import ReplicaManager
-from oncelog.broker.replication.stray_replicas import is_of_another_topic, why_stray
-from oncelog.broker.replication.unopened_logs import KeptOrder, UnopenedLogs
+from oncelog.broker.replication.requested_states import EPOCH_DURING_DELETE, requested_states, requested_stops
+from oncelog.broker.replication.stray_replicas import is_of_another_topic, stray_reason
+from oncelog.broker.replication.unopened_logs import DeferredState, UnopenedLogs
 from oncelog.broker.storage.disk_errors import is_out_of_space, is_transient
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
@@ -54,7 +54,7 @@ class ReplicaControl:
         self._log_manager = log_manager
         self._metadata = metadata
         self._log_config = log_config
-        self.orders_obeyed = 0
+        self.requests_admitted = 0
         """LeaderAndIsr and StopReplica requests of a current controller, so far."""
         self.unopened = UnopenedLogs(self._carry_out)
         metadata.add_listener(self._set_strays_aside)
@@ -69,27 +69,27 @@ class ReplicaControl:
 
     def _without_log(self, request: LeaderAndIsrRequest) -> Iterator[tuple[TopicPartition, bytes]]:
         """Yield the partitions that have no log, or only that of a former topic of this name; with their topic ids."""
-        for topic_partition, topic_id, state in ordered_states(request):
+        for topic_partition, topic_id, state in requested_states(request):
             if self._broker_id in state.replicas:
                 log = self._log_manager.get(topic_partition)
                 if log is None or is_of_another_topic(log.topic_id, topic_id):
                     yield topic_partition, topic_id
 
     async def prepare_logs(self, request: LeaderAndIsrRequest) -> bool:
-        """Make the files of new logs off the loop. False if another order was obeyed meanwhile.
+        """Make the files of new logs off the loop. Return False if another request was carried out meanwhile.
 
-        That one may have deleted what this one would create, so this one is to be asked for again.
+        That one may have deleted what this one would create, so the controller must send this one again.
         """
-        orders = self.orders_obeyed
+        admitted = self.requests_admitted
         await self._log_manager.prepare(
             (topic_partition, None if topic_id == ZERO_UUID else topic_id)
             for topic_partition, topic_id in self._without_log(request)
             if self._log_config(topic_partition.topic) is not None
         )
-        return self.orders_obeyed == orders
+        return self.requests_admitted == admitted
 
     async def create_and_apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Obey a request that creates logs; REQUEST_TIMED_OUT if another one came between."""
+        """Carry out a request that creates logs; REQUEST_TIMED_OUT if another one was carried out meanwhile."""
         is_current = request.controller_epoch >= self._metadata.controller_epoch
         if is_current and not await self.prepare_logs(request):
             return LeaderAndIsrResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
@@ -98,7 +98,7 @@ class ReplicaControl:
     def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         if not self._metadata.admit(request, "LeaderAndIsr"):
             return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        self.orders_obeyed += 1
+        self.requests_admitted += 1
         response, in_order = LeaderAndIsrResponse(), request.sequence != NO_SEQUENCE
         for state in request.ungrouped_partition_states:
             topic_partition = TopicPartition(state.topic_name, state.partition_index)
@@ -128,11 +128,11 @@ class ReplicaControl:
             try:
                 error = self._change_leadership(topic_partition, topic_id, state)
             except OSError as failure:
-                order = KeptOrder(topic_partition, topic_id, state, in_order)
-                error = self._cannot_open(order, failure)
+                deferred = DeferredState(topic_partition, topic_id, state, in_order)
+                error = self._cannot_open(deferred, failure)
         space = self._log_manager.space
         if space.is_full and error in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH):
-            error = ErrorCode.KAFKA_STORAGE_ERROR  # Done as far as it could be; the controller is to know.
+            error = ErrorCode.KAFKA_STORAGE_ERROR  # Done as far as possible; the controller must know.
         elif error and error is not ErrorCode.REPLICA_NOT_AVAILABLE:
             partition = self._replicas.partition(topic_partition)
             # A controller that has just been elected repeats what is known.
@@ -143,24 +143,24 @@ class ReplicaControl:
             topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=error
         )
 
-    def _cannot_open(self, order: KeptOrder, error: OSError) -> ErrorCode:
-        """Return what the controller hears of a replica whose log cannot be opened."""
+    def _cannot_open(self, deferred: DeferredState, error: OSError) -> ErrorCode:
+        """Return the controller's error for a replica whose log cannot be opened; defer the state if that helps."""
         if not is_transient(error):
-            logger.error("The log of %s cannot be opened", order.topic_partition, exc_info=error)
-            self._replicas.events.on_storage_failure(order.topic_partition)
-        elif is_out_of_space(error):  # The controller is asked again when there is room.
-            self._log_manager.space.note(error, str(order.topic_partition))
+            logger.error("The log of %s cannot be opened", deferred.topic_partition, exc_info=error)
+            self._replicas.events.on_storage_failure(deferred.topic_partition)
+        elif is_out_of_space(error):  # Nothing is wrong with the log: no failure to report.
+            self._log_manager.space.note(error, str(deferred.topic_partition))
         else:
-            self.unopened.keep(order, error)
+            self.unopened.keep(deferred, error)
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return ErrorCode.KAFKA_STORAGE_ERROR
 
-    def _carry_out(self, order: KeptOrder) -> bool:
-        """Carry out an order whose time has come; False if there is still no descriptor for its log."""
-        topic_partition, topic_id, state, in_order = order
+    def _carry_out(self, deferred: DeferredState) -> bool:
+        """Carry out a deferred state; return False if there is still no descriptor for its log."""
+        topic_partition, topic_id, state, in_order = deferred
         known = self._metadata.image.partition(topic_partition)
         if known is None or self._broker_id not in known.replicas:
-            return True  # Its topic is gone, or it was moved away, and this broker has not been told to stop it.
+            return True  # Its topic is gone, or it was moved away, and no StopReplica has arrived yet.
         self._apply_state(topic_partition, topic_id, state, in_order)
         return not self.unopened.has(topic_partition)
 
@@ -213,14 +213,14 @@ class ReplicaControl:
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         if not self._metadata.admit(request, "StopReplica"):
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        self.orders_obeyed += 1
+        self.requests_admitted += 1
         errors = [
             StopReplicaPartitionError(
                 topic_name=topic_partition.topic,
                 partition_index=topic_partition.partition,
                 error_code=self._stop(topic_partition, topic_id, leader_epoch, delete),
             )
-            for topic_partition, topic_id, leader_epoch, delete in ordered_stops(request)
+            for topic_partition, topic_id, leader_epoch, delete in requested_stops(request)
         ]
         return StopReplicaResponse(partition_errors=errors)
 
@@ -265,7 +265,7 @@ class ReplicaControl:
         if not change.is_full:
             return
         for log in self._log_manager:
-            reason = why_stray(log.topic_partition, log.topic_id, self._broker_id, change)
+            reason = stray_reason(log.topic_partition, log.topic_id, self._broker_id, change)
             if reason is None or log.failed:
                 continue
             try:

@@ -1,13 +1,13 @@
 """Copying what other brokers lead: one task and one connection for each of them.
 
 A `ReplicaFetcher` fetches all partitions that one leader leads, in one fetch session: request, answer, append, next
-request. With ``flush.messages`` the appended records are synced before the next request tells the leader of them, since
-telling is what makes them count as replicated.
+request. With ``flush.messages`` the appended records are synced before the next request reports them to the leader,
+which then counts them as replicated.
 
 Whatever goes wrong with one partition rests that partition for a while, longer each time, and touches no other. After
 an election a follower is often faster than its new leader, which then does not know the epoch yet: so the first rests
-are short. A partition whose epoch is older than the leader's is dropped until the controller has told the new one, and
-one whose log fails for good. When the connection is lost all wait, and an order of the controller ends the waiting.
+are short. A partition whose epoch is older than the leader's is dropped until the controller sends the new one, and
+one whose log fails for good. When the connection is lost all wait, and a request of the controller ends the backoff.
 
 `ReplicaFetchers` has the fetchers of all leaders, and moves partitions between them as the controller says.
 """
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 _FIRST_REST_MS: Final = 20
 _CONNECT_SECONDS: Final = 2.0
 _FIRST_FETCH_VERSION: Final = 15
-"""The first that says which life of the follower fetches."""
+"""The first version that carries the follower's broker epoch."""
 _LATEST_TIMESTAMP: Final = -1
 _EARLIEST_TIMESTAMP: Final = -2
 _PASSING: Final = frozenset(
@@ -52,7 +52,7 @@ _PASSING: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors of every election and creation: the leader has not heard of it yet. And of a full disk, which says so once."""
+"""Errors of every election and creation, before the leader has its state; and of a full disk, which is logged once."""
 
 
 class ReplicaFetcher:
@@ -158,20 +158,20 @@ class ReplicaFetcher:
     def _send(self, connection: Connection) -> None:
         request = self._session.next_request(self._broker_epoch())
         if request is not None:
-            answer = connection.send(request, FetchResponse, at_least=_FIRST_FETCH_VERSION)
-            answer.add_done_callback(self._answered)
-            self._under_way.append(answer)
+            response = connection.send(request, FetchResponse, at_least=_FIRST_FETCH_VERSION)
+            response.add_done_callback(self._on_response)
+            self._under_way.append(response)
 
-    def _answered(self, answer: "asyncio.Future[FetchResponse]") -> None:
+    def _on_response(self, response: "asyncio.Future[FetchResponse]") -> None:
         self._news.set()
-        if not answer.cancelled():
-            answer.exception()  # Two may be under way when the connection ends, and one is enough to say so.
+        if not response.cancelled():
+            response.exception()  # Two may be under way when the connection ends; one is enough to report it.
 
     async def _take(self, connection: Connection, response: FetchResponse) -> None:
         out_of_range = []
-        for followed, reply in self._session.answer(response):
+        for followed, reply in self._session.take_response(response):
             if not self._session.is_followed(followed):
-                continue  # The controller has spoken meanwhile.
+                continue  # The controller has changed its role meanwhile.
             error = self._take_reply(followed, reply)
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(followed)
@@ -201,7 +201,7 @@ class ReplicaFetcher:
         self._session.note(followed)
 
     async def _flush(self) -> None:
-        """Sync what was appended where that is asked for, before the leader is told of it."""
+        """Sync appended records where the flush policy requires it, before the next request reports them."""
         due = [followed for followed in self._unflushed if followed.needs_flush]
         self._unflushed.clear()
         if due:
@@ -210,7 +210,7 @@ class ReplicaFetcher:
                     group.create_task(followed.log.flush_off_loop())
 
     async def _reset(self, connection: Connection, followed: FollowedPartition) -> None:
-        """Ask where the leader's log begins and ends, and begin anew there."""
+        """Request where the leader's log begins and ends, and continue there."""
         ended_at = followed.log.log_end_offset
         latest = connection.send(self._offsets_request(followed, _LATEST_TIMESTAMP), ListOffsetsResponse)
         earliest = connection.send(self._offsets_request(followed, _EARLIEST_TIMESTAMP), ListOffsetsResponse)
@@ -228,11 +228,11 @@ class ReplicaFetcher:
 
     def _offsets_request(self, followed: FollowedPartition, timestamp: int) -> ListOffsetsRequest:
         topic, index = followed.partition.topic_partition
-        asked = ListOffsetsPartition(
+        requested = ListOffsetsPartition(
             partition_index=index, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
         )
         return ListOffsetsRequest(
-            replica_id=self._settings.replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+            replica_id=self._settings.replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[requested])]
         )
 
     # Throttled partitions

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from oncelog.broker.replication.follower_contacts import FollowerContacts
-from oncelog.broker.replication.isr_changes import IsrProposal, propose_to_nobody
+from oncelog.broker.replication.isr_changes import IsrProposal, reject_proposal
 from oncelog.broker.replication.replication_quota import ReplicationQuota
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -46,7 +46,7 @@ class ReplicaHost:
     replica_lag_time_max_ms: int = 30_000
     desertion_ms: int = 1_500
     """Milliseconds without a fetch of an in-sync follower after which a coordinator counts as deserted."""
-    propose_isr: Callable[[IsrProposal], None] = propose_to_nobody
+    propose_isr: Callable[[IsrProposal], None] = reject_proposal
     contacts: FollowerContacts = field(default_factory=FollowerContacts)
     quota: ReplicationQuota | None = None
     """Of what followers fetch from this broker; None if it is not limited."""

@@ -1,9 +1,9 @@
 """The partitions that have a replica on this broker: finding them, and changing their roles.
 
-``ReplicaControl`` carries out what the controller orders; here are the effects of that. Partitions that another broker
+``ReplicaControl`` carries out the controller's requests; here are the effects of that. Partitions that another broker
 leads are handed to the fetchers; a broker that is alone has none. The leader of a partition of an internal topic is
-also the coordinator for it, so the coordinators hear of elections, each with a ``CoordinatorLog`` to append to, and of
-resignations.
+also the coordinator for it, so the coordinators are notified of elections, each with a ``CoordinatorLog`` to append to,
+and of resignations.
 
 A log that fails (an I/O error) takes its partition out of service, with KAFKA_STORAGE_ERROR for all requests that wait,
 and is reported once.
@@ -150,7 +150,7 @@ class ReplicaManager:
         """Lead a partition at the leader epoch of ``state``."""
         self._unfollow(partition.topic_partition)
         if state.leader_epoch > partition.leader_epoch + 1 and partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):
-            self._resigned(partition)  # Another broker led in between, and this one did not hear of it.
+            self._resigned(partition)  # Another broker led in between, and this one got no request about it.
         if partition.become_leader(state, log):
             self._elected(partition)
 
@@ -198,10 +198,10 @@ class ReplicaManager:
 
     # Followers that fetch from this broker
 
-    def follower_heard(self, session: FetchSession, now_ms: int) -> None:
+    def note_follower_contact(self, session: FetchSession, now_ms: int) -> None:
         """Note that a fetch of a follower has come."""
         attended_ms = session.attended_ms
-        self.host.contacts.heard(session.replica_id, now_ms if attended_ms == NEVER else attended_ms)
+        self.host.contacts.note_contact(session.replica_id, now_ms if attended_ms == NEVER else attended_ms)
 
     def must_throttle(self, partition: Partition, replica_id: int) -> bool:
         """Return whether a follower gets nothing of a partition for now: it has had too much, and is not in sync.
@@ -221,6 +221,6 @@ class ReplicaManager:
         await self.high_watermarks.write(self._partitions.values())
 
     async def stop(self) -> None:
-        """Answer fetches that wait, and write the high watermarks."""
+        """Respond to fetches that wait, and write the high watermarks."""
         self.fetch_sessions.close()
         await self.checkpoint_high_watermarks()

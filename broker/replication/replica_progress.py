@@ -6,8 +6,8 @@ every new leader epoch of the same leader.
 
 Invariants:
 * Only the controller changes the ISR. What a LeaderAndIsr says is newer than the response to any proposal.
-* A proposal that is not decided counts for both sides: who may join holds the high watermark back already, who is to
-  leave still does.
+* A proposal that is not decided counts for both sides: a follower that may join holds the high watermark back already,
+  one that is to leave still does.
 """
 
 import logging
@@ -30,7 +30,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 _ISR_UNCHANGED: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""By these the controller says that the ISR is what this leader thinks, and was not changed."""
+"""Results after which the ISR is what this leader knows: the controller has not changed it."""
 
 
 class ReplicaProgress:
@@ -148,17 +148,17 @@ class ReplicaProgress:
                 follower.caught_up_at(position.caught_up_ms)
         now_ms = self._host.now_ms()
         for follower in self.followers.values():
-            follower.look(self._log.log_end_offset, now_ms, self._host.replica_lag_time_max_ms)
+            follower.update_is_close(self._log.log_end_offset, now_ms, self._host.replica_lag_time_max_ms)
         self._remove(self.in_sync.leaving(self._host.broker_id, self.followers), "are behind")
 
     def remove_silent(self) -> None:
         """Propose an ISR without the followers that are silent, if enough are left."""
         silent, minimum = self._host.contacts.silent, self._log.config.min_insync_replicas
-        self._remove(self.in_sync.leaving_silently(silent, minimum), "are silent")
+        self._remove(self.in_sync.leaving_silent(silent, minimum), "are silent")
 
-    def _remove(self, leaving: frozenset[int], why: str) -> None:
+    def _remove(self, leaving: frozenset[int], reason: str) -> None:
         if leaving and self._proposal is None:
-            logger.info("%s: brokers %s %s, and leave the ISR", self.topic_partition, sorted(leaving), why)
+            logger.info("%s: brokers %s %s, and leave the ISR", self.topic_partition, sorted(leaving), reason)
             self._propose(self.in_sync.isr - leaving)
 
     def propose_expansion(self) -> None:
@@ -205,7 +205,9 @@ class ReplicaProgress:
                     self.followers[broker].is_refused = True
         elif error or decision.leader_epoch != self.leader_epoch or decision.partition_epoch < self.partition_epoch:
             # The LeaderAndIsr that is on its way has the new ISR; until then both are counted with.
-            logger.info("%s: the ISR is not what it was thought to be: %s", self.topic_partition, error.name)
+            logger.info(
+                "%s: the ISR is not the one known here: %s; waiting for LeaderAndIsr", self.topic_partition, error.name
+            )
             return
         else:
             self._proposal = None

@@ -13,14 +13,14 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 
 def is_of_another_topic(log_topic_id: bytes | None, topic_id: bytes) -> bool:
-    """Return whether a log belongs to another topic of the same name; without an id nobody can tell."""
+    """Return whether a log belongs to another topic of the same name; False if an id is not known."""
     return log_topic_id is not None and ZERO_UUID not in (log_topic_id, topic_id) and log_topic_id != topic_id
 
 
-def why_stray(
+def stray_reason(
     topic_partition: TopicPartition, log_topic_id: bytes | None, broker_id: int, change: MetadataChange
 ) -> str | None:
-    """Return why a log does not belong here after a full update of the metadata; None if it does."""
+    """Return the reason why a log does not belong here after a full update of the metadata; None if it does."""
     if topic_partition.topic in change.being_deleted:
         return None
     topic = change.after.topic(topic_partition.topic)

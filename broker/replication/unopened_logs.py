@@ -1,9 +1,9 @@
 """``UnopenedLogs``: replicas whose logs cannot be opened because the process may open no more files.
 
-Nothing is wrong with such a log, and no other broker can help: so the controller is not asked again. What it ordered
-about the replica is kept, and carried out as soon as the log can be opened: one log is tried at a time, later each time
-that it fails, and when it succeeds the others follow at once. A later order about the replica takes the place of the
-kept one. The log says it when the first replica is affected, and when none is any more.
+Nothing is wrong with such a log, and no other broker can help: so the controller need not repeat it. The
+requested state of the replica is deferred until the log can be opened: one log is tried at a time, later each time
+that it fails, and when it succeeds the others follow at once. A later request about the replica replaces the
+deferred state. The log reports the first replica that is affected, and when none is any more.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
-class KeptOrder(NamedTuple):
-    """What LeaderAndIsr said of one replica."""
+class DeferredState(NamedTuple):
+    """The state of one replica in a LeaderAndIsr, to be carried out later."""
 
     topic_partition: TopicPartition
     topic_id: bytes
@@ -33,39 +33,39 @@ class KeptOrder(NamedTuple):
 class UnopenedLogs:
     """The replicas of one broker, in the order in which they failed."""
 
-    def __init__(self, carry_out: Callable[[KeptOrder], bool]) -> None:
+    def __init__(self, carry_out: Callable[[DeferredState], bool]) -> None:
         """Keep nothing; ``carry_out`` returns False if there is still no descriptor: it has called ``keep`` again."""
         self._carry_out = carry_out
-        self._orders: dict[TopicPartition, KeptOrder] = {}
+        self._deferred: dict[TopicPartition, DeferredState] = {}
         self._pause = _FIRST_PAUSE_SECONDS
         self._timer: asyncio.TimerHandle | None = None
         self.error = ""
         """Of the last attempt."""
 
     def __len__(self) -> int:
-        return len(self._orders)
+        return len(self._deferred)
 
-    def keep(self, order: KeptOrder, error: OSError) -> None:
-        """Carry the order out later."""
+    def keep(self, deferred: DeferredState, error: OSError) -> None:
+        """Carry the state out later."""
         self.error = error.strerror or str(error)
-        if not self._orders and self._timer is None:
+        if not self._deferred and self._timer is None:
             logger.error(
                 "The log of %s cannot be opened: %s. This replica, and others that are new, are out of service until "
                 "they can be: raise the limit of open files (ulimit -n). Logs that are open go on",
-                order.topic_partition,
+                deferred.topic_partition,
                 self.error,
             )
-        self._orders[order.topic_partition] = order
+        self._deferred[deferred.topic_partition] = deferred
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._pause, self._try)
 
     def has(self, topic_partition: TopicPartition) -> bool:
         """Return whether the log of the replica cannot be opened yet."""
-        return topic_partition in self._orders
+        return topic_partition in self._deferred
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Drop what was kept of a replica: a later request says what becomes of it. No effect if its log is open."""
-        self._orders.pop(topic_partition, None)
+        self._deferred.pop(topic_partition, None)
 
     def stop(self) -> None:
         """Make no further attempt."""
@@ -73,17 +73,17 @@ class UnopenedLogs:
             self._timer.cancel()
 
     def _try(self) -> None:
-        """Carry orders out until one fails, which is then the last in turn: also if it ends in an exception."""
+        """Carry states out until one fails, which is then the last in turn: also if it ends in an exception."""
         longer = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
         self._timer = asyncio.get_running_loop().call_later(longer, self._try)
-        for topic_partition in list(self._orders):
-            order = self._orders.pop(topic_partition)
+        for topic_partition in list(self._deferred):
+            deferred = self._deferred.pop(topic_partition)
             is_done = False
             try:
-                is_done = self._carry_out(order)
+                is_done = self._carry_out(deferred)
             finally:
                 if not is_done:
-                    self._orders.setdefault(topic_partition, order)
+                    self._deferred.setdefault(topic_partition, deferred)
                     self._pause = longer
             if not is_done:
                 return

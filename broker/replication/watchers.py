@@ -25,6 +25,6 @@ class Watchers:
             position.session.progressed(position, -1, 0)
 
     def all_disturbed(self) -> None:
-        """Have all fetches answered now: something other than data has changed."""
+        """Have all fetches respond now: something other than data has changed."""
         for position in (*self.consumers, *self.followers):
             position.session.disturbed(position)

@@ -1,4 +1,4 @@
-"""May this client do this? Handlers ask here before they do anything; for now everybody may do everything.
+"""Authorization: handlers call it before they do anything. For now every client may do everything.
 
 Kafka's numbers for operations and resource types are on the wire: in ACL requests, and in the ``authorized_operations``
 bit fields of Metadata, DescribeGroups and DescribeCluster.
@@ -64,7 +64,7 @@ OPERATIONS: Final = {
 
 
 class Authorizer(Protocol):
-    """Answers on the event loop, from memory: it is asked for every topic of every request."""
+    """Decides on the event loop, from memory: it is called for every topic of every request."""
 
     def authorize(
         self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str

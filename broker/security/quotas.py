@@ -1,7 +1,7 @@
-"""How long a client is asked to wait before its next request: ``throttle_time_ms`` of the answers.
+"""How long a client should wait before its next request: ``throttle_time_ms`` of the responses.
 
-Produce and Fetch report the bytes that they moved and put the result into their answer. There are no limits yet, so
-nobody waits.
+Produce and Fetch report the bytes that they moved and put the result into their response. There are no limits yet, so
+no client waits.
 """
 
 from typing import Protocol

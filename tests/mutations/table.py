@@ -823,7 +823,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B56", "broker/replication/fetch_session.py",
-        "            session.live_again(replica_epoch(request))\n",
+        "            session.follower_registered(replica_epoch(request))\n",
         "            session.replica_epoch = replica_epoch(request)\n",
         "tests/unit/broker/replication/test_fetch_session.py"
         "::test_after_another_registration_a_followers_fetch_is_about_every_partition",

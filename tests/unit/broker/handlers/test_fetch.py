@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.handlers.fetch import handle_fetch
-from oncelog.broker.replication.orders import EPOCH_DURING_DELETE
+from oncelog.broker.replication.requested_states import EPOCH_DURING_DELETE
 from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin

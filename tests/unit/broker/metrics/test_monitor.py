@@ -16,7 +16,7 @@ from oncelog.broker.metrics.monitor import broker_families, storage_metrics, tas
 from oncelog.broker.metrics.partition_metrics import ROWS_AT_ONCE, log_metrics, replica_metrics, topic_metrics
 from oncelog.broker.metrics.transaction_metrics import verification_metrics
 from oncelog.broker.replication.follower_state import NEVER
-from oncelog.broker.replication.orders import EPOCH_DURING_DELETE
+from oncelog.broker.replication.requested_states import EPOCH_DURING_DELETE
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.transactions.verification_metrics import VerificationMetrics
 from oncelog.coordinator.controller.cluster_image import BrokerImage

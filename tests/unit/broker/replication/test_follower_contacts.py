@@ -2,7 +2,7 @@ import pytest
 
 from oncelog.broker.replication.follower_contacts import WITHOUT_LIMIT, FollowerContacts
 
-SILENCE_MS, LOOKS_MS = 2_000, 500
+SILENCE_MS, CHECKS_MS = 2_000, 500
 FOLLOWER, OTHER = 2, 3
 
 
@@ -12,10 +12,10 @@ def contacts(silence_ms: int = SILENCE_MS, fetch_wait_ms: int = 500) -> Follower
     return made
 
 
-def look_until(followers: FollowerContacts, until_ms: int) -> frozenset[int]:
+def check_until(followers: FollowerContacts, until_ms: int) -> frozenset[int]:
     """Look as often as is promised."""
-    for now_ms in range(0, until_ms + 1, LOOKS_MS):
-        followers.look(now_ms, LOOKS_MS)
+    for now_ms in range(0, until_ms + 1, CHECKS_MS):
+        followers.update_silent(now_ms, CHECKS_MS)
     return followers.silent
 
 
@@ -24,55 +24,55 @@ def test_who_is_not_heard_for_long_is_silent(until_ms: int, silent: set[int]) ->
     followers = contacts()
     followers.expect(FOLLOWER, 0)
     followers.expect(OTHER, 0)
-    followers.heard(OTHER, 1_000)
-    assert look_until(followers, until_ms) == silent
+    followers.note_contact(OTHER, 1_000)
+    assert check_until(followers, until_ms) == silent
 
 
 def test_who_was_never_expected_is_not_silent() -> None:
     """B90: any client can say that it is a replica, also that it is this very broker."""
     followers = contacts()
-    followers.heard(OTHER, 0)
-    assert look_until(followers, 60_000) == set()
+    followers.note_contact(OTHER, 0)
+    assert check_until(followers, 60_000) == set()
 
 
 def test_who_is_heard_again_is_silent_no_more() -> None:
     followers = contacts()
     followers.expect(FOLLOWER, 0)
-    look_until(followers, 3_000)
-    followers.heard(FOLLOWER, 3_100)
-    assert followers.look(3_500, LOOKS_MS)
+    check_until(followers, 3_000)
+    followers.note_contact(FOLLOWER, 3_100)
+    assert followers.update_silent(3_500, CHECKS_MS)
     assert followers.silent == set()
-    assert not followers.look(4_000, LOOKS_MS)
+    assert not followers.update_silent(4_000, CHECKS_MS)
 
 
 def test_what_was_heard_later_counts() -> None:
     """An answer that a follower has had is older than a new connection of it."""
     followers = contacts()
     followers.expect(FOLLOWER, 0)
-    followers.heard(FOLLOWER, 1_500)
-    followers.heard(FOLLOWER, 1_000)
-    assert look_until(followers, 3_500) == set()
+    followers.note_contact(FOLLOWER, 1_500)
+    followers.note_contact(FOLLOWER, 1_000)
+    assert check_until(followers, 3_500) == set()
 
 
 def test_a_look_that_comes_late_decides_nothing() -> None:
     """B90: a leader that was stopped has heard nobody, and that is its own fault."""
     followers = contacts()
     followers.expect(FOLLOWER, 0)
-    look_until(followers, 1_000)
-    assert not followers.look(9_000, LOOKS_MS)
+    check_until(followers, 1_000)
+    assert not followers.update_silent(9_000, CHECKS_MS)
     assert followers.silent == set()
-    followers.look(9_500, LOOKS_MS)
+    followers.update_silent(9_500, CHECKS_MS)
     assert followers.silent == {FOLLOWER}
 
 
 def test_fetches_that_wait_long_are_no_silence() -> None:
     followers = contacts(fetch_wait_ms=5_000)
     followers.expect(FOLLOWER, 0)
-    assert look_until(followers, 20_000) == set()
-    assert look_until(followers, 20_500) == {FOLLOWER}
+    assert check_until(followers, 20_000) == set()
+    assert check_until(followers, 20_500) == {FOLLOWER}
 
 
 def test_without_a_limit_nobody_is_silent() -> None:
     followers = contacts(WITHOUT_LIMIT)
     followers.expect(FOLLOWER, 0)
-    assert look_until(followers, 60_000) == set()
+    assert check_until(followers, 60_000) == set()

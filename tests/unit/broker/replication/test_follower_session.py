@@ -68,7 +68,7 @@ def answer(session: FollowerSession, *indexes: int, session_id: int = SESSION, e
     """Answer the oldest request; returns the partitions for which that counts."""
     data = [PartitionData(partition_index=index) for index in indexes]
     topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)]
-    replies = session.answer(FetchResponse(session_id=session_id, error_code=error, responses=topics))
+    replies = session.take_response(FetchResponse(session_id=session_id, error_code=error, responses=topics))
     return [reply.partition_index for _, reply in replies]
 
 

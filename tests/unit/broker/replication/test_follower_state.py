@@ -23,14 +23,14 @@ def fetched(follower: FollowerState, end: int, leader_end: int, now_ms: int, *, 
 
 def test_a_member_has_the_time_of_its_leaders_election_to_come() -> None:
     follower = elected()
-    assert follower.look(100, LAG_MS, LAG_MS)
-    assert not follower.look(100, LAG_MS + 1, LAG_MS)
+    assert follower.update_is_close(100, LAG_MS, LAG_MS)
+    assert not follower.update_is_close(100, LAG_MS + 1, LAG_MS)
 
 
 def test_who_is_no_member_is_not_close_before_it_comes() -> None:
     follower = elected(in_sync=False)
     assert not follower.is_close
-    assert not follower.look(100, 0, LAG_MS)
+    assert not follower.update_is_close(100, 0, LAG_MS)
     assert fetched(follower, 100, 100, 5)
 
 
@@ -53,7 +53,7 @@ def test_caught_up_is_who_reaches_the_end_of_now_or_of_the_fetch_before(
     for fetch in fetches:
         fetched(follower, *fetch)
     leader_end = fetches[-1][1]
-    assert follower.look(leader_end, now_ms, LAG_MS) is expected
+    assert follower.update_is_close(leader_end, now_ms, LAG_MS) is expected
 
 
 def test_a_reelected_leader_knows_its_followers_ends_but_not_whether_they_keep_up() -> None:

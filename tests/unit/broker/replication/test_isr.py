@@ -122,4 +122,4 @@ def test_who_is_silent_leaves_if_enough_stay(
     isr: tuple[int, ...], silent: set[int], minimum: int, leaving: set[int]
 ) -> None:
     """B90: a leader that hears nobody may be the one that is cut off."""
-    assert in_sync((1, 2, 3), *isr).leaving_silently(silent, minimum) == leaving
+    assert in_sync((1, 2, 3), *isr).leaving_silent(silent, minimum) == leaving

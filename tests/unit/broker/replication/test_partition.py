@@ -705,10 +705,10 @@ def test_an_election_makes_followers_expected() -> None:
     """B90 does not wait for who never came."""
     fixture = Fixture()
     fixture.host.contacts.limit(2_000, 500)
-    fixture.host.contacts.look(0, 500)
+    fixture.host.contacts.update_silent(0, 500)
     replicated(fixture, isr=(ME, OTHER, THIRD))
     for now_ms in range(500, 2_501, 500):
-        fixture.host.contacts.look(now_ms, 500)
+        fixture.host.contacts.update_silent(now_ms, 500)
     assert fixture.host.contacts.silent == {OTHER, THIRD}
 
 
@@ -791,5 +791,5 @@ def test_a_replica_that_is_added_is_expected_too() -> None:
         leader=ME, leader_epoch=0, replicas=[ME, OTHER, THIRD], isr=[ME, OTHER], partition_epoch=1
     )
     fixture.partition.become_leader(state, fixture.log)
-    fixture.host.contacts.look(11_000, 500)
+    fixture.host.contacts.update_silent(11_000, 500)
     assert fixture.host.contacts.silent == {OTHER}

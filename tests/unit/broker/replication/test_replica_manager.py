@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.broker.replication.leading_partition import LeadingPartition
-from oncelog.broker.replication.orders import EPOCH_DURING_DELETE
+from oncelog.broker.replication.requested_states import EPOCH_DURING_DELETE
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import (

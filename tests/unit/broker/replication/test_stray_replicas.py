@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.broker.replication.stray_replicas import why_stray
+from oncelog.broker.replication.stray_replicas import stray_reason
 from oncelog.coordinator.controller.cluster_image import ClusterImage, MetadataChange, PartitionImage, TopicImage
 from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
@@ -34,16 +34,16 @@ def after(topic_id: bytes = ID, being_deleted: frozenset[str] = frozenset()) -> 
 def test_log_is_stray_if_its_partition_is_not_assigned_here(
     topic: str, index: int, log_topic_id: bytes | None, reason: str | None
 ) -> None:
-    found = why_stray(TopicPartition(topic, index), log_topic_id, ME, after())
+    found = stray_reason(TopicPartition(topic, index), log_topic_id, ME, after())
     assert (found is None) == (reason is None)
     assert reason is None or reason in str(found)
 
 
 def test_log_of_topic_that_is_being_deleted_is_left_to_stop_replica() -> None:
     change = after(being_deleted=frozenset(["u", "t"]))
-    assert why_stray(TopicPartition("u", 0), ID, ME, change) is None
-    assert why_stray(TopicPartition("t", 1), ID, ME, change) is None
+    assert stray_reason(TopicPartition("u", 0), ID, ME, change) is None
+    assert stray_reason(TopicPartition("t", 1), ID, ME, change) is None
 
 
 def test_topic_without_an_id_has_no_stray_logs_by_id() -> None:
-    assert why_stray(TopicPartition("t", 0), OTHER_ID, ME, after(ZERO_UUID)) is None
+    assert stray_reason(TopicPartition("t", 0), OTHER_ID, ME, after(ZERO_UUID)) is None

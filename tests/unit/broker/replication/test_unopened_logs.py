@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.replication.unopened_logs import KeptOrder, UnopenedLogs
+from oncelog.broker.replication.unopened_logs import DeferredState, UnopenedLogs
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
@@ -15,15 +15,15 @@ from tests.unit.broker.virtual_time import in_virtual_time
 @in_virtual_time
 async def test_order_that_ends_in_an_exception_is_tried_again_and_keeps_no_other_waiting(fails: int) -> None:
     orders = [
-        KeptOrder(TopicPartition("t", index), bytes(16), LeaderAndIsrPartitionState(), in_order=True)
+        DeferredState(TopicPartition("t", index), bytes(16), LeaderAndIsrPartitionState(), in_order=True)
         for index in range(3)
     ]
-    carried_out: list[KeptOrder] = []
+    carried_out: list[DeferredState] = []
     failing = [orders[fails]]
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
 
-    def carry_out(order: KeptOrder) -> bool:
+    def carry_out(order: DeferredState) -> bool:
         if order in failing:
             failing.remove(order)
             raise ValueError("not foreseen")
