@@ -131,7 +131,7 @@ async def test_transactions_go_on_exactly_once_while_brokers_die_and_come_back(
     await until(is_whole)
 
 
-async def test_a_killed_controller_is_replaced_long_before_its_session_ends(
+async def test_killed_controller_is_replaced_long_before_its_session_ends(
     cluster: ClusterProcess, admin: Admin
 ) -> None:
     """Its session lasts 18 s, and nobody waits for that."""
@@ -226,7 +226,7 @@ def log_of(process: OncelogProcess) -> str:
     return (process.directory / "stderr.log").read_text()
 
 
-def test_without_its_session_file_a_broker_waits_and_says_how_long(members: Members) -> None:
+def test_broker_without_its_session_file_waits_and_logs_how_long(members: Members) -> None:
     broker = members.broker(1)
     broker.start()
     broker.kill()
@@ -254,7 +254,7 @@ def test_start_on_a_copied_data_directory_leaves_the_live_broker_its_session(mem
         assert "session with ZooKeeper" not in log_of(first)
 
 
-def test_a_broker_id_that_is_in_use_is_refused(members: Members) -> None:
+def test_broker_id_that_is_in_use_is_refused(members: Members) -> None:
     """At once, although the session of a broker that was killed would have to be waited for."""
     with members.broker(1, "zookeeper.session.timeout.ms=1000") as first:
         other = members.broker(1, "zookeeper.session.timeout.ms=60000", f"log.dirs={members.directory}/other")
@@ -280,7 +280,7 @@ def test_ids_are_generated_beyond_those_that_are_chosen_and_kept(members: Member
     assert "broker.id=1001" in (broker.data_directory / "meta.properties").read_text()
 
 
-def test_a_directory_of_another_cluster_is_refused(members: Members) -> None:
+def test_directory_of_another_cluster_is_refused(members: Members) -> None:
     """Such as after ZooKeeper has lost its data: the topics in the directory are unknown to the new cluster."""
     broker = members.broker(1)
     with broker:
@@ -293,7 +293,7 @@ def test_a_directory_of_another_cluster_is_refused(members: Members) -> None:
     assert re.search(r"the data directory is not this broker's: \S+ belongs to cluster \S+, not \S+", log_of(broker))
 
 
-def test_without_a_zookeeper_the_broker_says_so(tmp_path: Path) -> None:
+def test_broker_without_zookeeper_reports_it(tmp_path: Path) -> None:
     port = free_port()
     words = ["--port", "0", "--data-dir", str(tmp_path / "d"), "--broker-id", "1", "--zookeeper", f"127.0.0.1:{port}"]
     done = subprocess.run(

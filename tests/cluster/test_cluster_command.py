@@ -62,7 +62,9 @@ def states(cluster: ClusterProcess) -> dict[str, str]:
     return {name: member["state"] for name, member in cluster.verb("status").items()}
 
 
-def test_it_says_where_the_brokers_are_and_they_know_each_other(cluster: ClusterProcess, oncelog: Oncelog) -> None:
+def test_cluster_start_prints_addresses_of_brokers_that_know_each_other(
+    cluster: ClusterProcess, oncelog: Oncelog
+) -> None:
     said = (cluster.directory / "stdout.log").read_text()
     for broker_id, address in enumerate(cluster.address.split(","), start=1):
         assert re.search(
@@ -75,13 +77,13 @@ def test_it_says_where_the_brokers_are_and_they_know_each_other(cluster: Cluster
     assert "set, as there are 3: default.replication.factor=3, min.insync.replicas=2" in said
 
 
-def test_topics_have_replicas_on_all_and_the_settings_that_were_asked_for(oncelog: Oncelog) -> None:
+def test_topics_have_replicas_on_all_brokers_and_the_given_settings(oncelog: Oncelog) -> None:
     oncelog("topic create replicated")
     described = oncelog.json("topic describe replicated")
     assert [sorted(partition["replicas"]) for partition in described["partitions"]] == [[1, 2, 3]] * 4
 
 
-def test_each_process_can_be_killed_paused_and_started_again(cluster: ClusterProcess) -> None:
+def test_processes_can_be_killed_paused_and_started_again(cluster: ClusterProcess) -> None:
     before = cluster.verb("status")
     assert list(before) == ["zookeeper", "1", "2", "3"]
     assert set(states(cluster).values()) == {"running"}
@@ -106,7 +108,7 @@ def test_each_process_can_be_killed_paused_and_started_again(cluster: ClusterPro
     Oncelog(cluster.address)("wait --brokers 3")
 
 
-def test_what_cannot_be_done_is_said_and_is_a_failure(cluster: ClusterProcess) -> None:
+def test_command_that_cannot_be_done_prints_the_reason_and_fails(cluster: ClusterProcess) -> None:
     for words, complaint in (
         (("start", 1), "broker 1 is running already"),
         (("kill", 7), "there is no member 7: there are zookeeper, 1, 2, 3"),
@@ -117,7 +119,7 @@ def test_what_cannot_be_done_is_said_and_is_a_failure(cluster: ClusterProcess) -
     assert states(cluster)["1"] == "running"
 
 
-def test_a_process_that_ends_by_itself_is_reported_and_stays_so(cluster: ClusterProcess) -> None:
+def test_process_that_ends_by_itself_is_reported_and_stays_ended(cluster: ClusterProcess) -> None:
     pid = cluster.verb("status")["1"]["pid"]
     os.kill(pid, signal.SIGKILL)
     until_gone(pid)
@@ -127,13 +129,13 @@ def test_a_process_that_ends_by_itself_is_reported_and_stays_so(cluster: Cluster
     Oncelog(cluster.address)("wait --brokers 3")
 
 
-def test_one_directory_has_one_cluster(cluster: ClusterProcess) -> None:
+def test_directory_of_a_running_cluster_starts_no_second_one(cluster: ClusterProcess) -> None:
     done = subprocess.run(cluster.command(), capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 1
     assert "a cluster is running in" in done.stderr
 
 
-def test_it_stops_as_a_whole_and_starts_again_where_it_was(tmp_path: Path) -> None:
+def test_cluster_stops_as_a_whole_and_starts_again_where_it_was(tmp_path: Path) -> None:
     cluster = ClusterProcess(tmp_path, brokers=2)
     with cluster:
         address = cluster.address
@@ -155,7 +157,7 @@ def test_it_stops_as_a_whole_and_starts_again_where_it_was(tmp_path: Path) -> No
     assert not processes_of(tmp_path)
 
 
-def test_nothing_outlives_it_if_it_is_killed(tmp_path: Path) -> None:
+def test_killed_cluster_command_leaves_no_process(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, brokers=1) as cluster:
         pids = [member["pid"] for member in cluster.verb("status").values()]
         cluster.kill()
@@ -179,12 +181,12 @@ def refused(directory: Path, *words: str, **environment: str) -> str:
     return done.stderr
 
 
-def test_a_start_without_zookeepers_jars_or_java_says_what_is_missing(tmp_path: Path) -> None:
+def test_start_without_zookeepers_jars_or_java_names_what_is_missing(tmp_path: Path) -> None:
     assert "pip install 'pyspark>=4.2,<5'" in refused(tmp_path, ONCELOG_ZOOKEEPER_JARS=str(tmp_path))
     assert "Java is missing: apt-get install" in refused(tmp_path, PATH=str(tmp_path))
 
 
-def test_a_broker_that_refuses_its_settings_ends_the_start(tmp_path: Path) -> None:
+def test_broker_that_refuses_its_settings_ends_the_start(tmp_path: Path) -> None:
     said = refused(tmp_path, "--brokers", "2", "--set", "2:num.partitions=none")
     assert "broker 2 did not start: exit code 2" in said
     assert "num.partitions='none' is not valid" in said
@@ -205,7 +207,7 @@ def test_ports_of_a_failed_start_are_not_kept(tmp_path: Path) -> None:
             assert cluster.address == address
 
 
-def test_a_signal_during_the_start_takes_it_back(tmp_path: Path) -> None:
+def test_signal_during_the_start_undoes_it(tmp_path: Path) -> None:
     cluster = ClusterProcess(tmp_path, brokers=1)
     cluster.launch()
     log = tmp_path / "cluster" / "zookeeper" / "zookeeper.log"

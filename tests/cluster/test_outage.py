@@ -37,7 +37,7 @@ def wait_for(broker: OncelogProcess, oncelog: Oncelog, *, healthy: bool) -> None
     raise AssertionError(log_of(broker))
 
 
-def test_an_outage_of_zookeeper_is_told_by_health_doctor_ready_and_the_log(members: Members) -> None:
+def test_outage_of_zookeeper_is_reported_by_health_doctor_ready_and_the_log(members: Members) -> None:
     http_port = free_port()
     with members.broker(1, f"{HTTP_PORT}=127.0.0.1:{http_port}") as broker:
         oncelog = Oncelog(broker.address)

@@ -170,7 +170,7 @@ class Scene:
         return len(described) == 4 and all(len(p.isr) == 3 for topic in described for p in topic.partitions)
 
 
-async def test_no_setting_offset_or_epoch_is_lost_by_restarts_and_the_death_of_the_controller(
+async def test_settings_offsets_and_epochs_survive_restarts_and_the_death_of_the_controller(
     cluster: ClusterProcess, admin: Admin
 ) -> None:
     scene = Scene(cluster, admin)

@@ -74,7 +74,7 @@ def epoch_in(tree: dict[str, Znode]) -> int:
     return znodes.decode_controller_epoch(tree[paths.CONTROLLER_EPOCH].data)
 
 
-async def test_a_controller_that_slept_through_the_end_of_its_session_changes_no_znode(
+async def test_controller_that_slept_through_the_end_of_its_session_changes_no_znode(
     cluster: ClusterProcess,
 ) -> None:
     """B62. It is even asked to create a topic while it sleeps, so that this is the first thing that it sees."""

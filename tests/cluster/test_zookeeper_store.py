@@ -111,7 +111,7 @@ async def test_ten_thousand_znodes_are_written_and_read_in_bulk(ensemble: ZooKee
     assert [znode and znode.stat for znode in znodes] == stats
 
 
-async def test_a_session_that_was_left_can_be_ended_by_its_credentials(ensemble: ZooKeeperUnderTest) -> None:
+async def test_abandoned_session_can_be_ended_by_its_credentials(ensemble: ZooKeeperUnderTest) -> None:
     leaving, staying = await ensemble.connect(), session_of(await ensemble.connect())
     await session_of(leaving).create("/e", ephemeral=True)
     assert leaving.credentials is not None
@@ -130,7 +130,7 @@ async def test_ending_a_session_that_is_over_does_no_harm(ensemble: ZooKeeperUnd
     await ensemble.end(credentials)
 
 
-async def test_a_restart_of_the_server_keeps_sessions_and_fires_watches(
+async def test_server_restart_keeps_sessions_and_fires_watches(
     zookeeper: ZooKeeperServer, ensemble: ZooKeeperUnderTest
 ) -> None:
     store = await ensemble.connect()
@@ -148,7 +148,7 @@ async def test_a_restart_of_the_server_keeps_sessions_and_fires_watches(
     assert store.session is session
 
 
-async def test_a_session_counts_on_no_more_time_than_the_server_grants(zookeeper: ZooKeeperServer) -> None:
+async def test_session_uses_no_longer_timeout_than_the_server_grants(zookeeper: ZooKeeperServer) -> None:
     """Twenty ticks of 200 ms: without a contact it is not live any more after two thirds of that."""
     ensemble = ZooKeeperUnderTest(zookeeper, session_timeout_ms=60_000)
     store = await ensemble.connect()
@@ -166,12 +166,12 @@ async def test_a_session_counts_on_no_more_time_than_the_server_grants(zookeeper
     await ensemble.close()
 
 
-async def test_a_store_without_a_server_is_unavailable(unused_tcp_port: int) -> None:
+async def test_store_without_a_server_is_unavailable(unused_tcp_port: int) -> None:
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{unused_tcp_port}"):
         await connect_zookeeper(f"127.0.0.1:{unused_tcp_port}", session_timeout_ms=1_000, connection_timeout_ms=300)
 
 
-async def test_the_chroot_is_not_seen(ensemble: ZooKeeperUnderTest) -> None:
+async def test_chroot_is_not_part_of_paths(ensemble: ZooKeeperUnderTest) -> None:
     session = session_of(await ensemble.connect())
     done = await session.create("/q", b"", sequential=True)
     assert isinstance(done, Done)
@@ -182,7 +182,7 @@ async def test_the_chroot_is_not_seen(ensemble: ZooKeeperUnderTest) -> None:
     assert await session.children("/") == [done.path[1:]]
 
 
-async def test_a_greeting_that_is_not_answered_is_said_again_while_the_session_lasts() -> None:
+async def test_connect_request_without_response_is_retried_while_the_session_lasts() -> None:
     """A server that starts takes connections before it serves, and never answers some of those."""
     greeted = asyncio.Semaphore(0)
 

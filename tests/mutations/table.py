@@ -100,19 +100,19 @@ MUTATIONS: Final = (
         "B01", _STATE,
         "    if producer.epoch != metadata.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
         "    return",
-        f"{_LATE}::test_an_end_that_comes_after_a_successor_began_ends_nothing",
+        f"{_LATE}::test_end_txn_after_a_successor_began_ends_nothing",
     ),
     Mutation(
         "B01", _STATE,
         "    if producer != (metadata.producer_id, metadata.producer_epoch):\n",
         "    if state in COMPLETE_STATES and producer != (metadata.producer_id, metadata.producer_epoch):\n",
-        f"{_SCENARIOS_2}::test_an_end_that_comes_in_a_later_transaction_ends_nothing",
+        f"{_SCENARIOS_2}::test_late_end_txn_in_a_later_transaction_ends_nothing",
     ),
     Mutation(
         "B01", _STATE,
         "    if state in COMPLETE_STATES and is_live and (is_bumped or is_rotated):\n",
         "    if False:\n",
-        f"{_SCENARIOS_2}::test_an_end_that_comes_again_is_answered_like_the_first_time",
+        f"{_SCENARIOS_2}::test_retried_end_txn_gets_the_same_response",
     ),
     Mutation(
         "B01", _STATE,
@@ -125,7 +125,7 @@ MUTATIONS: Final = (
         "B02", _VERIFICATION,
         "            error = results[batch.partition]\n",
         "            error = ErrorCode.NONE\n",
-        f"{_LATE}::test_a_batch_that_comes_after_the_end_of_its_transaction_is_refused",
+        f"{_LATE}::test_batch_after_the_end_of_its_transaction_is_refused",
     ),
     Mutation(
         "B02", _SENDER,
@@ -144,13 +144,13 @@ MUTATIONS: Final = (
         "    error = check_producer(metadata, producer)\n    if error is not ErrorCode.NONE:\n        return error\n"
         "    if metadata.state in PREPARED_STATES:\n        return ErrorCode.CONCURRENT_TRANSACTIONS\n    is_ongoing",
         "    if metadata.state in PREPARED_STATES:\n        return ErrorCode.CONCURRENT_TRANSACTIONS\n    is_ongoing",
-        f"{_SCENARIOS_2}::test_a_batch_that_comes_in_a_later_transaction_is_refused",
+        f"{_SCENARIOS_2}::test_late_batch_in_a_later_transaction_is_refused",
     ),
     Mutation(
         "B02", _STATE,
         "    if metadata.start_ms + metadata.timeout_ms >= now_ms:\n",
         "    if metadata.client_transaction_version == 2 or metadata.start_ms + metadata.timeout_ms >= now_ms:\n",
-        f"{_SCENARIOS_2}::test_what_a_dead_producer_left_is_resolved_in_bounded_time",
+        f"{_SCENARIOS_2}::test_transaction_of_a_dead_producer_ends_in_bounded_time",
     ),
     Mutation(
         "B03", _STATE,
@@ -163,7 +163,7 @@ MUTATIONS: Final = (
         "B04", _PRODUCE,
         "    errors = await pending.decided()\n",
         "    errors = await pending.decided()\n    import asyncio\n    await asyncio.sleep(0.003)\n",
-        f"{_LATE}::test_no_marker_comes_between_the_question_and_the_append",
+        f"{_LATE}::test_marker_does_not_come_between_verification_and_append",
     ),
     Mutation(
         "B04", "broker/handlers/txn_offset_commit.py",
@@ -213,7 +213,7 @@ MUTATIONS: Final = (
         "    error = check_producer(metadata, producer)\n",
         "    if txn.pending is not None:\n        return ErrorCode.NONE\n"
         "    error = check_producer(metadata, producer)\n",
-        f"{_SCENARIOS_2}::test_the_first_batch_waits_for_the_transaction_before_it",
+        f"{_SCENARIOS_2}::test_first_batch_waits_for_the_transaction_before_it",
     ),
     Mutation(
         "B06", _PRODUCERS,
@@ -237,7 +237,7 @@ MUTATIONS: Final = (
         "B06", _PRODUCERS,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return True\n",
-        f"{_SCENARIOS_2}::test_a_marker_of_the_transaction_before_does_not_end_the_present_one",
+        f"{_SCENARIOS_2}::test_marker_of_the_previous_transaction_does_not_end_the_present_one",
     ),
     Mutation(
         "B07", _PRODUCERS,
@@ -275,7 +275,7 @@ MUTATIONS: Final = (
         "            if producer_epoch < entry.producer_epoch:\n"
         "                return ErrorCode.INVALID_PRODUCER_EPOCH\n",
         "",
-        f"{_LATE}::test_a_zombie_is_fenced_without_asking_anybody",
+        f"{_LATE}::test_zombie_is_fenced_without_a_request_to_the_coordinator",
     ),
     Mutation(
         "B10", _COORDINATOR,
@@ -293,7 +293,7 @@ MUTATIONS: Final = (
         "B11", "broker/handlers/end_txn.py",
         "client_version=EPOCH_BUMP_VERSION if context.api_version >= _FIRST_WITH_EPOCH_BUMP else 0",
         "client_version=EPOCH_BUMP_VERSION if broker.features.transaction_version == EPOCH_BUMP_VERSION else 0",
-        f"{_SCENARIOS_2}::test_a_client_of_the_newest_kind_works_at_every_level",
+        f"{_SCENARIOS_2}::test_client_of_the_newest_version_works_at_every_level",
     ),
     Mutation(
         "B12", _MARKERS,
@@ -361,13 +361,13 @@ MUTATIONS: Final = (
         "B18", _STATE,
         "ErrorCode.INVALID_TXN_STATE if commit else _prepare_and_bump(metadata, False, now_ms, new_producer_id)",
         "ErrorCode.INVALID_TXN_STATE",
-        f"{_SCENARIOS_2}::test_an_abort_of_nothing_gives_a_new_epoch_and_fences_nobody",
+        f"{_SCENARIOS_2}::test_abort_of_nothing_returns_a_new_epoch_and_fences_no_producer",
     ),
     Mutation(
         "B19", _STATE,
         "ErrorCode.INVALID_TXN_STATE if commit else _prepare_and_bump(metadata, False,",
         "ErrorCode.PRODUCER_FENCED if commit else _prepare_and_bump(metadata, False,",
-        f"{_SCENARIOS_2}::test_a_commit_of_nothing_is_refused_and_does_no_harm",
+        f"{_SCENARIOS_2}::test_commit_of_nothing_is_refused_and_does_no_harm",
     ),
     Mutation(
         "B19", "clients/producer/coordinator_requests.py",
@@ -414,7 +414,7 @@ MUTATIONS: Final = (
         "B23", _STATE,
         "        next_producer_id=new_producer_id if is_exhausted else NO_PRODUCER_ID,\n",
         "        next_producer_id=NO_PRODUCER_ID,\n",
-        f"{_SCENARIOS_2}::test_after_the_last_epoch_comes_a_new_producer_id",
+        f"{_SCENARIOS_2}::test_producer_id_is_renewed_after_the_last_epoch",
     ),
     Mutation(
         "B23", _STATE,
@@ -450,13 +450,13 @@ MUTATIONS: Final = (
         "B25", _LOG_RECORDS,
         "    if metadata.next_producer_id != NO_PRODUCER_ID:\n",
         "    if False:\n",
-        f"{_SCENARIOS_2}::test_the_new_producer_id_survives_a_failover",
+        f"{_SCENARIOS_2}::test_new_producer_id_survives_a_failover",
     ),
     Mutation(
         "B25", _LOG_RECORDS,
         "    if metadata.client_transaction_version:\n",
         "    if False:\n",
-        f"{_SCENARIOS_2}::test_the_new_producer_id_survives_a_failover",
+        f"{_SCENARIOS_2}::test_new_producer_id_survives_a_failover",
     ),
     Mutation(
         "B25", _STATE,
@@ -530,7 +530,7 @@ MUTATIONS: Final = (
         "B33", _SWEEPS,
         "                elif isinstance(decision, TransactionMetadata):\n",
         "                elif False:\n",
-        f"{_LATE}::test_a_partition_that_is_added_after_the_end_of_its_transaction_is_let_go_of",
+        f"{_LATE}::test_partition_added_after_the_end_of_its_transaction_is_decided_by_time_out",
     ),
     Mutation(
         "B33", _PRODUCERS,
@@ -542,7 +542,7 @@ MUTATIONS: Final = (
         "B33", _STATE,
         "    if producer.epoch != metadata.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
         "    return",
-        f"{_SCENARIOS_2}::test_a_partition_or_a_position_that_comes_late_opens_nothing",
+        f"{_SCENARIOS_2}::test_late_partition_or_offset_opens_no_transaction",
     ),
     Mutation(
         "B34", _PRODUCERS,
@@ -764,25 +764,25 @@ MUTATIONS: Final = (
         "B50", _FOLLOWED,
         "    return min(mine, leaders.end_offset, log.log_end_offset)\n",
         "    return min(leaders.end_offset, log.log_end_offset)\n",
-        f"{_TEST_FOLLOWED}::test_a_log_is_cut_where_both_can_agree",
+        f"{_TEST_FOLLOWED}::test_diverging_log_is_truncated_where_both_agree",
     ),
     Mutation(
         "B51", _PARTITION,
         "        if current_leader_epoch < self.leader_epoch:\n            return ErrorCode.FENCED_LEADER_EPOCH\n",
         "",
-        f"{_TEST_PARTITION}::test_a_clients_epoch_is_compared",
+        f"{_TEST_PARTITION}::test_clients_leader_epoch_is_compared",
     ),
     Mutation(
         "B52", _ISR,
         "        needed = max(high_watermark, epoch_start_offset)\n",
         "        needed = high_watermark\n",
-        f"{_TEST_ISR}::test_who_joins_has_all_that_is_replicated_and_what_the_epoch_began_with",
+        f"{_TEST_ISR}::test_joining_follower_has_everything_replicated_and_the_epochs_start",
     ),
     Mutation(
         "B53", _PARTITION,
         "            log.assign_epoch(state.leader_epoch)\n",
         "",
-        f"{_TEST_PARTITION}::test_the_leader_epoch_is_stamped_and_remembered",
+        f"{_TEST_PARTITION}::test_leader_epoch_is_stamped_and_remembered",
     ),
     Mutation(
         "B54", _LOG,
@@ -800,14 +800,14 @@ MUTATIONS: Final = (
         "B55", "broker/replication/following_partition.py",
         "        high_watermark = min(high_watermark, log.log_end_offset)\n        if",
         "        if",
-        f"{_TEST_FOLLOWED}::test_the_high_watermark_is_not_beyond_what_is_here_and_does_not_go_back",
+        f"{_TEST_FOLLOWED}::test_high_watermark_stays_within_the_log_and_does_not_go_back",
     ),
     Mutation(
         "B56", _LEADING,
         "        if broker_epoch != follower.broker_epoch and follower.is_stale(broker_epoch):\n"
         "            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n",
         "",
-        f"{_TEST_PARTITION}::test_a_fetch_of_a_former_life_is_refused_and_says_nothing",
+        f"{_TEST_PARTITION}::test_fetch_of_a_former_incarnation_is_refused_and_changes_nothing",
     ),
     Mutation(
         "B56", _PROGRESS,
@@ -819,14 +819,14 @@ MUTATIONS: Final = (
         "B57", _LEADING,
         "            if progress.in_sync.is_under_min_isr(log.config.min_insync_replicas):\n                return\n",
         "",
-        f"{_TEST_PARTITION}::test_the_high_watermark_waits_below_the_minimum",
+        f"{_TEST_PARTITION}::test_high_watermark_waits_below_the_minimum",
     ),
     Mutation(
         "B56", "broker/replication/fetch_session.py",
         "            session.follower_registered(replica_epoch(request))\n",
         "            session.replica_epoch = replica_epoch(request)\n",
         "tests/unit/broker/replication/test_fetch_session.py"
-        "::test_after_another_registration_a_followers_fetch_is_about_every_partition",
+        "::test_follower_that_registered_again_has_every_partition_dirty",
     ),
     Mutation(
         "B57", "coordinator/controller/cluster_state.py",
@@ -845,13 +845,13 @@ MUTATIONS: Final = (
         "B59", "broker/replication/isr_changes.py",
         "            elif not proposal.withdrawn:\n",
         "            else:\n",
-        "tests/unit/broker/replication/test_isr_changes.py::test_what_was_withdrawn_is_neither_asked_nor_told",
+        "tests/unit/broker/replication/test_isr_changes.py::test_withdrawn_proposal_is_neither_sent_nor_decided",
     ),
     Mutation(
         "B59", _PROGRESS,
         " or decision.leader_epoch != self.leader_epoch or decision.partition_epoch < self.partition_epoch:\n",
         ":\n",
-        f"{_TEST_PARTITION}::test_an_answer_about_an_older_state_changes_nothing",
+        f"{_TEST_PARTITION}::test_decision_about_an_older_state_changes_nothing",
     ),
     Mutation(
         "B60", _REPLICAS,
@@ -873,7 +873,7 @@ MUTATIONS: Final = (
         "B60", _LEADING,
         "progress.replicated_end(end)",
         "end",
-        f"{_TEST_PARTITION}::test_the_high_watermark_is_what_all_in_sync_replicas_have",
+        f"{_TEST_PARTITION}::test_high_watermark_is_what_all_in_sync_replicas_have",
     ),
     Mutation(
         "B56", _ISR_CHANGES,
@@ -982,7 +982,7 @@ MUTATIONS: Final = (
         "B71", _OFFSETS,
         "                self._close(producer_id, group_id, partition)\n",
         "",
-        f"{_LATE}::test_what_a_dead_producer_left_is_resolved_in_bounded_time",
+        f"{_LATE}::test_transaction_of_a_dead_producer_ends_in_bounded_time",
     ),
     Mutation(
         "B71", _OFFSET_REQUESTS,
@@ -1195,13 +1195,13 @@ MUTATIONS: Final = (
         "B82", _ISR,
         "        return self.isr if self.proposed is None else self.isr | self.proposed\n",
         "        return self.isr\n",
-        f"{_TEST_PARTITION}::test_the_high_watermark_waits_for_who_was_proposed",
+        f"{_TEST_PARTITION}::test_high_watermark_waits_for_a_proposed_follower",
     ),
     Mutation(
         "B82", _ISR,
         "        return self.isr if self.proposed is None else self.isr | self.proposed\n",
         "        return self.isr if self.proposed is None else self.proposed\n",
-        f"{_TEST_PARTITION}::test_a_removal_does_not_count_before_it_is_decided",
+        f"{_TEST_PARTITION}::test_removal_does_not_count_before_it_is_decided",
     ),
     Mutation(
         "B83", "coordinator/log_loading.py",
@@ -1215,7 +1215,7 @@ MUTATIONS: Final = (
         "B84", "broker/replication/replica_manager.py",
         "            self._resigned(partition)\n        self.events.on_storage_failure(topic_partition)\n",
         "            self._resigned(partition)\n",
-        "tests/unit/broker/replication/test_replica_manager.py::test_a_failed_log_is_out_of_service_and_reported_once",
+        "tests/unit/broker/replication/test_replica_manager.py::test_failed_log_is_out_of_service_and_reported_once",
     ),
     Mutation(
         "B85", _CONNECTION,
@@ -1245,19 +1245,19 @@ MUTATIONS: Final = (
         "B90", _ISR,
         "max(self.effective_min_isr(min_insync_replicas), 2)",
         "self.effective_min_isr(min_insync_replicas)",
-        f"{_TEST_ISR}::test_who_is_silent_leaves_if_enough_stay",
+        f"{_TEST_ISR}::test_silent_member_leaves_if_enough_stay",
     ),
     Mutation(
         "B90", "broker/replication/follower_contacts.py",
         "if self._limit_ms == WITHOUT_LIMIT or (last_ms is not None and now_ms - last_ms > expected_ms + _LATE_MS):\n",
         "if self._limit_ms == WITHOUT_LIMIT:\n",
-        "tests/unit/broker/replication/test_follower_contacts.py::test_a_look_that_comes_late_decides_nothing",
+        "tests/unit/broker/replication/test_follower_contacts.py::test_check_that_comes_late_changes_nothing",
     ),
     Mutation(
         "B90", _PROGRESS,
         "                self._host.contacts.expect(broker, now_ms)\n",
         "                pass\n",
-        f"{_TEST_PARTITION}::test_an_election_makes_followers_expected",
+        f"{_TEST_PARTITION}::test_followers_are_expected_after_an_election",
     ),
     Mutation(
         "B94", "coordinator/controller/controller_loss.py",

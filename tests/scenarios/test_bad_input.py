@@ -169,7 +169,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 @pytest.mark.parametrize("name", EVERY_BATCH)
-def test_each_kind_of_bad_batch_has_kafkas_error(target: Target, name: str) -> None:
+def test_bad_batch_of_each_kind_gets_kafkas_error(target: Target, name: str) -> None:
     bad = EVERY_BATCH[name]
 
     async def play() -> None:
@@ -203,7 +203,7 @@ def _produce(topic: str = PLAIN, *, acks: int = -1, index: int = 0, transactiona
         pytest.param(_produce("__transaction_state"), ErrorCode.INVALID_TOPIC_EXCEPTION, id="transaction state"),
     ],
 )
-def test_good_batches_in_bad_requests(target: Target, request_: Message, error: ErrorCode) -> None:
+def test_good_batches_in_bad_requests_are_refused(target: Target, request_: Message, error: ErrorCode) -> None:
     async def play() -> None:
         end = await target.log_end(PLAIN)
         for version in VERSIONS:
@@ -279,7 +279,7 @@ LARGE_REQUESTS: Final[tuple[tuple[Message, int], ...]] = (
 @pytest.mark.parametrize(
     ("request_", "version"), LARGE_REQUESTS, ids=[type(case[0]).__name__ for case in LARGE_REQUESTS]
 )
-def test_requests_that_repeat_themselves_are_answered(target: Target, request_: Message, version: int) -> None:
+def test_requests_that_repeat_themselves_get_responses(target: Target, request_: Message, version: int) -> None:
     """In time and memory that grow with the request, not with its square."""
 
     async def play() -> None:
@@ -301,7 +301,7 @@ def test_requests_of_too_many_elements_end_their_connection(target: Target) -> N
     asyncio.run(play())
 
 
-def test_a_hundred_thousand_malformed_frames_leave_the_broker_serving(target: Target) -> None:
+def test_broker_still_serves_after_a_hundred_thousand_malformed_frames(target: Target) -> None:
     async def ends() -> dict[str, int]:
         return {topic: await target.log_end(topic) for topic in TOPIC_CONFIGS}
 
@@ -352,7 +352,7 @@ def test_batch_that_is_broken_where_only_readers_look_is_carried_unless_it_count
     asyncio.run(play())
 
 
-def test_nothing_of_it_was_a_surprise_and_all_of_it_survives_a_crash(target: Target) -> None:
+def test_bad_input_logs_no_unforeseen_error_and_records_survive_a_crash(target: Target) -> None:
     """The last test of this broker."""
 
     async def play() -> None:

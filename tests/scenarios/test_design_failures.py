@@ -231,7 +231,7 @@ async def test_failure_before_writing(stage: Stage, write: str, kind: CrashKind)
 
 
 @scenario()
-async def test_coordinator_failure_before_the_answer_to_end_txn(stage: Stage) -> None:
+async def test_coordinator_failure_before_the_response_to_end_txn(stage: Stage) -> None:
     """The transaction is complete and its producer does not know: repeating the request is safe, and tells it."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await initialised(stage)
@@ -284,7 +284,7 @@ async def test_transaction_log_that_contradicts_itself(stage: Stage) -> None:
 
 
 @scenario(settings={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"})
-async def test_transaction_expiration(stage: Stage) -> None:
+async def test_transaction_that_expires_is_aborted(stage: Stage) -> None:
     """B29: a transaction that stays open too long is aborted with a new epoch, so that its producer is fenced too.
 
     Its values are never committed, others' values behind it are released, and what the producer still sends is refused
@@ -456,7 +456,7 @@ async def test_transaction_that_hangs_after_a_disaster(stage: Stage) -> None:
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 @scenario(settings=DURABLE)
-async def test_marker_survives_a_power_loss_once_the_end_was_answered(stage: Stage, commit: bool) -> None:
+async def test_marker_survives_a_power_loss_after_the_response_to_end_txn(stage: Stage, commit: bool) -> None:
     """B21: with an fsync for every batch nothing that was answered is lost, decisions and markers included."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await initialised(stage)

@@ -61,7 +61,7 @@ async def opened(stage: Stage, partition: TopicPartition) -> ScriptedProducer:
 
 
 @scenario()
-async def test_a_batch_that_comes_after_the_end_of_its_transaction_is_refused(stage: Stage) -> None:
+async def test_batch_after_the_end_of_its_transaction_is_refused(stage: Stage) -> None:
     """B02, B33: its partition is not in an ongoing transaction any more."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices)
@@ -73,7 +73,7 @@ async def test_a_batch_that_comes_after_the_end_of_its_transaction_is_refused(st
 
 
 @scenario()
-async def test_a_partition_that_is_added_after_the_end_of_its_transaction_is_let_go_of(stage: Stage) -> None:
+async def test_partition_added_after_the_end_of_its_transaction_is_decided_by_time_out(stage: Stage) -> None:
     """B33: version 1 takes it for the next transaction, which ends by its time-out, with whatever was written in it."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices)
@@ -87,7 +87,7 @@ async def test_a_partition_that_is_added_after_the_end_of_its_transaction_is_let
 
 
 @scenario()
-async def test_what_a_dead_producer_left_is_resolved_in_bounded_time(stage: Stage) -> None:
+async def test_transaction_of_a_dead_producer_ends_in_bounded_time(stage: Stage) -> None:
     """B02, B71: readers of committed records and of stable positions wait for its time-out at most."""
     (invoices,) = await stage.create_topic("invoices")
     (purchases,) = await stage.create_topic("purchases")
@@ -110,7 +110,7 @@ async def test_what_a_dead_producer_left_is_resolved_in_bounded_time(stage: Stag
 
 
 @scenario(seeds=(1, 2))
-async def test_no_marker_comes_between_the_question_and_the_append(stage: Stage) -> None:
+async def test_marker_does_not_come_between_verification_and_append(stage: Stage) -> None:
     """B04: a batch that waited for its coordinator is in the transaction that was asked about, or nowhere.
 
     The transaction ends at every moment around the one in which the coordinator can say again what the batch waits for.
@@ -137,7 +137,7 @@ async def test_no_marker_comes_between_the_question_and_the_append(stage: Stage)
 
 
 @scenario()
-async def test_a_zombie_is_fenced_without_asking_anybody(stage: Stage) -> None:
+async def test_zombie_is_fenced_without_a_request_to_the_coordinator(stage: Stage) -> None:
     """B09: the log knows a later epoch; whoever coordinates the transaction, and whether anybody does, is no matter."""
     (invoices,) = await stage.create_topic("invoices")
     zombie = await opened(stage, invoices)
@@ -150,7 +150,7 @@ async def test_a_zombie_is_fenced_without_asking_anybody(stage: Stage) -> None:
 
 
 @scenario()
-async def test_an_end_that_comes_after_a_successor_began_ends_nothing(stage: Stage) -> None:
+async def test_end_txn_after_a_successor_began_ends_nothing(stage: Stage) -> None:
     """B01: over whichever connection it comes, and however late. (Between sessions; within one it takes version 2.)"""
     (invoices,) = await stage.create_topic("invoices")
     first = await opened(stage, invoices)
@@ -165,7 +165,7 @@ async def test_an_end_that_comes_after_a_successor_began_ends_nothing(stage: Sta
 
 
 @scenario()
-async def test_an_abort_without_a_transaction_does_no_harm(stage: Stage) -> None:
+async def test_abort_without_a_transaction_does_no_harm(stage: Stage) -> None:
     """B18: after a commit there is nothing to abort; the producer is told so, and is not fenced by it."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices)

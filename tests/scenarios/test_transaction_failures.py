@@ -57,7 +57,7 @@ class Shop:
 
 
 @scenario()
-async def test_1_send_failure_answer_lost(stage: Stage) -> None:
+async def test_1_send_failure_response_lost(stage: Stage) -> None:
     """A batch that was written but whose answer got lost is sent again, and is in the log once.
 
     The retry is answered like the first time, with the original offset (where the older design had an error that the
@@ -192,7 +192,7 @@ async def test_3_producer_hangs_while_its_successor_is_in_a_transaction(stage: S
 
 
 @scenario()
-async def test_3_old_clients_are_told_of_their_fence_in_words_they_know(stage: Stage) -> None:
+async def test_3_old_clients_get_the_fencing_error_of_their_version(stage: Stage) -> None:
     """Clients from before PRODUCER_FENCED existed are told INVALID_PRODUCER_EPOCH by the coordinator."""
     (invoices,) = await stage.create_topic("invoices")
     zombie = stage.producer("billing")

@@ -40,9 +40,7 @@ async def opened(stage: Stage, partition: TopicPartition, value: bytes = b"invoi
 @pytest.mark.parametrize("late_commit", [True, False])
 @pytest.mark.parametrize("is_open", [True, False])
 @scenario()
-async def test_an_end_that_comes_in_a_later_transaction_ends_nothing(
-    stage: Stage, late_commit: bool, is_open: bool
-) -> None:
+async def test_late_end_txn_in_a_later_transaction_ends_nothing(stage: Stage, late_commit: bool, is_open: bool) -> None:
     """B01: within one session, over another connection, when the next transaction is open, or about to be."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices, b"first")
@@ -62,7 +60,7 @@ async def test_an_end_that_comes_in_a_later_transaction_ends_nothing(
 
 
 @scenario()
-async def test_an_end_that_comes_again_is_answered_like_the_first_time(stage: Stage) -> None:
+async def test_retried_end_txn_gets_the_same_response(stage: Stage) -> None:
     """B01: as long as no transaction has begun since, it is a retry, also over a failover. Another end is none."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices)
@@ -88,7 +86,7 @@ async def test_an_end_that_comes_again_is_answered_like_the_first_time(stage: St
 
 @pytest.mark.parametrize("version", [9, 12])
 @scenario()
-async def test_a_batch_that_comes_in_a_later_transaction_is_refused(stage: Stage, version: int) -> None:
+async def test_late_batch_in_a_later_transaction_is_refused(stage: Stage, version: int) -> None:
     """B02, B33: by a partition of the later transaction, and by one that has never heard of the producer."""
     (invoices,) = await stage.create_topic("invoices")
     (shipments,) = await stage.create_topic("shipments")
@@ -108,7 +106,7 @@ async def test_a_batch_that_comes_in_a_later_transaction_is_refused(stage: Stage
 
 
 @scenario()
-async def test_a_partition_or_a_position_that_comes_late_opens_nothing(stage: Stage) -> None:
+async def test_late_partition_or_offset_opens_no_transaction(stage: Stage) -> None:
     """B33: version 1 takes it for the next transaction; version 2 knows that it is not."""
     (invoices,) = await stage.create_topic("invoices")
     (purchases,) = await stage.create_topic("purchases")
@@ -129,7 +127,7 @@ async def test_a_partition_or_a_position_that_comes_late_opens_nothing(stage: St
 
 
 @scenario()
-async def test_what_a_dead_producer_left_is_resolved_in_bounded_time(stage: Stage) -> None:
+async def test_transaction_of_a_dead_producer_ends_in_bounded_time(stage: Stage) -> None:
     """B02: nobody added its partitions but its batches, and they are let go of all the same."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices)
@@ -145,7 +143,7 @@ async def test_what_a_dead_producer_left_is_resolved_in_bounded_time(stage: Stag
 
 @pytest.mark.parametrize("commit", [True, False])
 @scenario(settings=DURABLE)
-async def test_the_first_batch_waits_for_the_transaction_before_it(stage: Stage, commit: bool) -> None:
+async def test_first_batch_waits_for_the_transaction_before_it(stage: Stage, commit: bool) -> None:
     """B05: it is kept back while the markers of the one before are on their way, and never becomes part of it."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices, b"first")
@@ -172,7 +170,7 @@ async def marker_error(stage: Stage, request: WriteTxnMarkersRequest) -> ErrorCo
 
 
 @scenario()
-async def test_a_marker_of_the_transaction_before_does_not_end_the_present_one(stage: Stage) -> None:
+async def test_marker_of_the_previous_transaction_does_not_end_the_present_one(stage: Stage) -> None:
     """B06: the marker of one transaction has the epoch of the next, in which that one must not be ended by it."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices, b"first")
@@ -186,7 +184,7 @@ async def test_a_marker_of_the_transaction_before_does_not_end_the_present_one(s
 
 
 @scenario()
-async def test_a_marker_that_comes_again_is_success(stage: Stage) -> None:
+async def test_repeated_marker_is_success(stage: Stage) -> None:
     """B07: its transaction has ended, so there is nothing that it could end, and its sender must not try for ever."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices)
@@ -202,7 +200,7 @@ async def test_a_marker_that_comes_again_is_success(stage: Stage) -> None:
 
 
 @scenario()
-async def test_an_abort_of_nothing_gives_a_new_epoch_and_fences_nobody(stage: Stage) -> None:
+async def test_abort_of_nothing_returns_a_new_epoch_and_fences_no_producer(stage: Stage) -> None:
     """B18: a client that does not know whether its transaction has begun aborts it to be sure, before and after."""
     (invoices,) = await stage.create_topic("invoices")
     producer = billing(stage)
@@ -220,7 +218,7 @@ async def test_an_abort_of_nothing_gives_a_new_epoch_and_fences_nobody(stage: St
 
 
 @scenario()
-async def test_a_commit_of_nothing_is_refused_and_does_no_harm(stage: Stage) -> None:
+async def test_commit_of_nothing_is_refused_and_does_no_harm(stage: Stage) -> None:
     """B19: clients do not send it; whoever does learns that there is no transaction, and goes on as it is."""
     (invoices,) = await stage.create_topic("invoices")
     producer = billing(stage)
@@ -237,7 +235,7 @@ async def test_a_commit_of_nothing_is_refused_and_does_no_harm(stage: Stage) -> 
 
 @pytest.mark.parametrize("commit", [True, False])
 @scenario()
-async def test_after_the_last_epoch_comes_a_new_producer_id(stage: Stage, commit: bool) -> None:
+async def test_producer_id_is_renewed_after_the_last_epoch(stage: Stage, commit: bool) -> None:
     """B23: the answer that follows epoch 32,766 has another producer id and epoch 0; it is the same for a retry."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await at_last_epoch(stage)
@@ -256,7 +254,7 @@ async def test_after_the_last_epoch_comes_a_new_producer_id(stage: Stage, commit
 
 @pytest.mark.parametrize("step", ["invoices-0/", "__transaction_state-"])
 @scenario(settings=DURABLE)
-async def test_the_new_producer_id_survives_a_failover(stage: Stage, step: str) -> None:
+async def test_new_producer_id_survives_a_failover(stage: Stage, step: str) -> None:
     """B25: the broker dies when the end is decided, before its marker or its completion is written."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await at_last_epoch(stage)
@@ -274,7 +272,7 @@ async def test_the_new_producer_id_survives_a_failover(stage: Stage, step: str) 
 
 
 @scenario()
-async def test_a_transaction_that_times_out_in_the_last_epoch_costs_the_producer_id(stage: Stage) -> None:
+async def test_transaction_that_times_out_in_the_last_epoch_costs_the_producer_id(stage: Stage) -> None:
     """B23, B24: the coordinator ends it like a client would; nobody is left with an epoch above 32,766."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await at_last_epoch(stage)
@@ -301,7 +299,7 @@ async def at_last_epoch(stage: Stage) -> Version2Producer:
 
 
 @scenario()
-async def test_a_client_of_the_newest_kind_works_at_every_level(stage: Stage) -> None:
+async def test_client_of_the_newest_version_works_at_every_level(stage: Stage) -> None:
     """B11: whatever level is finalised, its requests are answered, and its transactions are whole."""
     (invoices,) = await stage.create_topic("invoices")
     producer = billing(stage)

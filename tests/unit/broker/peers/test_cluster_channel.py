@@ -103,7 +103,7 @@ async def test_requests_arrive_in_order_over_one_connection_in_the_newest_versio
 
 
 @in_virtual_time
-async def test_whoever_asks_a_broker_that_does_not_listen_is_told_at_once() -> None:
+async def test_request_to_a_broker_that_does_not_listen_fails_at_once() -> None:
     async with scene(listens=False) as made:
         made.send(update(1), update(2))
         await seconds(0.01)
@@ -113,7 +113,7 @@ async def test_whoever_asks_a_broker_that_does_not_listen_is_told_at_once() -> N
 
 
 @in_virtual_time
-async def test_an_unknown_address_is_no_answer() -> None:
+async def test_request_to_an_unknown_address_gets_no_response() -> None:
     async with scene() as made:
         made.address = None
         made.send(update(1))
@@ -122,7 +122,7 @@ async def test_an_unknown_address_is_no_answer() -> None:
 
 
 @in_virtual_time
-async def test_a_connection_that_ends_leaves_no_question_open_and_is_made_anew() -> None:
+async def test_ended_connection_fails_its_requests_and_is_made_anew() -> None:
     async with scene() as made:
         made.other.script[UpdateMetadataRequest] = Reaction.CLOSE
         made.send(update(1), update(2))
@@ -137,7 +137,7 @@ async def test_a_connection_that_ends_leaves_no_question_open_and_is_made_anew()
 
 
 @in_virtual_time
-async def test_a_broker_that_restarts_elsewhere_is_found_by_its_new_address() -> None:
+async def test_broker_that_restarts_elsewhere_is_found_by_its_new_address() -> None:
     async with scene() as made:
         made.send(update(1))
         await seconds(1)
@@ -150,7 +150,7 @@ async def test_a_broker_that_restarts_elsewhere_is_found_by_its_new_address() ->
 
 
 @in_virtual_time
-async def test_a_broker_whose_process_is_gone_is_reported_at_once() -> None:
+async def test_broker_whose_process_is_gone_is_reported_at_once() -> None:
     async with scene() as made:
         made.send(update(1))
         await seconds(1)
@@ -163,7 +163,7 @@ async def test_a_broker_whose_process_is_gone_is_reported_at_once() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_that_is_watched_is_connected_to_and_reported_for_as_long_as_it_is_away() -> None:
+async def test_watched_broker_is_connected_to_and_reported_while_it_is_away() -> None:
     async with scene() as made:
         made.channel.watch(OTHER)
         await seconds(0.5)
@@ -182,7 +182,7 @@ async def test_a_broker_that_is_watched_is_connected_to_and_reported_for_as_long
 
 
 @in_virtual_time
-async def test_a_broker_that_was_never_there_is_reported_after_a_while_only() -> None:
+async def test_broker_that_was_never_there_is_reported_after_a_while_only() -> None:
     """It may be starting."""
     async with scene(listens=False) as made:
         made.channel.watch(OTHER)
@@ -193,7 +193,7 @@ async def test_a_broker_that_was_never_there_is_reported_after_a_while_only() ->
 
 
 @in_virtual_time
-async def test_a_watched_broker_that_stops_answering_is_noticed_after_two_seconds() -> None:
+async def test_watched_broker_that_stops_responding_is_reported_after_two_seconds() -> None:
     async with scene() as made:
         made.channel.watch(OTHER)
         await seconds(5)
@@ -206,7 +206,7 @@ async def test_a_watched_broker_that_stops_answering_is_noticed_after_two_second
 
 
 @in_virtual_time
-async def test_a_broker_that_nobody_watches_may_be_silent() -> None:
+async def test_silent_broker_that_is_not_watched_is_not_reported() -> None:
     async with scene() as made:
         made.send(update(1))
         made.channel.watch(OTHER)
@@ -218,7 +218,7 @@ async def test_a_broker_that_nobody_watches_may_be_silent() -> None:
 
 
 @in_virtual_time
-async def test_a_broker_that_opens_many_logs_is_given_time() -> None:
+async def test_broker_that_opens_many_logs_is_given_time() -> None:
     async with scene() as made:
         made.channel.watch(OTHER)
         await seconds(1)
@@ -254,7 +254,7 @@ async def test_requests_that_wait_for_different_things_hold_up_nothing_of_each_o
 
 
 @in_virtual_time
-async def test_an_answer_that_never_comes_ends_no_connection_but_its_own() -> None:
+async def test_missing_response_ends_no_connection_but_its_own() -> None:
     """Each after the time that is set for its kind of request."""
     async with scene() as made:
         made.send(update(1))
@@ -280,7 +280,7 @@ async def test_an_answer_that_never_comes_ends_no_connection_but_its_own() -> No
 
 
 @in_virtual_time
-async def test_nobody_waits_for_a_broker_that_was_given_up_but_it_is_given_orders() -> None:
+async def test_broker_that_was_given_up_fails_requests_but_gets_control_requests() -> None:
     async with scene() as made:
         for waits in (WriteTxnMarkersRequest, UpdateMetadataRequest):
             made.other.script[waits] = Reaction.HOLD
@@ -302,7 +302,7 @@ async def test_nobody_waits_for_a_broker_that_was_given_up_but_it_is_given_order
 
 
 @in_virtual_time
-async def test_whether_a_broker_is_reached_is_found_out_by_asking_it() -> None:
+async def test_broker_is_reached_only_if_it_responds_on_a_new_connection() -> None:
     async with scene() as made:
         assert await made.channel.reaches(OTHER, 0.4)
         made.other.api_versions = Reaction.SILENCE
@@ -315,7 +315,7 @@ async def test_whether_a_broker_is_reached_is_found_out_by_asking_it() -> None:
 
 
 @in_virtual_time
-async def test_a_closed_channel_answers_everybody_and_asks_nobody() -> None:
+async def test_closed_channel_fails_all_requests_and_sends_none() -> None:
     async with scene() as made:
         made.other.script[UpdateMetadataRequest] = Reaction.HOLD
         made.channel.watch(OTHER)

@@ -92,14 +92,14 @@ def test_epochs_follow_each_other_and_skip_zero(epoch: int, expected: int) -> No
     assert next_epoch(epoch) == expected
 
 
-def test_a_client_without_sessions_gets_none(cache: FetchSessionCache) -> None:
+def test_fetch_without_session_keeps_none(cache: FetchSessionCache) -> None:
     context = opened(cache, fetch(0, 1, epoch=FINAL_EPOCH))
     assert context.kind is FetchKind.SESSIONLESS
     assert indexes(context) == [0, 1]
     assert len(cache) == 0
 
 
-def test_a_full_fetch_becomes_a_session_when_it_is_answered(cache: FetchSessionCache) -> None:
+def test_full_fetch_becomes_a_session_when_its_response_is_sent(cache: FetchSessionCache) -> None:
     context = opened(cache, fetch(0, 1))
     assert context.kind is FetchKind.FULL
     assert len(cache) == 0
@@ -118,26 +118,26 @@ def test_incremental_requests_carry_changes_only(cache: FetchSessionCache) -> No
     assert context.session.epoch == 2
 
 
-def test_an_unknown_session_is_refused(cache: FetchSessionCache) -> None:
+def test_unknown_session_is_refused(cache: FetchSessionCache) -> None:
     assert cache.open(fetch(0, session_id=99, epoch=1), WITH_NAMES, nameless, 0) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize("epoch", [2, 3, 2**31 - 1])
-def test_a_wrong_epoch_is_refused_and_changes_nothing(cache: FetchSessionCache, epoch: int) -> None:
+def test_wrong_session_epoch_is_refused_and_changes_nothing(cache: FetchSessionCache, epoch: int) -> None:
     session_id = kept_session(cache, 0)
     refused = cache.open(fetch(5, session_id=session_id, epoch=epoch), WITH_NAMES, nameless, 0)
     assert refused is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert indexes(opened(cache, fetch(session_id=session_id, epoch=1))) == [0]
 
 
-def test_a_retried_request_finds_its_epoch_used(cache: FetchSessionCache) -> None:
+def test_retried_request_is_refused_as_its_session_epoch_is_used(cache: FetchSessionCache) -> None:
     session_id = kept_session(cache, 0)
     request = fetch(session_id=session_id, epoch=1)
     assert not opened(cache, request).overtaken
     assert cache.open(request, WITH_NAMES, nameless, 0) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_an_answer_is_overtaken_by_the_next_request(cache: FetchSessionCache) -> None:
+def test_response_is_overtaken_by_the_next_request(cache: FetchSessionCache) -> None:
     session_id = kept_session(cache, 0)
     first = opened(cache, fetch(session_id=session_id, epoch=1))
     second = opened(cache, fetch(session_id=session_id, epoch=2))
@@ -151,7 +151,7 @@ def test_names_and_ids_do_not_mix_in_a_session(cache: FetchSessionCache) -> None
     assert error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_a_session_by_topic_ids_knows_topics_by_id(cache: FetchSessionCache) -> None:
+def test_session_with_topic_ids_finds_topics_by_id(cache: FetchSessionCache) -> None:
     names = {TOPIC_ID: "t"}
     context = cache.open(fetch(0, topic_id=TOPIC_ID), WITH_IDS, names.get, 0)
     assert isinstance(context, FetchContext)
@@ -162,20 +162,20 @@ def test_a_session_by_topic_ids_knows_topics_by_id(cache: FetchSessionCache) -> 
     assert [(p.topic, p.topic_id) for p in later.session.positions.values()] == [("t", TOPIC_ID), (None, unknown)]
 
 
-def test_a_full_fetch_replaces_the_session_that_it_names(cache: FetchSessionCache) -> None:
+def test_full_fetch_replaces_the_session_that_it_names(cache: FetchSessionCache) -> None:
     session_id = kept_session(cache, 0)
     opened(cache, fetch(1, session_id=session_id, epoch=INITIAL_EPOCH))
     assert len(cache) == 0
 
 
-def test_the_final_epoch_closes_a_session(cache: FetchSessionCache) -> None:
+def test_final_epoch_closes_the_session(cache: FetchSessionCache) -> None:
     session_id = kept_session(cache, 0)
     context = opened(cache, fetch(1, session_id=session_id, epoch=FINAL_EPOCH))
     assert context.kind is FetchKind.SESSIONLESS
     assert len(cache) == 0
 
 
-def test_a_session_without_partitions_ends(cache: FetchSessionCache) -> None:
+def test_session_without_partitions_ends(cache: FetchSessionCache) -> None:
     session_id = kept_session(cache, 0)
     context = opened(cache, fetch(session_id=session_id, epoch=1, forgotten=(0,)))
     assert context.kind is FetchKind.SESSIONLESS
@@ -183,11 +183,11 @@ def test_a_session_without_partitions_ends(cache: FetchSessionCache) -> None:
     assert len(cache) == 0
 
 
-def test_a_duplicate_partition_counts_once(cache: FetchSessionCache) -> None:
+def test_duplicate_partition_counts_once(cache: FetchSessionCache) -> None:
     assert indexes(opened(cache, fetch(4, 4))) == [4]
 
 
-def test_only_what_changed_is_dirty(cache: FetchSessionCache) -> None:
+def test_position_is_dirty_only_after_a_change(cache: FetchSessionCache) -> None:
     context = opened(cache, fetch(0, 1, 2))
     assert dirty(context) == [0, 1, 2]
     for position in list(context.session.dirty):
@@ -199,7 +199,7 @@ def test_only_what_changed_is_dirty(cache: FetchSessionCache) -> None:
     assert dirty(later) == [1, 2]
 
 
-def test_after_another_registration_a_followers_fetch_is_about_every_partition(cache: FetchSessionCache) -> None:
+def test_follower_that_registered_again_has_every_partition_dirty(cache: FetchSessionCache) -> None:
     """B56: what was noted of its former life would keep it out of the ISR for ever, where nothing is written."""
 
     def fetch_of(life: int, *partitions: int, session_id: int = 0, epoch: int = INITIAL_EPOCH) -> FetchRequest:
@@ -215,7 +215,7 @@ def test_after_another_registration_a_followers_fetch_is_about_every_partition(c
     assert dirty(opened(cache, fetch_of(8, session_id=session.id, epoch=2))) == [0, 1]
 
 
-def test_a_forgotten_partition_is_watched_no_more(cache: FetchSessionCache) -> None:
+def test_forgotten_partition_is_not_watched(cache: FetchSessionCache) -> None:
     partition = Partition(TopicPartition("t", 0), ReplicaHost(broker_id=1, spawn=Supervisor().spawn))
     context = opened(cache, fetch(0, 1))
     forgotten, kept = context.session.positions.values()
@@ -238,7 +238,7 @@ def sent(context: FetchContext, *replies: PartitionData) -> list[int]:
     return [position.partition_index for position, _ in context.replies_to_send()]
 
 
-def test_a_full_fetch_is_told_everything_an_incremental_one_what_changed(cache: FetchSessionCache) -> None:
+def test_full_fetch_returns_everything_and_incremental_fetch_only_changes(cache: FetchSessionCache) -> None:
     full = opened(cache, fetch(0, 1, 2))
     assert sent(full, reply(0), reply(1), reply(2)) == [0, 1, 2]
     assert cache.keep(full.session, 0)
@@ -257,7 +257,7 @@ def test_a_full_fetch_is_told_everything_an_incremental_one_what_changed(cache: 
     ],
     ids=lambda news: next(iter(news)),
 )
-def test_news_is_told(cache: FetchSessionCache, news: dict[str, object]) -> None:
+def test_changed_partition_is_sent(cache: FetchSessionCache, news: dict[str, object]) -> None:
     full = opened(cache, fetch(0, 1))
     sent(full, reply(0), reply(1))
     assert cache.keep(full.session, 0)
@@ -267,7 +267,7 @@ def test_news_is_told(cache: FetchSessionCache, news: dict[str, object]) -> None
     assert sent(opened(cache, fetch(session_id=full.session.id, epoch=1)), reply(0), data) == [1]
 
 
-def test_a_partition_is_told_again_when_its_error_has_gone(cache: FetchSessionCache) -> None:
+def test_partition_is_sent_again_when_its_error_has_gone(cache: FetchSessionCache) -> None:
     full = opened(cache, fetch(0))
     sent(full, reply(0))
     assert cache.keep(full.session, 0)
@@ -277,20 +277,20 @@ def test_a_partition_is_told_again_when_its_error_has_gone(cache: FetchSessionCa
     assert sent(opened(cache, fetch(session_id=full.session.id, epoch=3)), reply(0)) == []
 
 
-def test_a_partition_that_had_its_turn_goes_to_the_back(cache: FetchSessionCache) -> None:
+def test_partition_that_returned_records_goes_to_the_back(cache: FetchSessionCache) -> None:
     context = opened(cache, fetch(0, 1, 2))
     sent(context, reply(0, records=b"x"), reply(1), reply(2))
     assert dirty(context) == [1, 2, 0]
 
 
-def test_without_room_a_young_session_is_not_evicted(cache: FetchSessionCache) -> None:
+def test_young_session_is_not_evicted_without_room(cache: FetchSessionCache) -> None:
     kept_session(cache, 0)
     kept_session(cache, 0)
     assert not cache.keep(opened(cache, fetch(0, 1, 2)).session, EVICTION_MS)
     assert len(cache) == 2
 
 
-def test_an_idle_session_is_evicted(cache: FetchSessionCache) -> None:
+def test_idle_session_is_evicted(cache: FetchSessionCache) -> None:
     idle = kept_session(cache, 0, 1, 2)
     busy = kept_session(cache, 0)
     opened(cache, fetch(session_id=busy, epoch=1), now_ms=EVICTION_MS)
@@ -299,7 +299,7 @@ def test_an_idle_session_is_evicted(cache: FetchSessionCache) -> None:
     assert cache.evictions == 1
 
 
-def test_a_bigger_session_evicts_the_smallest_old_one(cache: FetchSessionCache) -> None:
+def test_bigger_session_evicts_the_smallest_old_one(cache: FetchSessionCache) -> None:
     large, small = kept_session(cache, 0, 1, 2), kept_session(cache, 0, 1)
     now = EVICTION_MS + 1
     for session_id in (large, small):
@@ -312,7 +312,7 @@ def test_a_bigger_session_evicts_the_smallest_old_one(cache: FetchSessionCache) 
     )
 
 
-def test_a_follower_evicts_any_consumer_and_no_follower(cache: FetchSessionCache) -> None:
+def test_follower_session_evicts_any_consumer_and_no_follower(cache: FetchSessionCache) -> None:
     follower = kept_session(cache, 0, 1, replica_id=2)
     consumer = kept_session(cache, 0, 1, 2, 3)
     assert cache.keep(opened(cache, fetch(0, replica_id=3)).session, 1)
@@ -322,7 +322,7 @@ def test_a_follower_evicts_any_consumer_and_no_follower(cache: FetchSessionCache
     assert not cache.keep(opened(cache, fetch(0, 1, 2, replica_id=4)).session, 1)
 
 
-def test_the_replica_moved_into_a_struct_in_version_15(cache: FetchSessionCache) -> None:
+def test_replica_id_is_read_from_replica_state_since_version_15(cache: FetchSessionCache) -> None:
     request = fetch(0)
     request.replica_state = ReplicaState(replica_id=3, replica_epoch=1)
     assert opened(cache, request).session.privileged
@@ -334,7 +334,7 @@ def test_the_replica_moved_into_a_struct_in_version_15(cache: FetchSessionCache)
         st.tuples(st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)), st.integers(0, 9)), min_size=1, max_size=12
     )
 )
-def test_a_session_is_what_its_requests_say(requests: list[tuple[set[int], set[int], int]]) -> None:
+def test_session_has_the_partitions_of_its_requests(requests: list[tuple[set[int], set[int], int]]) -> None:
     """Model: a dict from partition to offset, additions first and then what is forgotten."""
     cache = FetchSessionCache(slots=1, rng=Random(1))
     session_id, epoch = kept_session(cache, 9), 1

@@ -57,7 +57,7 @@ def records(log: PartitionLog) -> bytes:
         ("1 1 1", 1, 9, 3),  # It has more of it.
     ],
 )
-def test_a_log_is_cut_where_both_can_agree(mine: str, epoch: int, end: int, expected: int) -> None:
+def test_diverging_log_is_truncated_where_both_agree(mine: str, epoch: int, end: int, expected: int) -> None:
     """B49, B50"""
     followed = following([int(each) for each in mine.split()])
     reply = PartitionData(diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end), high_watermark=7, records=b"")
@@ -66,7 +66,7 @@ def test_a_log_is_cut_where_both_can_agree(mine: str, epoch: int, end: int, expe
     assert followed.log.high_watermark == 0
 
 
-def test_the_high_watermark_has_no_say_in_what_is_cut() -> None:
+def test_truncation_ignores_the_high_watermark() -> None:
     """B49: neither does it save what was never history, nor cut what is."""
     followed = following([1, 1, 1])
     followed.log.update_high_watermark(3)
@@ -114,7 +114,7 @@ def test_records_and_offsets_are_taken_over() -> None:
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.epochs.latest_epoch) == (1, 2, 3, 2)
 
 
-def test_the_high_watermark_is_not_beyond_what_is_here_and_does_not_go_back() -> None:
+def test_high_watermark_stays_within_the_log_and_does_not_go_back() -> None:
     """B55"""
     leader, followed = log_of([1, 1]), following([])
     followed.take(PartitionData(high_watermark=5, log_start_offset=0, records=records(leader)))
@@ -123,7 +123,7 @@ def test_the_high_watermark_is_not_beyond_what_is_here_and_does_not_go_back() ->
     assert followed.log.high_watermark == 2
 
 
-def test_batches_of_a_later_epoch_than_the_leader_that_was_asked_are_left_out() -> None:
+def test_batches_of_a_later_epoch_than_the_leaders_are_left_out() -> None:
     leader, followed = log_of([1, 9, 10]), following([], leader_epoch=9)
     followed.take(PartitionData(high_watermark=3, log_start_offset=0, records=records(leader)))
     assert followed.log.log_end_offset == 2
@@ -141,7 +141,7 @@ def test_out_of_range_is_the_leaders_shorter_end_or_its_later_beginning(
     assert (followed.log.log_start_offset, followed.log.log_end_offset) == expected
 
 
-def test_an_error_changes_nothing() -> None:
+def test_reply_with_error_changes_nothing() -> None:
     followed = following([1, 1])
     reply = PartitionData(error_code=ErrorCode.UNKNOWN_LEADER_EPOCH, high_watermark=2)
     assert followed.take(reply) is ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -20,7 +20,7 @@ def check_until(followers: FollowerContacts, until_ms: int) -> frozenset[int]:
 
 
 @pytest.mark.parametrize(("until_ms", "silent"), [(2_000, set()), (2_500, {FOLLOWER})])
-def test_who_is_not_heard_for_long_is_silent(until_ms: int, silent: set[int]) -> None:
+def test_follower_without_fetches_for_the_limit_is_silent(until_ms: int, silent: set[int]) -> None:
     followers = contacts()
     followers.expect(FOLLOWER, 0)
     followers.expect(OTHER, 0)
@@ -28,14 +28,14 @@ def test_who_is_not_heard_for_long_is_silent(until_ms: int, silent: set[int]) ->
     assert check_until(followers, until_ms) == silent
 
 
-def test_who_was_never_expected_is_not_silent() -> None:
+def test_broker_that_is_not_expected_is_not_silent() -> None:
     """B90: any client can say that it is a replica, also that it is this very broker."""
     followers = contacts()
     followers.note_contact(OTHER, 0)
     assert check_until(followers, 60_000) == set()
 
 
-def test_who_is_heard_again_is_silent_no_more() -> None:
+def test_silent_follower_that_fetches_again_is_not_silent() -> None:
     followers = contacts()
     followers.expect(FOLLOWER, 0)
     check_until(followers, 3_000)
@@ -45,7 +45,7 @@ def test_who_is_heard_again_is_silent_no_more() -> None:
     assert not followers.update_silent(4_000, CHECKS_MS)
 
 
-def test_what_was_heard_later_counts() -> None:
+def test_latest_contact_counts_in_any_order() -> None:
     """An answer that a follower has had is older than a new connection of it."""
     followers = contacts()
     followers.expect(FOLLOWER, 0)
@@ -54,7 +54,7 @@ def test_what_was_heard_later_counts() -> None:
     assert check_until(followers, 3_500) == set()
 
 
-def test_a_look_that_comes_late_decides_nothing() -> None:
+def test_check_that_comes_late_changes_nothing() -> None:
     """B90: a leader that was stopped has heard nobody, and that is its own fault."""
     followers = contacts()
     followers.expect(FOLLOWER, 0)
@@ -72,7 +72,7 @@ def test_fetches_that_wait_long_are_no_silence() -> None:
     assert check_until(followers, 20_500) == {FOLLOWER}
 
 
-def test_without_a_limit_nobody_is_silent() -> None:
+def test_follower_without_a_limit_is_never_silent() -> None:
     followers = contacts(WITHOUT_LIMIT)
     followers.expect(FOLLOWER, 0)
     assert check_until(followers, 60_000) == set()

@@ -84,7 +84,7 @@ def followed(session: FollowerSession, index: int) -> FollowedPartition:
     return found
 
 
-def test_the_first_request_names_all_and_does_not_wait() -> None:
+def test_first_request_names_all_partitions_and_does_not_wait() -> None:
     """Whoever comes while it is under way could not overtake it."""
     asked = request(session(0, 1))
     assert told(asked) == [(0, 0), (1, 0)]
@@ -107,7 +107,7 @@ def test_later_requests_name_what_has_changed() -> None:
     assert told(request(following)) == []
 
 
-def test_what_is_not_followed_any_more_is_forgotten_once() -> None:
+def test_removed_partition_is_forgotten_once() -> None:
     following = opened(0, 1)
     following.remove(TopicPartition("t", 0))
     assert forgotten(request(following)) == [0]
@@ -115,7 +115,7 @@ def test_what_is_not_followed_any_more_is_forgotten_once() -> None:
     assert forgotten(request(following)) == []
 
 
-def test_what_comes_back_before_that_was_told_is_not_forgotten() -> None:
+def test_partition_added_again_before_the_next_request_is_not_forgotten() -> None:
     following = opened(0, 1)
     following.remove(TopicPartition("t", 0))
     following.add(partition(0, leader_epoch=4))
@@ -124,7 +124,7 @@ def test_what_comes_back_before_that_was_told_is_not_forgotten() -> None:
     assert asked.topics[0].partitions[0].current_leader_epoch == 4
 
 
-def test_one_request_is_under_way_unless_another_is_urgent() -> None:
+def test_second_request_is_sent_only_if_urgent() -> None:
     following = opened(0)
     request(following)
     assert not following.may_send
@@ -135,7 +135,7 @@ def test_one_request_is_under_way_unless_another_is_urgent() -> None:
     assert not following.may_send
 
 
-def test_an_overtaken_request_may_be_answered_with_an_error_of_the_session() -> None:
+def test_overtaken_request_may_fail_with_a_session_error() -> None:
     following = opened(0)
     request(following)
     following.add(partition(1))
@@ -145,7 +145,7 @@ def test_an_overtaken_request_may_be_answered_with_an_error_of_the_session() -> 
     assert request(following).session_epoch == 3
 
 
-def test_an_answer_that_crossed_the_overtaking_request_counts_where_nothing_was_told_again() -> None:
+def test_response_that_crossed_the_overtaking_request_counts_for_partitions_not_sent_again() -> None:
     following = opened(0, 1)
     request(following)
     following.add(partition(1, leader_epoch=4))
@@ -159,7 +159,7 @@ def test_an_answer_that_crossed_the_overtaking_request_counts_where_nothing_was_
     "error",
     [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR],
 )
-def test_after_an_error_the_session_begins_anew(error: ErrorCode) -> None:
+def test_session_begins_anew_after_an_error(error: ErrorCode) -> None:
     following = opened(0, 1)
     request(following)
     assert answer(following, error=error) == []
@@ -167,7 +167,7 @@ def test_after_an_error_the_session_begins_anew(error: ErrorCode) -> None:
     assert (told(asked), asked.session_id, asked.session_epoch) == ([(0, 0), (1, 0)], SESSION, 0)
 
 
-def test_a_new_connection_begins_anew_and_closes_the_old_session() -> None:
+def test_new_connection_begins_anew_and_closes_the_old_session() -> None:
     following = opened(0)
     request(following)
     following.connection_lost()
@@ -177,7 +177,7 @@ def test_a_new_connection_begins_anew_and_closes_the_old_session() -> None:
     assert request(following).session_epoch == 1
 
 
-def test_a_leader_without_room_for_a_session_is_asked_for_all_each_time_and_waited_for() -> None:
+def test_leader_without_room_for_a_session_gets_full_requests_that_wait() -> None:
     following = session(0)
     request(following)
     assert answer(following, 0, session_id=0) == [0]
@@ -185,7 +185,7 @@ def test_a_leader_without_room_for_a_session_is_asked_for_all_each_time_and_wait
     assert (told(asked), asked.session_epoch, asked.max_wait_ms) == ([(0, 0)], 0, 500)
 
 
-def test_who_rests_is_left_out_until_it_resumes() -> None:
+def test_resting_partition_is_left_out_until_it_resumes() -> None:
     following = opened(0, 1)
     resting = followed(following, 0)
     following.rest(resting)
@@ -196,7 +196,7 @@ def test_who_rests_is_left_out_until_it_resumes() -> None:
     assert told(request(following)) == [(0, 0)]
 
 
-def test_the_last_partition_that_goes_closes_the_session() -> None:
+def test_last_partition_that_is_removed_closes_the_session() -> None:
     following = opened(0)
     following.remove(TopicPartition("t", 0))
     asked = request(following)

@@ -21,13 +21,13 @@ def fetched(follower: FollowerState, end: int, leader_end: int, now_ms: int, *, 
     return follower.is_close
 
 
-def test_a_member_has_the_time_of_its_leaders_election_to_come() -> None:
+def test_isr_member_is_close_for_the_lag_time_after_an_election() -> None:
     follower = elected()
     assert follower.update_is_close(100, LAG_MS, LAG_MS)
     assert not follower.update_is_close(100, LAG_MS + 1, LAG_MS)
 
 
-def test_who_is_no_member_is_not_close_before_it_comes() -> None:
+def test_follower_out_of_the_isr_is_not_close_before_it_fetches() -> None:
     follower = elected(in_sync=False)
     assert not follower.is_close
     assert not follower.update_is_close(100, 0, LAG_MS)
@@ -46,7 +46,7 @@ def test_who_is_no_member_is_not_close_before_it_comes() -> None:
         ([(100, 110, 50), (109, 120, 600), (119, 130, 1200)], 1049, False),  # Always more than one.
     ],
 )
-def test_caught_up_is_who_reaches_the_end_of_now_or_of_the_fetch_before(
+def test_follower_that_reaches_the_present_or_previous_end_is_caught_up(
     fetches: list[tuple[int, int, int]], now_ms: int, expected: bool
 ) -> None:
     follower = elected()
@@ -56,7 +56,7 @@ def test_caught_up_is_who_reaches_the_end_of_now_or_of_the_fetch_before(
     assert follower.update_is_close(leader_end, now_ms, LAG_MS) is expected
 
 
-def test_a_reelected_leader_knows_its_followers_ends_but_not_whether_they_keep_up() -> None:
+def test_reelected_leader_keeps_ends_but_not_whether_followers_are_close() -> None:
     follower = elected()
     fetched(follower, 100, 100, 50)
     follower.elected(leader_end=100, now_ms=60, in_sync=False)
@@ -64,7 +64,7 @@ def test_a_reelected_leader_knows_its_followers_ends_but_not_whether_they_keep_u
 
 
 @pytest.mark.parametrize(("epoch", "stale"), [(4, True), (5, False), (6, False), (-1, False)])
-def test_a_fetch_of_a_former_life_is_told(epoch: int, stale: bool) -> None:
+def test_fetch_of_a_former_incarnation_is_stale(epoch: int, stale: bool) -> None:
     """B56"""
     follower = elected()
     fetched(follower, 100, 100, 1, epoch=5)

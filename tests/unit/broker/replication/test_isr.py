@@ -26,7 +26,7 @@ def at(end: int, *, close: bool = False) -> FollowerState:
         ((1, 2), (1, 2), 3, False),
     ],
 )
-def test_the_minimum_is_capped_by_the_number_of_replicas(
+def test_minimum_isr_is_capped_by_the_number_of_replicas(
     replicas: tuple[int, ...], isr: tuple[int, ...], min_insync: int, under: bool
 ) -> None:
     assert in_sync(replicas, *isr).is_under_min_isr(min_insync) is under
@@ -43,7 +43,7 @@ def test_the_minimum_is_capped_by_the_number_of_replicas(
         ((1, 2, 3), {2: 90}, -1),
     ],
 )
-def test_replicated_is_what_every_in_sync_replica_has(
+def test_replicated_end_is_what_every_in_sync_replica_has(
     isr: tuple[int, ...], follower_ends: dict[int, int], expected: int
 ) -> None:
     """B60: an offset counts only when it is on every ISR member; one that never fetched has nothing."""
@@ -59,7 +59,7 @@ def replicated_end(isr: InSyncReplicas, followers: dict[int, FollowerState], *al
     ("proposed", "expected"),
     [(None, 90), ((1, 2, 3), 80), ((1,), 90), ((1, 3), 80)],
 )
-def test_what_was_proposed_counts_beside_what_is_committed(proposed: tuple[int, ...] | None, expected: int) -> None:
+def test_proposed_isr_counts_beside_the_committed_one(proposed: tuple[int, ...] | None, expected: int) -> None:
     """B82: an addition at once, a removal not before it is decided."""
     isr = in_sync((1, 2, 3), 1, 2)
     if proposed is not None:
@@ -68,7 +68,9 @@ def test_what_was_proposed_counts_beside_what_is_committed(proposed: tuple[int, 
 
 
 @pytest.mark.parametrize(("close", "alive", "expected"), [(True, (3,), 80), (False, (3,), 100), (True, (), 100)])
-def test_who_is_about_to_join_is_waited_for(close: bool, alive: tuple[int, ...], expected: int) -> None:
+def test_follower_that_may_join_holds_the_high_watermark_back(
+    close: bool, alive: tuple[int, ...], expected: int
+) -> None:
     assert replicated_end(in_sync((1, 2, 3), 1), {2: at(50), 3: at(80, close=close)}, *alive) == expected
 
 
@@ -82,7 +84,7 @@ def test_who_is_about_to_join_is_waited_for(close: bool, alive: tuple[int, ...],
         (10, 10, 0, False, False),
     ],
 )
-def test_who_joins_has_all_that_is_replicated_and_what_the_epoch_began_with(
+def test_joining_follower_has_everything_replicated_and_the_epochs_start(
     end: int, high_watermark: int, epoch_start: int, close: bool, joins: bool
 ) -> None:
     """B52"""
@@ -100,7 +102,7 @@ def test_members_that_fell_behind_leave_and_the_leader_never() -> None:
     assert isr.leaving(1, {2: at(1), 3: at(1, close=True), 4: at(1)}) == {2}
 
 
-def test_what_is_decided_replaces_both() -> None:
+def test_decision_replaces_committed_and_proposed_isr() -> None:
     isr = in_sync((1, 2, 3), 1, 2).propose(frozenset({1, 2, 3}))
     assert isr.commit(frozenset({1, 3})) == in_sync((1, 2, 3), 1, 3)
     assert isr.withdraw() == in_sync((1, 2, 3), 1, 2)
@@ -118,7 +120,7 @@ def test_what_is_decided_replaces_both() -> None:
         ((1, 2, 3), set[int](), 1, set()),
     ],
 )
-def test_who_is_silent_leaves_if_enough_stay(
+def test_silent_member_leaves_if_enough_stay(
     isr: tuple[int, ...], silent: set[int], minimum: int, leaving: set[int]
 ) -> None:
     """B90: a leader that hears nobody may be the one that is cut off."""

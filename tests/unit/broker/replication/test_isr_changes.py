@@ -77,7 +77,7 @@ class Fixture:
 
 
 @in_virtual_time
-async def test_what_is_proposed_in_one_turn_travels_together() -> None:
+async def test_proposals_of_one_turn_share_a_request() -> None:
     fixture = Fixture()
     fixture.submit(0)
     fixture.submit(1)
@@ -94,7 +94,7 @@ async def test_what_is_proposed_in_one_turn_travels_together() -> None:
 
 
 @in_virtual_time
-async def test_one_request_is_under_way_at_a_time() -> None:
+async def test_second_request_waits_for_the_response_to_the_first() -> None:
     fixture = Fixture()
     fixture.submit(0)
     await end_of_turn()
@@ -108,7 +108,7 @@ async def test_one_request_is_under_way_at_a_time() -> None:
 
 @pytest.mark.parametrize("failure", ["no answer", "stale broker epoch", "not controller"])
 @in_virtual_time
-async def test_what_was_not_decided_is_asked_again_of_whoever_reigns_then(failure: str) -> None:
+async def test_undecided_proposal_is_sent_to_the_controller_of_that_time(failure: str) -> None:
     fixture = Fixture()
     fixture.submit(0)
     await end_of_turn()
@@ -131,7 +131,7 @@ async def test_what_was_not_decided_is_asked_again_of_whoever_reigns_then(failur
 
 
 @in_virtual_time
-async def test_nobody_is_asked_while_nobody_reigns() -> None:
+async def test_proposal_waits_while_there_is_no_controller() -> None:
     fixture = Fixture()
     fixture.controller_id = -1
     fixture.submit(0)
@@ -154,7 +154,7 @@ async def test_nobody_is_asked_while_nobody_reigns() -> None:
     ],
 )
 @in_virtual_time
-async def test_a_refusal_is_a_decision(error: ErrorCode) -> None:
+async def test_refusal_is_a_decision(error: ErrorCode) -> None:
     fixture = Fixture()
     fixture.submit(0)
     await end_of_turn()
@@ -165,7 +165,7 @@ async def test_a_refusal_is_a_decision(error: ErrorCode) -> None:
 
 
 @in_virtual_time
-async def test_what_was_withdrawn_is_neither_asked_nor_told() -> None:
+async def test_withdrawn_proposal_is_neither_sent_nor_decided() -> None:
     """B59"""
     fixture = Fixture()
     proposal = fixture.submit(0)
@@ -206,7 +206,7 @@ async def test_proposals_that_cannot_be_decided_do_not_hold_up_the_others() -> N
 
 @pytest.mark.parametrize("error", [None, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR])
 @in_virtual_time
-async def test_a_controller_that_does_not_decide_is_asked_ever_less_often(
+async def test_controller_that_does_not_decide_gets_requests_with_growing_backoff(
     error: ErrorCode | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -234,7 +234,7 @@ async def test_a_controller_that_does_not_decide_is_asked_ever_less_often(
 
 
 @in_virtual_time
-async def test_a_proposal_of_another_partition_does_not_wait_for_one_that_is_not_decided() -> None:
+async def test_proposal_does_not_wait_for_an_undecided_one_of_another_partition() -> None:
     fixture = Fixture()
     fixture.submit(0)
     for _ in range(8):
@@ -256,7 +256,7 @@ async def test_a_proposal_of_another_partition_does_not_wait_for_one_that_is_not
 
 
 @in_virtual_time
-async def test_a_sender_that_stopped_asks_nobody() -> None:
+async def test_stopped_sender_sends_nothing() -> None:
     fixture = Fixture()
     fixture.submit(0)
     await end_of_turn()

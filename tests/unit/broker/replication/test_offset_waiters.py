@@ -20,7 +20,7 @@ def test_waiters_are_called_in_the_order_of_offsets_then_of_arrival() -> None:
     assert len(waiters) == 1
 
 
-def test_a_callback_may_wait_again() -> None:
+def test_callback_may_add_a_waiter() -> None:
     waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
 
     def again(error: ErrorCode) -> None:
@@ -34,7 +34,7 @@ def test_a_callback_may_wait_again() -> None:
     assert calls[1:] == [("later", ErrorCode.NONE)]
 
 
-def test_failure_reaches_everybody_and_not_those_who_come_after() -> None:
+def test_failure_reaches_present_waiters_and_no_later_ones() -> None:
     waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
     waiters.add(8, note(calls, "b"))
     waiters.add(3, lambda error: waiters.add(4, note(calls, "new")))
@@ -44,7 +44,7 @@ def test_failure_reaches_everybody_and_not_those_who_come_after() -> None:
     assert calls[1:] == [("new", ErrorCode.NONE)]
 
 
-def test_who_gave_up_is_not_called() -> None:
+def test_forgotten_waiter_is_not_called() -> None:
     waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
     gone, stays = note(calls, "gone"), note(calls, "stays")
     waiters.add(1, gone)
@@ -55,7 +55,7 @@ def test_who_gave_up_is_not_called() -> None:
 
 
 @given(st.lists(st.one_of(st.integers(0, 20), st.integers(0, 20).map(lambda end: ("reached", end))), max_size=40))
-def test_everybody_is_called_once_when_due(steps: list[int | tuple[str, int]]) -> None:
+def test_waiters_are_called_once_when_due(steps: list[int | tuple[str, int]]) -> None:
     waiters = OffsetWaiters()
     called: list[int] = []
     waiting: list[int] = []
@@ -72,7 +72,7 @@ def test_everybody_is_called_once_when_due(steps: list[int | tuple[str, int]]) -
     assert len(waiters) == len(waiting)
 
 
-def test_a_callback_that_ends_everything_leaves_nobody_called_twice() -> None:
+def test_callback_that_fails_all_waiters_leaves_none_called_twice() -> None:
     waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
     waiters.add(1, lambda error: waiters.fail(ErrorCode.KAFKA_STORAGE_ERROR))
     waiters.add(2, note(calls, "second"))

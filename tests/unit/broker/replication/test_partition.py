@@ -135,7 +135,7 @@ def noted(calls: list[ErrorCode]) -> Callable[[ErrorCode], None]:
     return calls.append
 
 
-def test_nobody_writes_to_a_partition_without_a_leader_here() -> None:
+def test_append_without_a_leader_here_is_refused() -> None:
     fixture = Fixture()
     assert fixture.append() is NOT_LEADER
     fixture.lead(0, leader=OTHER, replicas=(ME, OTHER), isr=(ME, OTHER))
@@ -143,7 +143,7 @@ def test_nobody_writes_to_a_partition_without_a_leader_here() -> None:
     assert fixture.log.log_end_offset == 0
 
 
-def test_a_sole_replica_acknowledges_in_the_same_call() -> None:
+def test_sole_replica_acknowledges_in_the_same_call() -> None:
     fixture = Fixture()
     fixture.lead()
     info = fixture.append(batch(b"a", b"b"), acks=ACKS_ALL)
@@ -153,7 +153,7 @@ def test_a_sole_replica_acknowledges_in_the_same_call() -> None:
     assert fixture.leading.is_acknowledged(2, ACKS_ALL)
 
 
-def test_the_leader_epoch_is_stamped_and_remembered() -> None:
+def test_leader_epoch_is_stamped_and_remembered() -> None:
     """B53: the new epoch is known before anything is written under it."""
     fixture = Fixture()
     fixture.lead(3)
@@ -174,7 +174,7 @@ def test_acks_all_needs_enough_in_sync_replicas_and_others_do_not() -> None:
     assert isinstance(fixture.append(acks=1), AppendInfo)
 
 
-def test_the_high_watermark_waits_below_the_minimum() -> None:
+def test_high_watermark_waits_below_the_minimum() -> None:
     """B57: while fewer replicas are in sync than `min.insync.replicas`, nothing more becomes visible."""
     fixture = Fixture(LogConfig(min_insync_replicas=2))
     fixture.lead(replicas=(ME, OTHER), isr=(ME,))
@@ -182,13 +182,13 @@ def test_the_high_watermark_waits_below_the_minimum() -> None:
     assert fixture.log.high_watermark == 0
 
 
-def test_a_sole_replica_is_never_too_few() -> None:
+def test_sole_replica_is_never_too_few() -> None:
     fixture = Fixture(LogConfig(min_insync_replicas=2))
     fixture.lead()
     assert isinstance(fixture.append(acks=ACKS_ALL), AppendInfo)
 
 
-def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
+def test_high_watermark_is_what_all_in_sync_replicas_have() -> None:
     """B60, B82: a follower that has not reported holds the high watermark back."""
     fixture, calls = Fixture(), list[ErrorCode]()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
@@ -202,7 +202,7 @@ def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
     assert calls == [ErrorCode.NONE]
 
 
-def test_a_replicated_offset_is_told_at_once_and_a_lost_leadership_too() -> None:
+def test_waiter_is_called_at_once_for_a_replicated_offset_or_a_lost_leadership() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
     fixture.lead()
     fixture.append()
@@ -213,7 +213,7 @@ def test_a_replicated_offset_is_told_at_once_and_a_lost_leadership_too() -> None
     assert calls == [ErrorCode.NONE, NOT_LEADER]
 
 
-def test_who_waits_is_told_when_the_leadership_is_lost() -> None:
+def test_waiters_fail_when_the_leadership_is_lost() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
     fixture.append()
@@ -222,7 +222,7 @@ def test_who_waits_is_told_when_the_leadership_is_lost() -> None:
     assert calls == [NOT_LEADER]
 
 
-def test_a_new_epoch_of_the_same_leader_goes_on() -> None:
+def test_waiters_survive_a_new_epoch_of_the_same_leader() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
     assert fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
     leading = fixture.leading
@@ -234,7 +234,7 @@ def test_a_new_epoch_of_the_same_leader_goes_on() -> None:
     assert CoordinatorLog(leading).append(batch()) == 2
 
 
-def test_the_end_is_not_settled_until_the_new_epoch_is_replicated() -> None:
+def test_end_is_not_settled_until_the_new_epoch_is_replicated() -> None:
     """B81: a new leader's high watermark may lag behind what consumers saw before."""
     fixture = Fixture()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
@@ -254,14 +254,14 @@ def test_the_end_is_not_settled_until_the_new_epoch_is_replicated() -> None:
         (5, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_a_clients_epoch_is_compared(believed: int, expected: ErrorCode) -> None:
+def test_clients_leader_epoch_is_compared(believed: int, expected: ErrorCode) -> None:
     """B51: a client with an older leader epoch is fenced, one with a newer has to wait."""
     fixture = Fixture()
     fixture.lead(4)
     assert fixture.partition.check_leader_epoch(believed) is expected
 
 
-def test_a_term_that_is_over_appends_nothing() -> None:
+def test_coordinator_log_of_an_ended_leadership_appends_nothing() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
     fixture.lead()
     log = CoordinatorLog(fixture.leading)
@@ -275,7 +275,7 @@ def test_a_term_that_is_over_appends_nothing() -> None:
     assert fixture.log.log_end_offset == 2
 
 
-def test_a_term_reads_what_it_wrote_up_to_the_end() -> None:
+def test_coordinator_log_reads_up_to_the_log_end() -> None:
     """B83: a coordinator loads up to the log end, beyond the high watermark."""
     fixture = Fixture()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
@@ -289,14 +289,14 @@ def test_a_term_reads_what_it_wrote_up_to_the_end() -> None:
     assert len(log.read(3, 10_000)) == 0
 
 
-def test_a_record_that_is_too_large_for_its_topic_is_refused_to_coordinators_too() -> None:
+def test_coordinators_record_that_is_too_large_for_its_topic_is_refused() -> None:
     fixture = Fixture(LogConfig(max_message_bytes=100))
     fixture.lead()
     assert CoordinatorLog(fixture.leading).append(batch(bytes(100))) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @in_virtual_time
-async def test_with_flush_each_nothing_counts_before_it_is_synced() -> None:
+async def test_records_count_only_after_a_sync_if_each_message_is_flushed() -> None:
     fixture, all_calls, leader_calls = Fixture(FLUSH_EACH), list[ErrorCode](), list[ErrorCode]()
     gate = asyncio.Event()
     fixture.disk.delay = lambda: opened(gate)
@@ -349,7 +349,7 @@ async def test_appends_during_a_sync_are_covered_by_the_next() -> None:
 
 
 @in_virtual_time
-async def test_a_larger_flush_interval_holds_nobody_back() -> None:
+async def test_larger_flush_interval_delays_no_acknowledgement() -> None:
     fixture = Fixture(LogConfig(flush_interval_messages=2))
     fixture.lead()
     fixture.append()
@@ -362,7 +362,7 @@ async def test_a_larger_flush_interval_holds_nobody_back() -> None:
 
 
 @in_virtual_time
-async def test_a_failed_sync_fails_the_log_and_those_who_wait() -> None:
+async def test_failed_sync_fails_the_log_and_its_waiters() -> None:
     """B41: after an I/O error nothing more of that log is acknowledged."""
     fixture, calls = Fixture(FLUSH_EACH), list[ErrorCode]()
     fixture.lead()
@@ -375,7 +375,7 @@ async def test_a_failed_sync_fails_the_log_and_those_who_wait() -> None:
     assert fixture.log.high_watermark == 0
 
 
-def test_a_failed_write_is_reported_and_not_acknowledged() -> None:
+def test_failed_write_is_reported_and_not_acknowledged() -> None:
     """B41: the append that met the error is refused, and every later one."""
     fixture = Fixture()
     fixture.lead()
@@ -387,7 +387,7 @@ def test_a_failed_write_is_reported_and_not_acknowledged() -> None:
     assert fixture.log.high_watermark == 1
 
 
-def test_a_retried_batch_is_answered_with_its_original_offset() -> None:
+def test_retried_batch_returns_its_original_offset() -> None:
     """B34: the same batch again is the same answer, and nothing is appended."""
     fixture = Fixture()
     fixture.lead()
@@ -400,7 +400,7 @@ def test_a_retried_batch_is_answered_with_its_original_offset() -> None:
     assert fixture.log.log_end_offset == 3
 
 
-def test_a_duplicate_waits_for_the_original_to_be_replicated() -> None:
+def test_duplicate_waits_for_the_original_to_be_replicated() -> None:
     fixture = Fixture()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
     for _ in range(2):
@@ -409,7 +409,7 @@ def test_a_duplicate_waits_for_the_original_to_be_replicated() -> None:
         assert not fixture.leading.is_acknowledged(info.last_offset + 1, ACKS_ALL)
 
 
-def test_the_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
+def test_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
     fixture = Fixture()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
     fixture.fetched(0)
@@ -437,14 +437,14 @@ def test_records_are_deleted_up_to_the_high_watermark(offset: int, expected: Del
     assert fixture.leading.delete_records(offset) == expected
 
 
-def test_a_compacted_topic_does_not_delete_records_on_demand() -> None:
+def test_compacted_topic_refuses_delete_records() -> None:
     fixture = Fixture(replace(LogConfig(), cleanup_policy=frozenset({"compact"})))
     fixture.lead()
     assert fixture.leading.delete_records(0) is ErrorCode.POLICY_VIOLATION
 
 
 @in_virtual_time
-async def test_a_flush_policy_that_is_relaxed_meanwhile_releases_who_waits() -> None:
+async def test_relaxed_flush_policy_releases_waiters() -> None:
     fixture, calls = Fixture(FLUSH_EACH), list[ErrorCode]()
     gate = asyncio.Event()
     fixture.disk.delay = lambda: opened(gate)
@@ -467,7 +467,7 @@ def replicated(fixture: Fixture, *, isr: tuple[int, ...] = (ME,), epoch: int = 0
     fixture.lead(epoch, replicas=(ME, OTHER, THIRD), isr=isr)
 
 
-def test_a_follower_joins_when_it_has_what_the_epoch_began_with() -> None:
+def test_follower_joins_when_it_has_the_epochs_start() -> None:
     """B52: not at the high watermark, which lags behind after an election."""
     fixture = Fixture()
     for _ in range(3):
@@ -480,7 +480,7 @@ def test_a_follower_joins_when_it_has_what_the_epoch_began_with() -> None:
     assert fixture.proposed() == [{ME, OTHER, THIRD}]
 
 
-def test_who_is_not_a_live_member_of_the_cluster_does_not_join() -> None:
+def test_follower_that_is_not_alive_does_not_join() -> None:
     fixture = Fixture()
     replicated(fixture)
     fixture.are_others_alive = False
@@ -491,7 +491,7 @@ def test_who_is_not_a_live_member_of_the_cluster_does_not_join() -> None:
     assert fixture.proposed() == [{ME, OTHER}]
 
 
-def test_a_proposal_says_which_life_of_a_follower_is_in_sync() -> None:
+def test_proposal_carries_the_broker_epoch_of_each_follower() -> None:
     """B56"""
     fixture = Fixture()
     replicated(fixture)
@@ -501,7 +501,7 @@ def test_a_proposal_says_which_life_of_a_follower_is_in_sync() -> None:
     assert (proposal.leader_epoch, proposal.partition_epoch) == (0, 0)
 
 
-def test_a_fetch_of_a_former_life_is_refused_and_says_nothing() -> None:
+def test_fetch_of_a_former_incarnation_is_refused_and_changes_nothing() -> None:
     """B56"""
     fixture = Fixture()
     replicated(fixture, isr=(ME, OTHER))
@@ -512,7 +512,9 @@ def test_a_fetch_of_a_former_life_is_refused_and_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(("knows_epoch", "expected"), [(True, ErrorCode.UNKNOWN_LEADER_EPOCH), (False, NOT_LEADER)])
-def test_who_is_no_replica_is_told_to_ask_again(knows_epoch: bool, expected: ErrorCode) -> None:
+def test_fetch_of_a_broker_without_replica_is_refused_with_retriable_error(
+    knows_epoch: bool, expected: ErrorCode
+) -> None:
     fixture = Fixture()
     replicated(fixture)
     assert (
@@ -521,7 +523,7 @@ def test_who_is_no_replica_is_told_to_ask_again(knows_epoch: bool, expected: Err
     )
 
 
-def test_the_high_watermark_waits_for_who_was_proposed() -> None:
+def test_high_watermark_waits_for_a_proposed_follower() -> None:
     """B82: the controller may have made it a member already."""
     fixture = Fixture()
     replicated(fixture)
@@ -537,7 +539,7 @@ def test_the_high_watermark_waits_for_who_was_proposed() -> None:
     assert fixture.log.high_watermark == 1
 
 
-def test_a_refused_addition_is_waited_for_no_more() -> None:
+def test_refused_addition_no_longer_holds_the_high_watermark_back() -> None:
     fixture = Fixture()
     replicated(fixture)
     fixture.fetched(0)
@@ -555,7 +557,7 @@ def test_a_refused_addition_is_waited_for_no_more() -> None:
     assert len(fixture.proposals) == 2
 
 
-def test_who_was_refused_is_asked_for_again_when_it_has_registered_again() -> None:
+def test_refused_follower_is_proposed_again_after_another_registration() -> None:
     fixture = Fixture()
     replicated(fixture)
     fixture.fetched(0, epoch=70)
@@ -566,7 +568,7 @@ def test_who_was_refused_is_asked_for_again_when_it_has_registered_again() -> No
     assert len(fixture.proposals) == 2
 
 
-def test_who_has_left_the_cluster_is_not_waited_for() -> None:
+def test_follower_that_left_the_cluster_does_not_hold_the_high_watermark_back() -> None:
     """A follower close behind, which was not asked for, holds the high watermark back only while it is a member."""
     fixture = Fixture()
     replicated(fixture, isr=(ME, THIRD))
@@ -580,7 +582,7 @@ def test_who_has_left_the_cluster_is_not_waited_for() -> None:
     assert fixture.log.high_watermark == 1
 
 
-def test_a_removal_does_not_count_before_it_is_decided() -> None:
+def test_removal_does_not_count_before_it_is_decided() -> None:
     """B82"""
     fixture = Fixture()
     replicated(fixture, isr=(ME, OTHER, THIRD))
@@ -595,7 +597,7 @@ def test_a_removal_does_not_count_before_it_is_decided() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
-def test_after_other_refusals_both_count_until_the_controller_says_more(error: ErrorCode) -> None:
+def test_both_isrs_count_after_other_refusals_until_the_next_leader_and_isr(error: ErrorCode) -> None:
     """B59: the leader does not know what the ISR is now."""
     fixture = Fixture()
     replicated(fixture, isr=(ME, OTHER))
@@ -611,7 +613,7 @@ def test_after_other_refusals_both_count_until_the_controller_says_more(error: E
     assert fixture.progress.in_sync.maximal_isr == {ME, THIRD}
 
 
-def test_an_order_that_comes_meanwhile_wins_over_the_answer() -> None:
+def test_leader_and_isr_that_comes_meanwhile_wins_over_the_decision() -> None:
     """B59: whatever is answered then was decided before, or was refused."""
     fixture = Fixture()
     replicated(fixture)
@@ -623,7 +625,7 @@ def test_an_order_that_comes_meanwhile_wins_over_the_answer() -> None:
 
 
 @pytest.mark.parametrize(("partition_epoch", "leader_epoch"), [(4, 5), (6, 4)])
-def test_an_answer_about_an_older_state_changes_nothing(partition_epoch: int, leader_epoch: int) -> None:
+def test_decision_about_an_older_state_changes_nothing(partition_epoch: int, leader_epoch: int) -> None:
     """B59"""
     fixture = Fixture()
     replicated(fixture, epoch=5)
@@ -644,7 +646,7 @@ def test_followers_that_are_ready_join_together_and_later_ones_when_that_is_deci
     assert fixture.proposals[-1].partition_epoch == 1
 
 
-def test_who_left_does_not_come_back_without_a_fetch() -> None:
+def test_removed_follower_does_not_join_without_a_fetch() -> None:
     fixture = Fixture()
     replicated(fixture, isr=(ME, OTHER, THIRD))
     fixture.append()
@@ -661,7 +663,7 @@ def fall_silent(fixture: Fixture, *brokers: int) -> None:
     fixture.leading.check_silence()
 
 
-def test_who_is_silent_leaves_the_isr_and_is_waited_for_no_more() -> None:
+def test_silent_follower_leaves_the_isr_and_releases_the_high_watermark() -> None:
     """Although it had everything a moment ago."""
     fixture = Fixture()
     replicated(fixture, isr=(ME, OTHER, THIRD))
@@ -677,7 +679,7 @@ def test_who_is_silent_leaves_the_isr_and_is_waited_for_no_more() -> None:
     assert len(fixture.proposals) == 1
 
 
-def test_who_is_heard_again_joins_with_what_it_had() -> None:
+def test_follower_that_fetches_again_joins_with_what_it_had() -> None:
     """Its fetch session need not name a partition in which nothing has happened."""
     fixture = Fixture()
     replicated(fixture, isr=(ME, OTHER, THIRD))
@@ -701,7 +703,7 @@ def test_silence_leaves_the_minimum_in_sync() -> None:
     assert not fixture.proposals
 
 
-def test_an_election_makes_followers_expected() -> None:
+def test_followers_are_expected_after_an_election() -> None:
     """B90 does not wait for who never came."""
     fixture = Fixture()
     fixture.host.contacts.limit(2_000, 500)
@@ -712,7 +714,7 @@ def test_an_election_makes_followers_expected() -> None:
     assert fixture.host.contacts.silent == {OTHER, THIRD}
 
 
-def test_an_ended_term_asks_for_nothing_more() -> None:
+def test_ended_leadership_withdraws_its_proposal() -> None:
     fixture = Fixture()
     replicated(fixture)
     fixture.fetched(0)
@@ -721,7 +723,7 @@ def test_an_ended_term_asks_for_nothing_more() -> None:
     assert [proposal.withdrawn for proposal in fixture.proposals] == [True]
 
 
-def test_what_is_on_too_few_replicas_is_told_after_the_append() -> None:
+def test_record_on_too_few_replicas_fails_after_the_append() -> None:
     fixture, calls = Fixture(), list[ErrorCode]()
     replicated(fixture, isr=(ME, OTHER))
     fixture.append()
@@ -731,7 +733,7 @@ def test_what_is_on_too_few_replicas_is_told_after_the_append() -> None:
     assert calls == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 
 
-def test_to_a_coordinator_what_is_replicated_has_happened_on_however_few_replicas() -> None:
+def test_coordinators_record_is_replicated_on_however_few_replicas() -> None:
     """B30: of an append that is in the log it hears NONE or that it leads no more, as ``ReplicatedLog`` promises."""
     fixture, calls = Fixture(), list[ErrorCode]()
     replicated(fixture, isr=(ME, OTHER))
@@ -745,7 +747,7 @@ def test_to_a_coordinator_what_is_replicated_has_happened_on_however_few_replica
 class TestDesertion:
     """A leader of which no follower has been heard for long may be one no more."""
 
-    def test_without_others_in_sync_there_is_nobody_to_hear_of(self) -> None:
+    def test_leader_alone_in_the_isr_is_not_deserted(self) -> None:
         fixture = Fixture()
         fixture.lead()
         fixture.now_ms = 60_000
@@ -754,7 +756,7 @@ class TestDesertion:
         fixture.now_ms = 120_000
         assert not fixture.leading.is_deserted
 
-    def test_one_of_those_in_sync_is_enough(self) -> None:
+    def test_leader_with_one_fetching_isr_member_is_not_deserted(self) -> None:
         fixture = Fixture()
         replicated(fixture, isr=(ME, OTHER, THIRD))
         for _ in range(5):
@@ -766,7 +768,7 @@ class TestDesertion:
         fixture.now_ms += 1
         assert fixture.leading.is_deserted
 
-    def test_one_that_is_not_in_sync_does_not_count(self) -> None:
+    def test_follower_out_of_the_isr_does_not_prevent_desertion(self) -> None:
         """It cannot be elected, so that it fetches says nothing about who leads."""
         fixture = Fixture()
         replicated(fixture, isr=(ME, OTHER))
@@ -775,14 +777,14 @@ class TestDesertion:
         fixture.fetched(0, THIRD)
         assert fixture.leading.is_deserted
 
-    def test_a_new_leader_is_given_time(self) -> None:
+    def test_new_leader_is_not_deserted_at_once(self) -> None:
         fixture = Fixture()
         fixture.now_ms = 60_000
         replicated(fixture, isr=(ME, OTHER))
         assert not fixture.leading.is_deserted
 
 
-def test_a_replica_that_is_added_is_expected_too() -> None:
+def test_added_replica_is_expected_too() -> None:
     fixture = Fixture()
     fixture.host.contacts.limit(2_000, 500)
     fixture.lead(0, replicas=(ME, OTHER), isr=(ME, OTHER))

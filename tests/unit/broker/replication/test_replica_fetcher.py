@@ -26,7 +26,7 @@ def end(partition: Partition) -> int:
     return partition.log.log_end_offset
 
 
-async def test_logs_are_cut_one_after_the_other_and_not_at_all_once_the_controller_has_spoken() -> None:
+async def test_logs_are_truncated_in_turn_and_not_after_a_request_of_the_controller() -> None:
     """Each may take long, and whoever waits for something else is let through in between."""
     fetcher = ReplicaFetcher(
         LEADER,
@@ -51,7 +51,7 @@ async def test_logs_are_cut_one_after_the_other_and_not_at_all_once_the_controll
     taking.close()
 
 
-async def test_a_broker_that_leaves_follows_nothing_new() -> None:
+async def test_leaving_broker_follows_nothing_new() -> None:
     supervisor = Supervisor()
     fetchers = ReplicaFetchers(
         FetcherSettings(replica_id=ME),

@@ -78,7 +78,7 @@ def test_partitions_are_created_and_led() -> None:
     assert broker.partition().topic_id == topic_id("t")
 
 
-def test_what_is_not_here_is_unknown_or_led_elsewhere() -> None:
+def test_missing_partition_is_unknown_or_led_elsewhere() -> None:
     broker = ReplicaSide()
     assert broker.replica_manager.led_partition(("t", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.lead(leader=OTHER, replicas=(OTHER,))
@@ -86,7 +86,7 @@ def test_what_is_not_here_is_unknown_or_led_elsewhere() -> None:
     assert broker.replica_manager.led_partition(("t", 0)) is NOT_LEADER
 
 
-def test_a_follower_keeps_its_log_and_does_not_lead() -> None:
+def test_follower_keeps_its_log_and_does_not_lead() -> None:
     broker = ReplicaSide()
     broker.lead(leader=OTHER, replicas=(OTHER, ME))
     assert broker.replica_manager.led_partition(("t", 0)) is NOT_LEADER
@@ -96,7 +96,7 @@ def test_a_follower_keeps_its_log_and_does_not_lead() -> None:
     assert leader.broker_id == OTHER
 
 
-def test_an_older_controller_is_refused() -> None:
+def test_request_of_an_older_controller_is_refused() -> None:
     """B62: a zombie controller changes nothing."""
     broker = ReplicaSide()
     broker.lead("t", controller_epoch=5)
@@ -107,7 +107,7 @@ def test_an_older_controller_is_refused() -> None:
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
-def test_an_older_or_equal_leader_epoch_is_refused(epoch: int) -> None:
+def test_older_or_equal_leader_epoch_is_refused(epoch: int) -> None:
     broker = ReplicaSide()
     broker.lead(epoch=4)
     assert errors(broker.lead(epoch=epoch, leader=OTHER, replicas=(ME, OTHER))) == [ErrorCode.STALE_CONTROLLER_EPOCH]
@@ -124,7 +124,7 @@ def test_another_topic_of_the_same_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_the_log_of_an_earlier_topic_is_set_aside_for_that_of_its_successor(restarts: bool) -> None:
+def test_log_of_an_earlier_topic_is_set_aside_for_its_successor(restarts: bool) -> None:
     """Requests that are numbered are in order: the log's topic is the one that is gone."""
     broker = ReplicaSide()
     broker.lead(epoch=7)
@@ -139,7 +139,7 @@ def test_the_log_of_an_earlier_topic_is_set_aside_for_that_of_its_successor(rest
     assert set_aside(broker) == ["t-0"]
 
 
-def test_an_order_that_a_newer_one_has_overtaken_is_refused() -> None:
+def test_request_that_a_newer_one_has_overtaken_is_refused() -> None:
     """B65: a LeaderAndIsr that is late does not bring the former topic back."""
     broker = ReplicaSide()
     broker.lead(epoch=0, id_of_topic=NEXT_ID, sequence=9)
@@ -149,7 +149,7 @@ def test_an_order_that_a_newer_one_has_overtaken_is_refused() -> None:
     assert set_aside(broker) == []
 
 
-def test_metadata_of_a_newer_controller_fences_orders_of_an_older_one() -> None:
+def test_metadata_of_a_newer_controller_fences_requests_of_an_older_one() -> None:
     """B65: between the first UpdateMetadata of a controller and its first LeaderAndIsr."""
     broker = ReplicaSide()
     broker.tell("t", topic_id("t"), [], controller_epoch=5)
@@ -169,7 +169,7 @@ def test_stop_replica_of_another_topic_id_leaves_the_log_alone() -> None:
 
 
 @pytest.mark.parametrize("heard_of", [False, True])
-def test_a_full_update_sets_replicas_aside_that_are_not_assigned_here(heard_of: bool) -> None:
+def test_full_update_sets_unassigned_replicas_aside(heard_of: bool) -> None:
     broker = ReplicaSide()
     broker.lead("moved", leader=OTHER, replicas=(OTHER, ME))
     broker.lead("gone")
@@ -193,13 +193,13 @@ def test_coordinators_resign_from_a_partition_that_is_set_aside() -> None:
     assert broker.resigned == [TopicPartition("__consumer_offsets", 0)]
 
 
-def test_a_partition_without_a_replica_here_is_refused() -> None:
+def test_partition_without_a_replica_here_is_refused() -> None:
     broker = ReplicaSide()
     response = broker.lead(leader=OTHER, replicas=(OTHER,))
     assert errors(response) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_the_oldest_form_of_the_order_is_understood() -> None:
+def test_oldest_form_of_leader_and_isr_is_understood() -> None:
     broker = ReplicaSide()
     state = LeaderAndIsrPartitionState(topic_name="t", leader=ME, replicas=[ME], isr=[ME])
     response = broker.replica_control.apply_leader_and_isr(LeaderAndIsrRequest(ungrouped_partition_states=[state]))
@@ -207,7 +207,7 @@ def test_the_oldest_form_of_the_order_is_understood() -> None:
     assert broker.partition().leading is not None
 
 
-def test_coordinators_hear_of_their_partitions_only() -> None:
+def test_coordinators_are_notified_of_their_partitions_only() -> None:
     broker = ReplicaSide()
     broker.lead("t")
     broker.lead("__transaction_state", 2)
@@ -224,7 +224,7 @@ def test_coordinators_hear_of_their_partitions_only() -> None:
     assert [str(partition) for partition in broker.resigned[1:]] == ["__consumer_offsets-0"]
 
 
-def test_a_re_election_is_a_new_term_with_the_new_epoch() -> None:
+def test_reelection_gives_coordinators_a_log_with_the_new_epoch() -> None:
     broker = ReplicaSide()
     broker.lead("__transaction_state")
     first = broker.elected[TopicPartition("__transaction_state", 0)]
@@ -236,7 +236,7 @@ def test_a_re_election_is_a_new_term_with_the_new_epoch() -> None:
     assert second.append(batch()) == 1
 
 
-def test_a_deleted_partition_is_gone_and_its_name_is_free() -> None:
+def test_deleted_partition_is_gone_and_its_name_is_free() -> None:
     broker = ReplicaSide()
     broker.lead()
     broker.append(batch())
@@ -251,7 +251,7 @@ def test_a_deleted_partition_is_gone_and_its_name_is_free() -> None:
     assert broker.append(batch()).base_offset == 0
 
 
-def test_a_stopped_partition_keeps_its_data() -> None:
+def test_stopped_partition_keeps_its_data() -> None:
     broker = ReplicaSide()
     broker.lead()
     broker.append(batch())
@@ -261,7 +261,7 @@ def test_a_stopped_partition_keeps_its_data() -> None:
     assert broker.append(batch()).base_offset == 1
 
 
-def test_a_stop_of_an_older_epoch_is_fenced() -> None:
+def test_stop_replica_of_an_older_epoch_is_fenced() -> None:
     broker = ReplicaSide()
     broker.lead(epoch=4)
     assert stop(broker, epoch=3) == [ErrorCode.FENCED_LEADER_EPOCH]
@@ -269,7 +269,7 @@ def test_a_stop_of_an_older_epoch_is_fenced() -> None:
     assert stop(broker, epoch=-1) == [0]
 
 
-def test_older_forms_of_stop_are_understood() -> None:
+def test_older_forms_of_stop_replica_are_understood() -> None:
     broker = ReplicaSide()
     broker.lead("t")
     broker.lead("u", 2)
@@ -284,7 +284,7 @@ def test_older_forms_of_stop_are_understood() -> None:
     assert [str(partition.topic_partition) for partition in broker.replica_manager.partitions()] == ["u-0"]
 
 
-def test_a_log_that_cannot_be_made_is_a_storage_error() -> None:
+def test_log_that_cannot_be_made_is_a_storage_error() -> None:
     """B84: the controller hears of it, so that somebody else leads."""
     broker = ReplicaSide()
     broker.disk.fail("open", ".log")
@@ -292,7 +292,7 @@ def test_a_log_that_cannot_be_made_is_a_storage_error() -> None:
     assert broker.storage_failures == [TopicPartition("t", 0)]
 
 
-def test_a_failed_log_is_out_of_service_and_reported_once() -> None:
+def test_failed_log_is_out_of_service_and_reported_once() -> None:
     """B41, B84: nobody is acknowledged any more, the coordinator resigns, and the failure is reported."""
     broker = ReplicaSide()
     broker.lead("__transaction_state")
@@ -325,7 +325,7 @@ async def test_high_watermarks_survive_a_restart() -> None:
 
 
 @in_virtual_time
-async def test_a_checkpoint_keeps_what_the_controller_has_not_spoken_of() -> None:
+async def test_checkpoint_keeps_partitions_without_a_leader_and_isr() -> None:
     broker = ReplicaSide()
     broker.lead("t", replicas=(ME, OTHER))
     broker.append(batch(b"a"))
@@ -340,7 +340,7 @@ async def test_a_checkpoint_keeps_what_the_controller_has_not_spoken_of() -> Non
     assert log.high_watermark == 1
 
 
-def test_a_sole_replica_is_settled_at_once_after_a_restart() -> None:
+def test_sole_replica_is_settled_at_once_after_a_restart() -> None:
     broker = ReplicaSide()
     broker.lead(config=LogConfig())
     broker.append(batch(b"a", b"b"))

@@ -15,14 +15,14 @@ def limited(bytes_a_second: float) -> ReplicationQuota:
     return quota
 
 
-def test_without_a_limit_nothing_is_exceeded() -> None:
+def test_quota_without_a_limit_is_never_exceeded() -> None:
     quota = ReplicationQuota()
     quota.record(1 << 40, 0.0)
     assert not quota.is_exceeded(0.0)
     assert quota.free_at(0.0) == 0.0
 
 
-def test_what_went_over_the_rate_is_waited_for() -> None:
+def test_quota_over_the_rate_is_exceeded_until_the_average_is_below() -> None:
     quota = limited(100)
     assert not quota.is_exceeded(5.0)
     quota.record(100, 5.0)
@@ -35,7 +35,7 @@ def test_what_went_over_the_rate_is_waited_for() -> None:
     assert not quota.is_exceeded(free_at)
 
 
-def test_what_is_long_ago_is_forgotten() -> None:
+def test_old_samples_are_forgotten() -> None:
     quota = limited(100)
     quota.record(1_000_000, 0.0)
     assert quota.free_at(1.0) == pytest.approx(11.0, abs=0.01)
@@ -44,7 +44,7 @@ def test_what_is_long_ago_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1])
-def test_next_to_nothing_is_still_something_now_and_then(limit: int) -> None:
+def test_tiny_rate_admits_bytes_at_the_time_that_the_quota_returns(limit: int) -> None:
     quota = limited(limit)
     quota.record(1_000, 0.0)
     assert quota.is_exceeded(10.0)
@@ -52,7 +52,7 @@ def test_next_to_nothing_is_still_something_now_and_then(limit: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whoever_asks_before_each_step_keeps_to_the_rate(seed: int) -> None:
+def test_sender_that_checks_before_each_step_keeps_to_the_rate(seed: int) -> None:
     rng, quota = random.Random(seed), limited(1_000)
     now, total = 0.0, 0
     while now < 120.0:
@@ -84,13 +84,13 @@ def test_partitions_are_throttled_by_topic() -> None:
     ("text", "partitions"),
     [("", frozenset()), ("*", None), ("0:1", frozenset()), ("0:2,5:2,6:3", frozenset({0, 5})), (" 1:2 ", {1})],
 )
-def test_a_setting_names_replicas(text: str, partitions: frozenset[int] | None) -> None:
+def test_throttle_setting_names_replicas(text: str, partitions: frozenset[int] | None) -> None:
     assert validate(LEADER_THROTTLE, text) is None
     assert throttled_partitions(text, 2) == partitions
 
 
 @pytest.mark.parametrize("text", ["all", "1", "1:", "1:2:3", "a:b", "*,1:2", "-1:2"])
-def test_what_is_not_a_list_of_replicas_is_refused(text: str) -> None:
+def test_setting_that_is_no_list_of_replicas_is_refused(text: str) -> None:
     for key in (LEADER_THROTTLE, FOLLOWER_THROTTLE):
         reason = validate(key, text)
         assert reason is not None

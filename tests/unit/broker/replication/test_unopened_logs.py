@@ -13,7 +13,7 @@ from tests.unit.broker.virtual_time import in_virtual_time
 
 @pytest.mark.parametrize("fails", [0, 1])
 @in_virtual_time
-async def test_order_that_ends_in_an_exception_is_tried_again_and_keeps_no_other_waiting(fails: int) -> None:
+async def test_deferred_state_that_raises_is_retried_and_delays_no_other(fails: int) -> None:
     orders = [
         DeferredState(TopicPartition("t", index), bytes(16), LeaderAndIsrPartitionState(), in_order=True)
         for index in range(3)
