@@ -71,7 +71,7 @@ def txn_states() -> None:
 )
 @click.version_option(VERSION, "--version", "-V", prog_name="oncelog", message="%(prog)s %(version)s")
 def cli() -> None:
-    """A Kafka-compatible broker that keeps exactly-once, and its clients."""
+    """A Kafka-compatible broker that keeps exactly-once, and its clients."""  # noqa: D401
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:

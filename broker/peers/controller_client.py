@@ -1,4 +1,4 @@
-"""This broker's own requests to the controller: by a plain call if that is this broker, else over the network.
+"""The broker's own requests to the controller: by a plain call if that is this broker, else over the network.
 
 A broker knows only the last controller that it learned of, so any request may return NOT_CONTROLLER, or get no response
 (NETWORK_EXCEPTION: whether it was carried out is unknown). The caller decides whether to retry.

@@ -1,5 +1,6 @@
-"""One partition that this broker copies from its leader: what to request, and how to apply the response. No I/O but the
-log's own.
+"""One partition that this broker copies from its leader: what to request, and how to apply the response.
+
+No I/O but the log's own.
 
 A follower's log must become a prefix of its leader's. What it has beyond that was never replicated, and is found by
 leader epochs (KIP-101, KIP-279): the fetch names the epoch of the last batch here, the leader returns where that epoch,

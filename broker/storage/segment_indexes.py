@@ -60,8 +60,9 @@ class SegmentIndexes:
 
         One entry of the time index is kept free for the largest timestamp, which is added when the segment is rolled.
         """
-        offset_bytes, time_bytes = (len(self.offset) + 1) * OFFSET_ENTRY_SIZE, (len(self.time) + 2) * TIME_ENTRY_SIZE
-        return max(offset_bytes, time_bytes) > max_bytes
+        if (len(self.offset) + 1) * OFFSET_ENTRY_SIZE > max_bytes:
+            return True
+        return (len(self.time) + 2) * TIME_ENTRY_SIZE > max_bytes
 
     @property
     def sparse_bytes(self) -> int:
