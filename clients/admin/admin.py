@@ -12,11 +12,12 @@ which reads a whole partition, has that time for each request.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import wraps
+from inspect import signature
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, get_args, get_origin
 
 from oncelog.clients.admin import (
     cluster_description,
@@ -64,11 +65,25 @@ def _operation(
 ) -> "Callable[Concatenate[Admin, P], Coroutine[Any, Any, T]]":
     """Return the method of ``Admin`` that calls a function with its cluster, and bounds the time of the call."""
 
+    parameters = list(signature(function).parameters.values())[1:]
+    collections = [(index, each.name) for index, each in enumerate(parameters) if _is_collection(each.annotation)]
+
     @wraps(function)
     async def method(admin: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        for index, name in collections:
+            given = args[index] if index < len(args) else kwargs.get(name)
+            if isinstance(given, str | bytes):  # A collection of characters, to Python.
+                kind = type(given).__name__
+                raise TypeError(f"{function.__name__} takes a collection as {name}, not one {kind}: pass [{given!r}]")
         return await admin._in_time(function(admin.cluster, *args, **kwargs))
 
     return method
+
+
+def _is_collection(annotation: object) -> bool:
+    """Return whether arguments of a type are collections: ``Sequence[str]``, say, or ``Iterable[str] | None``."""
+    kinds = (get_origin(annotation), *map(get_origin, get_args(annotation)))
+    return any(isinstance(kind, type) and issubclass(kind, Iterable) for kind in kinds)
 
 
 async def _prepare_abort(cluster: Cluster, topic_partition: TopicPartition, which: WhichTransaction) -> AbortPlan:
