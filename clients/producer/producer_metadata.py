@@ -8,6 +8,7 @@ the call.
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from oncelog.clients.errors import (
     BrokerRefused,
@@ -25,6 +26,10 @@ from oncelog.protocol.messages.metadata import MetadataResponse
 from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
+
+_MISSING_TOPIC: Final = "create it, or set auto.create.topics.enable=true on the brokers"
+_WARNING_ATTEMPT: Final = 3
+"""The attempt after which a warning says what the producer waits for: a new topic is mostly known before."""
 
 
 class _Lookup:
@@ -90,7 +95,8 @@ class ProducerMetadata:
                 return lookup.error
             return OperationTimedOut(f"no metadata of {topic} in time: {lookup.error}")
         if queues is not None and partition is not None and partition >= len(queues.queues):
-            missing = Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            has = f"{topic} has partitions 0 to {len(queues.queues) - 1}; add some, or send to one of these"
+            missing = Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=has)
             return BrokerRefused(str(TopicPartition(topic, partition)), missing)
         return OperationTimedOut(f"no space or no metadata for a record of {topic} in time")
 
@@ -135,6 +141,8 @@ class ProducerMetadata:
                 if not error.is_retriable:
                     return error
                 lookup.error = error
+                if attempt == _WARNING_ATTEMPT:
+                    _log.warning("%s; the producer waits for it, at most max_block_ms", error)
                 await asyncio.sleep(self._runtime.backoff.pause_seconds(attempt))
                 attempt += 1
             return None
@@ -151,7 +159,8 @@ class ProducerMetadata:
             return None
         codes = [error_code(each.error_code) for each in response.topics if each.name == topic and each.error_code]
         code = codes[0] if codes else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return BrokerRefused(f"topic {topic}", Refusal(error=code))
+        message = _MISSING_TOPIC if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
+        return BrokerRefused(f"topic {topic}", Refusal(error=code, message=message))
 
     # Updates
 

@@ -269,6 +269,20 @@ async def test_missing_topics_leave_no_state_behind() -> None:
 
 
 @in_virtual_time
+async def test_missing_topic_is_warned_of_early_and_its_error_names_the_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(max_block_ms=60_000) as producer:
+        sending = asyncio.get_running_loop().create_task(producer.send("nothing", b"value"))
+        await asyncio.sleep(5)
+        assert "topic nothing: UNKNOWN_TOPIC_OR_PARTITION: create it" in caplog.text
+        assert "max_block_ms" in caplog.text
+        with pytest.raises(BrokerRefused, match="auto.create.topics.enable"):
+            await sending
+
+
+@in_virtual_time
 async def test_partition_without_leader_is_sent_to_once_it_has_one() -> None:
     stage = Stage(partitions=1)
     async with stage.producing() as producer:

@@ -300,7 +300,7 @@ async def test_send_to_missing_partition_waits_max_block_ms() -> None:
         for task in tasks:
             refused, seconds = await task
             assert isinstance(refused, BrokerRefused)
-            assert "orders-1: UNKNOWN_TOPIC_OR_PARTITION" in str(refused)
+            assert "orders-1: UNKNOWN_TOPIC_OR_PARTITION: orders has partitions 0 to 0" in str(refused)
             assert seconds == pytest.approx(60, abs=0.1)
 
 
