@@ -53,22 +53,22 @@ def test_programs_of_the_page_do_what_it_says(broker: BrokerProcess) -> None:
     administered = run_program("Admin(", broker)
     assert "Refusal(error=<ErrorCode.INVALID_CONFIG: 40>" in administered
 
-    produced = run_program('transactional_id="orders-1"', broker)
-    assert produced.startswith("RecordMetadata(topic='orders', partition=")
+    produced = run_program('transactional_id="fruit-orders-1"', broker)
+    assert produced.startswith("RecordMetadata(topic='fruit-orders', partition=")
 
     consumed = run_program("class CommitFirst", broker)
     assert "b'customer-7' b'42 apples'" in consumed
 
     assert run_program("send_offsets_to_transaction(offsets", broker) == "1 orders invoiced\n"
     assert run_program("send_offsets_to_transaction(offsets", broker) == ""
-    assert oncelog("consume invoices --until-end --format value") == "invoice for 42 apples\n"
+    assert oncelog("consume fruit-invoices --until-end --format value") == "invoice for 42 apples\n"
 
 
 def test_readme_program_prints_the_record_it_wrote_and_the_topics(broker: BrokerProcess) -> None:
     (program,) = README_PROGRAMS
     printed = run(program, broker)
     assert "value=b'42 apples'" in printed
-    assert "orders" in printed.splitlines()[-1]
+    assert "fruit-orders" in printed.splitlines()[-1]
 
 
 def test_programs_of_the_page_are_all_run() -> None:
