@@ -5,14 +5,11 @@ A driver of its own: ``python -m tests.spark.speculating_query MASTER BROKER TOP
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark import TaskContext
 
 from oncelog.spark_connector.sink.stream_writer import BATCH_ID
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
 
 ROWS_IN_BATCH: Final = 400_000
 """In four tasks: enough for each to have sent something before it hangs."""
@@ -50,7 +47,11 @@ def hanging(fifo: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 
 def main() -> None:
-    """Run until the batch after the one that hangs is committed."""
+    """Run one batch at a time, up to the one after the batch that hangs.
+
+    No batch is cut off: Spark calls ``abort`` before it has ended the tasks of a stopped query, and a task that begins
+    its transaction after that leaves it open until it times out.
+    """
     from pyspark.sql import SparkSession
 
     master, address, topic, checkpoint, fifo = sys.argv[1:]
@@ -61,18 +62,16 @@ def main() -> None:
     session.sparkContext.setLogLevel("ERROR")
     rate = session.readStream.format("rate-micro-batch").option("rowsPerBatch", str(ROWS_IN_BATCH))
     rows = rate.option("numPartitions", "4").load().selectExpr("cast(value as string) as value")
-    query: StreamingQuery = (
+    writer = (
         rows.mapInArrow(hanging(fifo), "value string")
         .writeStream.format("oncelog")
         .option("kafka.bootstrap.servers", address)
         .option("topic", topic)
         .option("checkpointLocation", checkpoint)
-        .start()
+        .trigger(availableNow=True)
     )
-    while not query.awaitTermination(0.5):
-        progress = query.lastProgress
-        if progress is not None and progress["batchId"] > LAST_BATCH:
-            query.stop()
+    for _ in range(LAST_BATCH + 1):
+        writer.start().awaitTermination()
 
 
 if __name__ == "__main__":
