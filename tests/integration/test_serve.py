@@ -250,7 +250,7 @@ def test_address_that_is_of_no_use_to_other_machines_is_warned_of_with_the_setti
     host = socket.gethostname()
     with serving(["--set", "listeners=PLAINTEXT://:0", "--data-dir", tmp_path]) as broker:
         log = broker.end(signal.SIGTERM)[1]
-    assert f"are told PLAINTEXT://localhost:{broker.port}, which is on their own machine" in log
+    assert f"the advertised address PLAINTEXT://localhost:{broker.port} is on the client's own machine" in log
     assert f"set advertised.listeners=PLAINTEXT://{host}:{broker.port}" in log
     with serving(["--port", 0, "--data-dir", tmp_path]) as broker:
         assert "own machine" not in broker.end(signal.SIGTERM)[1]

@@ -83,7 +83,7 @@ def test_batch_whose_sinks_record_vanishes_is_not_decided(done: int) -> None:
         before.run_batch(10 * batch + 10)
     outcomes = before.run_tasks(done, range(10 * done, 10 * done + 10), 2)
     cluster.replace_state_topic()
-    with pytest.raises(BatchNotDecided, match=f"gone from the state topic {STATE_TOPIC}"):
+    with pytest.raises(BatchNotDecided, match=f"vanished from the state topic {STATE_TOPIC}"):
         run(commit_batch(broker_of(cluster), outcomes, done, Planned("t", "[30]", names_rows=True)))
     assert sorted(cluster.visible) == list(range(10 * done))
     assert not cluster.open_ids
