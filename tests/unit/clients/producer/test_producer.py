@@ -278,7 +278,7 @@ async def test_missing_topic_is_warned_of_early_and_its_error_names_the_remedy(
         await asyncio.sleep(5)
         assert "topic nothing: UNKNOWN_TOPIC_OR_PARTITION: create it" in caplog.text
         assert "max_block_ms" in caplog.text
-        with pytest.raises(BrokerRefused, match="auto.create.topics.enable"):
+        with pytest.raises(BrokerRefused, match=r"auto\.create\.topics\.enable"):
             await sending
 
 
