@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Final
 
+from oncelog.broker.process.containment import Containment
 from oncelog.broker.replication.deserted_coordinators import DesertedCoordinators
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.replica_manager import ReplicaManager
@@ -50,11 +50,15 @@ class IsrChecks:
                     self._log_deserted(now_ms)
 
     def _check_all(self, now_ms: int, expected_ms: int, *, is_lag_due: bool) -> None:
-        """Check every partition that is led, also after one has raised an exception, which is raised in the end."""
+        """Check every partition that is led, and then raise the first exception that there was."""
         silence_changed = self._host.contacts.update_silent(now_ms, expected_ms)
-        with ExitStack() as checks:
-            for partition in self._replicas.led_partitions():
-                checks.callback(self._check, partition, silence_changed=silence_changed, is_lag_due=is_lag_due)
+        failures: list[Exception] = []
+        contained = Containment(failures.append)
+        for partition in list(self._replicas.led_partitions()):
+            with contained:
+                self._check(partition, silence_changed=silence_changed, is_lag_due=is_lag_due)
+        if failures:
+            raise failures[0]
 
     def _check(self, partition: LeadingPartition, *, silence_changed: bool, is_lag_due: bool) -> None:
         if silence_changed or not self._host.contacts.silent.isdisjoint(partition.progress.in_sync.isr):
