@@ -781,7 +781,7 @@ MUTATIONS: Final = (
     Mutation(
         "B53", _PARTITION,
         "            log.assign_epoch(state.leader_epoch)\n",
-        "",
+        "            pass\n",
         f"{_TEST_PARTITION}::test_leader_epoch_is_stamped_and_remembered",
     ),
     Mutation(

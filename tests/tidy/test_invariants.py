@@ -81,8 +81,10 @@ def test_invariants_of_transactions_are_held_and_have_a_mutation() -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.row} in {mutation.path}")
 def test_mutations_can_all_be_made(mutation: Mutation) -> None:
-    """Its text is in the file once, and the test that must notice it is one that the page names for its row."""
-    assert (REPOSITORY / mutation.path).read_text().count(mutation.old) == 1
+    """Its text is in the file once, leaves a program, and the page names the test that must notice it for its row."""
+    source = (REPOSITORY / mutation.path).read_text()
+    assert source.count(mutation.old) == 1
     assert mutation.old != mutation.new
+    ast.parse(source.replace(mutation.old, mutation.new))
     (tests,) = (row.tests for row in rows() if row.name == mutation.row)
     assert mutation.test in tests
