@@ -3,6 +3,9 @@ prints what repeats it.
 
 And there is one import name. The repository is on the path, so an import by the name of a folder would make second
 copies of its modules, whose classes are not those of ``oncelog.broker``. It is refused.
+
+And a set has no order that two processes agree on: tests that are parametrized by one would be collected differently by
+each worker of a parallel run, which then refuses to begin.
 """
 
 import sys
@@ -11,6 +14,7 @@ from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 FOLDERS: Final = frozenset({"broker", "clients", "coordinator", "protocol", "spark_connector"})
@@ -27,3 +31,11 @@ class BareNames(MetaPathFinder):
 sys.meta_path.insert(0, BareNames())
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("untimed")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refuse the parametrization of a test by a set."""
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        values = mark.args[1] if len(mark.args) > 1 else mark.kwargs["argvalues"]
+        if isinstance(values, (set, frozenset)):
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: parametrize by a list; a set has no fixed order")

@@ -18,7 +18,7 @@ def test_connection_is_gained_only_by_the_attempt_that_was_under_way() -> None:
     assert gains == {(state, LinkEvent.OPENED) for state in CONNECTING_STATES}
 
 
-@pytest.mark.parametrize("state", CONNECTING_STATES)
+@pytest.mark.parametrize("state", [LinkState.CONNECTING, LinkState.RECONNECTING])
 def test_attempt_under_way_admits_no_second_one(state: LinkState) -> None:
     """Neither a request nor the loss of the former connection, which is noticed late, begins another."""
     assert next_state(state, LinkEvent.NEEDED) is state
