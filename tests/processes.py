@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -35,9 +36,21 @@ class BrokerDied(Exception):
 def free_port() -> int:
     """Return a port of loopback at which no program listens, from a range of which outgoing connections get none.
 
-    It stays free while its broker is down, however many connections other tests open meanwhile.
+    A socket that never listens holds the port until this process ends, so that no other test process is given it before
+    its broker listens, or while that broker is down. Servers set SO_REUSEADDR, and may listen beside it.
     """
-    return next(free_ports(Random()))
+    for port in free_ports(Random()):
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            holder.close()
+            continue
+        # After the exclusive bind: set before it, two holders could have one port.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.detach()
+        return port
+    raise AssertionError("no port of loopback is free")
 
 
 def child_environment() -> dict[str, str]:
