@@ -257,6 +257,11 @@ class ClusterUnderTest:
         self.disk.crash("power", self.rng)
         self.ensemble = self._open()
 
+    def lose_notifications(self) -> None:
+        """Remove all watches: no session notices the next changes before it reads or writes."""
+        self.ensemble._data_watches.pop_all()
+        self.ensemble._child_watches.pop_all()
+
     async def settle(self) -> None:
         """Let everything happen that happens without time passing."""
         for _ in range(200):

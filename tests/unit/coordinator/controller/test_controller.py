@@ -163,7 +163,8 @@ class TestControllerEpoch:
             zombie = cluster.apis
             usurper = cluster.ensemble.connect().session
             assert usurper is not None
-            # Somebody deletes the znode and wins the next election; the hints have not reached the zombie yet.
+            # Another session deletes the znode and wins the next election; the zombie has not been notified yet.
+            cluster.lose_notifications()
             await usurper.delete(paths.CONTROLLER)
             await stand_for_election(usurper, 9, 0, lambda: None)
             assert zombie.controller.is_active
@@ -175,6 +176,7 @@ class TestControllerEpoch:
             assert [await created, await deleted, await extended] == [[NOT_CONTROLLER]] * 3
             assert await tree(cluster) == before
             assert len(cluster.brokers[1].requests) == told
+            assert not zombie.controller.is_active
 
     async def test_former_controller_does_nothing_more(self) -> None:
         """B65: work that waits for the store when its session ends writes nothing and tells nobody."""

@@ -243,6 +243,7 @@ class TestUpdate:
             zombie = cluster.apis
             usurper = cluster.ensemble.connect().session
             assert usurper is not None
+            cluster.lose_notifications()
             await usurper.delete(paths.CONTROLLER)
             await stand_for_election(usurper, 9, 0, nobody)
             assert zombie.controller.is_active
