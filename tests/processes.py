@@ -98,7 +98,7 @@ class BrokerProcess:
 
     name = "broker"
     ready_line = READY_LINE
-    stop_seconds = _STOP_SECONDS
+    stop_seconds = LIMIT_SECONDS
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -113,7 +113,7 @@ class BrokerProcess:
         """The variables of the process; see ``child_environment``."""
         return child_environment()
 
-    def start(self, *, seconds: float = 60.0) -> None:
+    def start(self, *, seconds: float = LIMIT_SECONDS) -> None:
         """Start the process and return when it is ready."""
         self.launch()
         assert self._output is not None
@@ -215,7 +215,6 @@ class ClusterProcess(BrokerProcess):
 
     name = "oncelog cluster"
     ready_line = re.compile(r"\[OncelogCluster brokers=\d+\] started at ([^\s]+), after")
-    stop_seconds = 120.0
 
     def __init__(self, directory: Path, brokers: int = 3, settings: Sequence[str] = ()) -> None:
         """``settings``: ``key=value`` for all brokers, ``ID:key=value`` for one."""
@@ -235,7 +234,7 @@ class ClusterProcess(BrokerProcess):
     def environment(self) -> dict[str, str]:
         return {"ONCELOG_ZOOKEEPER_JARS": str(KAFKA_3_9), **super().environment()}
 
-    def start(self, *, seconds: float = 120.0) -> None:
+    def start(self, *, seconds: float = LIMIT_SECONDS) -> None:
         super().start(seconds=seconds)
         found = self.ready_line.findall((self.directory / "stdout.log").read_text())
         self.address = found[-1]

@@ -23,9 +23,9 @@ from oncelog.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.processes import ClusterProcess, OncelogProcess, free_port
+from tests.processes import LIMIT_SECONDS, ClusterProcess, OncelogProcess, free_port
 
-SECONDS = 30.0
+SECONDS = LIMIT_SECONDS
 
 
 def wall_clock() -> int:

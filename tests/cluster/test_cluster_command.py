@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.command import Oncelog
-from tests.processes import KAFKA_3_9, ClusterProcess
+from tests.processes import KAFKA_3_9, LIMIT_SECONDS, ClusterProcess
 
-SECONDS = 60.0
+SECONDS = LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")

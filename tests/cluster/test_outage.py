@@ -9,7 +9,7 @@ import pytest
 from oncelog.broker.local_cluster.zookeeper_server import ZooKeeperServer
 from tests.cluster.test_brokers import Members, log_of
 from tests.command import Oncelog
-from tests.processes import OncelogProcess, free_port
+from tests.processes import LIMIT_SECONDS, OncelogProcess, free_port
 
 HTTP_PORT = "oncelog.http.listener"
 MEANWHILE = "acks=all only while every in-sync replica is alive; no leader can be elected"
@@ -25,7 +25,7 @@ def members(tmp_path: Path, zookeeper_jars: None) -> Iterator[Members]:
 
 
 def ready_page(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=10) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=LIMIT_SECONDS) as response:
         return str(response.read().decode())
 
 

@@ -13,7 +13,7 @@ from tests.processes import ClusterProcess
 
 TOPIC: Final = "orders"
 GROUP: Final = "g"
-SECONDS: Final = 60
+SECONDS: Final = 300
 POLLS: Final = 5 * SECONDS
 POLL_SECONDS: Final = 0.2
 SESSION_MS: Final = 6_000

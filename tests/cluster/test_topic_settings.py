@@ -27,10 +27,9 @@ from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.processes import ClusterProcess
+from tests.processes import LIMIT_SECONDS, ClusterProcess
 from tests.simulation.topic_settings import unusual_overrides
 
-SECONDS = 60.0
 PARTITIONS = 6
 GROUPS = 20
 RECORDS = 10
@@ -61,7 +60,7 @@ async def admin(cluster: ClusterProcess) -> AsyncIterator[Admin]:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Ask until it is so; every request is a round trip to a broker."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not await condition():
             pass
 

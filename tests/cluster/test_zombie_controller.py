@@ -17,9 +17,9 @@ from oncelog.coordinator.metadata_store.zookeeper import connect_zookeeper
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.processes import ClusterProcess
+from tests.processes import LIMIT_SECONDS, ClusterProcess
 
-SECONDS = 60.0
+SECONDS = LIMIT_SECONDS
 ASLEEP_SECONDS = 3.0
 PARTITIONS = 6
 SESSION = "zookeeper.session.timeout.ms=2000"

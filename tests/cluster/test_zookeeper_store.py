@@ -21,7 +21,9 @@ from oncelog.coordinator.metadata_store.store import (
 )
 from oncelog.coordinator.metadata_store.zookeeper import ZooKeeperStore, connect_zookeeper, end_session
 from oncelog.coordinator.metadata_store.zookeeper_address import SessionCredentials
+from tests.processes import free_port
 from tests.unit.coordinator.metadata_store.contract import (
+    PATIENCE_SECONDS,
     Hint,
     MetadataStoreContract,
     data_of,
@@ -156,19 +158,25 @@ async def test_session_uses_no_longer_timeout_than_the_server_grants(zookeeper: 
     started = asyncio.get_running_loop().time()
     os.kill(zookeeper.pid, signal.SIGSTOP)
     try:
+        last_live = started
         for _ in range(600):
+            before = asyncio.get_running_loop().time()
             if not session.is_live():
                 break
+            last_live = before
             await asyncio.sleep(0.1)  # Time is what is tested.
+        ended = asyncio.get_running_loop().time()
     finally:
         os.kill(zookeeper.pid, signal.SIGCONT)
-    assert 1.0 < asyncio.get_running_loop().time() - started < 3.2
+    assert last_live - started < 3.2  # A busy machine looks seldom, and may see the end late.
+    assert ended - started > 1.0
     await ensemble.close()
 
 
-async def test_store_without_a_server_is_unavailable(unused_tcp_port: int) -> None:
-    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{unused_tcp_port}"):
-        await connect_zookeeper(f"127.0.0.1:{unused_tcp_port}", session_timeout_ms=1_000, connection_timeout_ms=300)
+async def test_store_without_a_server_is_unavailable() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(StoreUnavailable, match=address):
+        await connect_zookeeper(address, session_timeout_ms=1_000, connection_timeout_ms=300)
 
 
 async def test_chroot_is_not_part_of_paths(ensemble: ZooKeeperUnderTest) -> None:
@@ -253,14 +261,14 @@ async def test_connection_that_breaks_for_a_moment_is_suspended_and_resumed_each
             resumed = told_of(store, SessionEvent.RESUMED)
             while ends:
                 ends.pop().abort()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await resumed.wait()
             assert session_of(store).is_live()
             assert events == [SessionEvent.SUSPENDED, SessionEvent.RESUMED] * outages
     finally:
         await store.close()
         listener.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while ends:
                 for end in ends:
                     end.abort()

@@ -97,7 +97,7 @@ def test_broker_prints_its_readiness_once_and_ends_cleanly_at_a_signal(tmp_path:
 
 def test_start_that_waits_for_zookeeper_ends_at_a_signal(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as zookeeper:
-        zookeeper.settimeout(20)
+        zookeeper.settimeout(LIMIT_SECONDS)
         where = f"127.0.0.1:{zookeeper.getsockname()[1]}"
         options = command("--port", 0, "--data-dir", tmp_path, "--broker-id", 1, "--zookeeper", where)
         with subprocess.Popen(options, stderr=subprocess.PIPE, text=True, env=environment()) as process:

@@ -19,9 +19,8 @@ from tests.frame_proxy.exchange import Request
 from tests.frame_proxy.proxy import FrameProxy
 from tests.frame_proxy.script import FORWARD, Action, Cut, Delay, ForwardEverything, LateFrame, Script
 from tests.interop.broker_under_test import needs_one_broker
-from tests.processes import BrokerProcess
+from tests.processes import LIMIT_SECONDS, BrokerProcess
 
-_SECONDS = 20.0
 pytestmark = needs_one_broker("about the proxy, in front of one")
 
 
@@ -56,7 +55,7 @@ class OneFault(ForwardEverything):
 
 @asynccontextmanager
 async def proxied(broker: BrokerProcess, script: Script) -> AsyncIterator[tuple[FrameProxy, Address]]:
-    async with asyncio.timeout(_SECONDS), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as tasks:
         proxy = FrameProxy([int(broker.address.rpartition(":")[2])], script)
         await proxy.start(tasks)
         (address,) = proxy.addresses

@@ -6,10 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from tests.interop.drivers.program import ProgramFailed, compiled, java
-from tests.processes import KAFKA_4
+from tests.processes import KAFKA_4, LIMIT_SECONDS
 
 _PACKAGE = "org.apache.kafka.tools."
-_STOP_SECONDS = 20.0
 
 
 class KafkaTools:
@@ -31,7 +30,7 @@ class KafkaTools:
         assert self._process.stdout is not None
         self._process.stdin.close()
         try:
-            self._process.wait(_STOP_SECONDS)
+            self._process.wait(LIMIT_SECONDS)
         finally:
             self._process.kill()
             self._process.wait()

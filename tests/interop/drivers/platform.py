@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from tests.interop.broker_under_test import REPLICATION_FACTOR
 from tests.interop.drivers.program import compiled, java
-from tests.processes import PEERS, BrokerProcess, class_path, free_port
+from tests.processes import LIMIT_SECONDS, PEERS, BrokerProcess, class_path, free_port
 
 PLATFORM: Final = PEERS / "platform-4" / "lib"
 _LOG_TO_OUTPUT: Final = "-Dorg.slf4j.simpleLogger.logFile=System.out"
-_SECONDS: Final = 20.0
 
 
 class ConnectWorker(BrokerProcess):
@@ -58,12 +57,12 @@ class ConnectWorker(BrokerProcess):
             {"Content-Type": "application/json"},
             method="PUT",
         )
-        with urllib.request.urlopen(request, timeout=_SECONDS):
+        with urllib.request.urlopen(request, timeout=LIMIT_SECONDS):
             pass
 
     def status(self, connector: str) -> Any:
         url = f"http://127.0.0.1:{self._port}/connectors/{connector}/status"
-        with urllib.request.urlopen(url, timeout=_SECONDS) as response:
+        with urllib.request.urlopen(url, timeout=LIMIT_SECONDS) as response:
             return json.load(response)
 
 

@@ -25,7 +25,8 @@ from oncelog.coordinator.metadata_store.store import (
     Znode,
 )
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 300
+"""Of one wait; it ends a test that hangs."""
 
 
 class Ensemble(Protocol):
