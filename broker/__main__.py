@@ -19,7 +19,7 @@ from oncelog.clients.cli.suggestions import suggesting
 
 
 class _Commands(LazyGroup):
-    """Our own commands in front of the clients'. What was typed wrongly is answered with what was probably meant."""
+    """The broker's commands, then the clients'. The error for a mistyped command suggests the nearest one."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

@@ -1,4 +1,4 @@
-"""What each part of a broker needs to know of the broker's configuration, in the part's own terms."""
+"""The settings of each part of a broker, taken from the broker's configuration."""
 
 from collections.abc import Mapping
 

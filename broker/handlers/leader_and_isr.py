@@ -30,7 +30,7 @@ from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, Leader
 logger = logging.getLogger(__name__)
 
 _READ_SECONDS: Final = 1.0
-"""Shorter than the silence after which the controller suspects a broker that has an order to carry out."""
+"""Shorter than the time without a response after which a broker counts as unreachable."""
 
 
 @handles(ApiKey.LEADER_AND_ISR, versions="0-7")

@@ -49,14 +49,14 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
-Obey: TypeAlias = Callable[[Order], Awaitable[Report]]
+Execute: TypeAlias = Callable[[Order], Awaitable[Report]]
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], object]
 
 
-async def serve_control(directory: Path, obey: Obey, spawn: Spawn) -> asyncio.Server:
+async def serve_control(directory: Path, execute: Execute, spawn: Spawn) -> asyncio.Server:
     """Listen for orders until the server is closed."""
     with _socket_path(directory) as path:
-        return await asyncio.get_running_loop().create_unix_server(lambda: _Reception(obey, spawn), path)
+        return await asyncio.get_running_loop().create_unix_server(lambda: _Reception(execute, spawn), path)
 
 
 async def give_order(directory: Path, order: Order) -> Report:
@@ -107,8 +107,8 @@ class _Line(asyncio.Protocol):
 class _Reception(asyncio.Protocol):
     """The cluster's end of a connection."""
 
-    def __init__(self, obey: Obey, spawn: Spawn) -> None:
-        self._obey = obey
+    def __init__(self, execute: Execute, spawn: Spawn) -> None:
+        self._execute = execute
         self._spawn = spawn
         self._received = b""
 
@@ -132,6 +132,6 @@ class _Reception(asyncio.Protocol):
         except (ValueError, KeyError, TypeError):
             self._transport.abort()
             return
-        report = await self._obey(order)
+        report = await self._execute(order)
         self._transport.write(json.dumps(asdict(report)).encode() + b"\n")
         self._transport.close()

@@ -101,7 +101,7 @@ class LocalCluster:
         for member in self._members.values():
             member.kill_at_once()
 
-    async def obey(self, order: Order) -> Report:
+    async def execute(self, order: Order) -> Report:
         """Carry out an order, and report on the members that it names; on all if it names none."""
         names = order.members or tuple(self._members)
         unknown = [name for name in names if name not in self._members]

@@ -39,7 +39,7 @@ async def run_cluster(directory: Path, layout: Layout, given: Sequence[str]) -> 
         if starting.done():
             starting.result()
             write_layout(directory, layout)
-            server = await serve_control(directory, cluster.obey, tasks.spawn)
+            server = await serve_control(directory, cluster.execute, tasks.spawn)
             _introduce(cluster, count, given, asyncio.get_running_loop().time() - started)
             await asyncio.wait([stopping])
             server.close()

@@ -1,6 +1,6 @@
 """Copying what other brokers lead: one task and one connection for each of them.
 
-A `ReplicaFetcher` fetches all partitions that one leader leads, in one fetch session: request, answer, append, next
+A `ReplicaFetcher` fetches all partitions that one leader leads, in one fetch session: request, response, append, next
 request. With ``flush.messages`` the appended records are synced before the next request reports them to the leader,
 which then counts them as replicated.
 

@@ -8,7 +8,7 @@ from oncelog.clients.errors import require_success
 from oncelog.clients.routes import AnyBroker
 from oncelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
-_NOBODY: Final = -1
+_NO_CONTROLLER: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,6 @@ async def describe_cluster(cluster: Cluster, *, include_fenced_brokers: bool = F
     ]
     return ClusterDescription(
         cluster_id=response.cluster_id,
-        controller_id=None if response.controller_id == _NOBODY else response.controller_id,
+        controller_id=None if response.controller_id == _NO_CONTROLLER else response.controller_id,
         brokers=tuple(sorted(brokers, key=lambda broker: broker.broker_id)),
     )

@@ -131,16 +131,16 @@ async def find_hanging_transactions(
     opened, failed = await open_transactions(cluster, partitions, broker_id=broker_id)
     known = await coordinators_know(cluster, {each.producer.producer_id for each in opened})
     oldest_start_ms = now_ms - max_transaction_timeout_ms
-    suspects = [
+    candidates = [
         HangingTransaction(open=each, reason=reason, coordinator_says=known.get(each.producer.producer_id))
         for each in opened
         if (reason := why_hanging(each, known.get(each.producer.producer_id), oldest_start_ms)) is not None
     ]
     again, _ = await open_transactions(
-        cluster, sorted({suspect.open.topic_partition for suspect in suspects}), broker_id=broker_id
+        cluster, sorted({candidate.open.topic_partition for candidate in candidates}), broker_id=broker_id
     )
     still_open = {each.identity for each in again}
-    hanging = tuple(suspect for suspect in suspects if suspect.open.identity in still_open)
+    hanging = tuple(candidate for candidate in candidates if candidate.open.identity in still_open)
     return Findings(hanging=hanging, failed=failed)
 
 

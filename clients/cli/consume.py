@@ -15,7 +15,7 @@ from oncelog.clients.cli.group_offsets import GroupOffsets
 from oncelog.clients.cli.named_partitions import named_partitions
 from oncelog.clients.cli.paced_output import PacedOutput
 from oncelog.clients.cli.record_writers import TABLE_HEAD, Writer, choose_writer
-from oncelog.clients.cli.remedies import NO_ANSWER
+from oncelog.clients.cli.remedies import NO_RESPONSE
 from oncelog.clients.cli.session import NO_BROKER, Session, complain, example, wall_clock, with_session
 from oncelog.clients.cli.signals import stopped_by_signals
 from oncelog.clients.cli.waiting import Watch
@@ -181,7 +181,7 @@ class _Request:
         except NoBrokerReachable:
             raise
         except (BrokerRefused, Unreachable, ConnectionLost, RequestTimedOut) as error:
-            is_refused = isinstance(error, BrokerRefused) and error.refusal.error not in NO_ANSWER
+            is_refused = isinstance(error, BrokerRefused) and error.refusal.error not in NO_RESPONSE
             why = None if is_refused else watch.why(str(error))
             if why is None:
                 raise

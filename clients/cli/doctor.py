@@ -18,7 +18,7 @@ from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum, i
 from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
-from oncelog.clients.cli.waiting import nobody_there
+from oncelog.clients.cli.waiting import advice_without_broker
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import BrokerSilent, ClientError
 from oncelog.protocol.api_keys import ApiKey
@@ -49,7 +49,7 @@ def doctor(session: Session) -> None:
         for visit in examination.bootstrap:
             click.echo(f"Error: {visit.address}: {visit.failure}", err=True)
         is_silent = any(visit.is_silent for visit in examination.bootstrap)
-        click.echo(f"  {nobody_there(session.bootstrap, is_silent=is_silent)}", err=True)
+        click.echo(f"  {advice_without_broker(session.bootstrap, is_silent=is_silent)}", err=True)
         raise click.exceptions.Exit(NO_BROKER)
     _show(session, examination, examination.view)
     if any(finding.is_problem for finding in examination.findings):

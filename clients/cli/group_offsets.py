@@ -62,7 +62,7 @@ class GroupOffsets(RebalanceListener):
     _committed: dict[TopicPartition, int] = field(default_factory=dict)
     _commit_at: float | None = None
     _has_warned: bool = False
-    _has_told_of_commits: bool = False
+    _has_warned_of_commits: bool = False
 
     def note_first(self, records: Iterable[ConsumerRecord]) -> None:
         """Note the first of the records that are being printed."""
@@ -198,8 +198,8 @@ class GroupOffsets(RebalanceListener):
 
     def _tell_of_commits(self, committed: Sequence[TopicPartition]) -> None:
         """Warn once that ``--from`` has no effect where the group has committed offsets."""
-        if committed and not self._has_told_of_commits:
-            self._has_told_of_commits = True
+        if committed and not self._has_warned_of_commits:
+            self._has_warned_of_commits = True
             named = ", ".join(map(str, committed[:_MOST_NAMED]))
             more = f" and {len(committed) - _MOST_NAMED} more" if len(committed) > _MOST_NAMED else ""
             self.warn(

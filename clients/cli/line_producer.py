@@ -13,7 +13,7 @@ from typing import Final
 
 from oncelog.clients.cli.line_numbers import LineNumbers
 from oncelog.clients.cli.lines import LineFormat
-from oncelog.clients.cli.remedies import NO_ANSWER
+from oncelog.clients.cli.remedies import NO_RESPONSE
 from oncelog.clients.errors import (
     BrokerRefused,
     ClientError,
@@ -190,7 +190,7 @@ def _is_of_one_record(error: ClientError) -> bool:
 def means_no_response(error: ClientError) -> bool:
     """Return whether a line was lost because no broker responded to the last attempt."""
     if isinstance(error, BrokerRefused):
-        return error.refusal.error in NO_ANSWER
+        return error.refusal.error in NO_RESPONSE
     if isinstance(error, DeliveryTimedOut):
         return error.last_error is None
     return isinstance(error, OperationTimedOut | OutcomeUnknown | RequestTimedOut | Unreachable)

@@ -24,7 +24,7 @@ _BROKER_RESOURCE: Final = 4
 _SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 2.0
 """Seconds after which a change that is not done has the store checked, repeatedly."""
-_NO_ANSWER: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
+_NO_RESPONSE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
 
 WITHOUT_STORE: Final = (
     "its metadata store (ZooKeeper) does not respond: clients go on reading and writing where the leader lives, with "
@@ -51,7 +51,7 @@ async def reaches_store(connection: Connection, broker_id: int) -> bool | None:
     codes = {result.error_code for result in response.responses}
     if codes == {ErrorCode.NONE}:
         return True
-    return False if codes & _NO_ANSWER else None
+    return False if codes & _NO_RESPONSE else None
 
 
 class StoreLost(ClientError):

@@ -64,5 +64,5 @@ def remedy(refused: Refusal) -> str | None:
     return _REMEDIES.get(error) or (_UNSETTLED if error in RETRIABLE else None)
 
 
-NO_ANSWER: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+NO_RESPONSE: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 """Errors that mean that no broker responded."""

@@ -18,7 +18,7 @@ import click
 
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cli.output import Row, format_fields, format_json, format_table
-from oncelog.clients.cli.remedies import NO_ANSWER, remedy
+from oncelog.clients.cli.remedies import NO_RESPONSE, remedy
 from oncelog.clients.cli.standard_streams import abandon_output
 from oncelog.clients.cli.waiting import (
     BROKERS_ADVICE,
@@ -26,7 +26,7 @@ from oncelog.clients.cli.waiting import (
     STUCK_ADVICE,
     StillWaiting,
     Watch,
-    nobody_there,
+    advice_without_broker,
     watching,
 )
 from oncelog.clients.cluster import Cluster
@@ -83,9 +83,9 @@ class Session:
         except BrokerRefused as error:
             self.fail({error.subject: error.refusal})
         except NoBrokerReachable as error:
-            _end(NO_BROKER, str(error), nobody_there(self.bootstrap, is_silent=error.is_silent))
+            _end(NO_BROKER, str(error), advice_without_broker(self.bootstrap, is_silent=error.is_silent))
         except BadResponse as error:
-            _end(NO_BROKER, str(error), nobody_there(self.bootstrap))
+            _end(NO_BROKER, str(error), advice_without_broker(self.bootstrap))
         except StillWaiting as error:
             _end(NO_BROKER, str(error), error.advice)
         except BrokerSilent as error:
@@ -173,7 +173,7 @@ class Session:
         """Explain what a broker refused, and end the command."""
         for subject, refused in refusals.items():
             complain(f"Error: {subject}: {refused}", remedy(refused))
-        had_no_response = all(refused.error in NO_ANSWER for refused in refusals.values())
+        had_no_response = all(refused.error in NO_RESPONSE for refused in refusals.values())
         raise click.exceptions.Exit(NO_BROKER if had_no_response else REFUSED)
 
 

@@ -72,7 +72,7 @@ class Notice(NamedTuple):
     advice: str | None
 
 
-def nobody_there(bootstrap: Collection[Address], *, is_silent: bool = False) -> str:
+def advice_without_broker(bootstrap: Collection[Address], *, is_silent: bool = False) -> str:
     """Return what to do when no broker responds at the addresses that the user has named."""
     advice = STUCK_ADVICE if is_silent else _NO_BROKER_THERE
     return advice + (_SEVERAL if len(bootstrap) == 1 else "")
@@ -119,7 +119,7 @@ class Notices:
         if any(each.is_connected for each in obstacles):
             return STUCK_ADVICE
         if any(each.address for each in obstacles):
-            return nobody_there(self.bootstrap)
+            return advice_without_broker(self.bootstrap)
         remedies = (remedy(Refusal(error=each.error)) for each in obstacles if each.error is not None)
         return next(filter(None, remedies), BROKERS_ADVICE)
 

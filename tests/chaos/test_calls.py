@@ -9,7 +9,7 @@ from tests.chaos.stage import Schedule
 
 
 @pytest.mark.parametrize("cls", TABLES, ids=lambda cls: cls.__name__)
-def test_every_public_method_has_drawn_arguments(cls: type) -> None:
+def test_public_methods_all_have_drawn_arguments(cls: type) -> None:
     assert set(TABLES[cls]) == public_names(cls)
 
 

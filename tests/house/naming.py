@@ -8,7 +8,7 @@ fewer than three words.
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.house.sources import Function
 
@@ -24,12 +24,20 @@ _NO_SUBJECT: Final = frozenset(
 )
 
 
-def collected_names(root: Path) -> Iterator[str]:
+class TestName(NamedTuple):
+    """The name of a test, and where it is."""
+
+    name: str
+    place: str
+    """As ``path:line``."""
+
+
+def collected_names(root: Path) -> Iterator[TestName]:
     """Yield the name of every test function below ``tests``."""
     for file in sorted((root / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, Function) and node.name.startswith("test_"):
-                yield node.name
+                yield TestName(node.name, f"{file.relative_to(root)}:{node.lineno}")
 
 
 def is_not_subject_first(name: str) -> bool:

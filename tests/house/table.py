@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from tests.house.naming import collected_names, is_not_subject_first
 from tests.house.rooms import Arrow, arrow_count, room_graph, upward_arrows, within
 from tests.house.sizes import Sized, long_files, long_functions, many_methods, many_parameters
 from tests.house.sources import REPOSITORY, Source, read_product
-from tests.house.words import pages, riddle_counts
+from tests.house.words import pages_of_tests, product_pages, riddle_places
 
 
 class Row(NamedTuple):
@@ -76,7 +77,8 @@ def text_rows(sources: Sequence[Source], root: Path) -> list[Row]:
     """Return in what words the house speaks."""
     docstrings = list(openings(sources))
     wrong = [f"{each.place}: {each.words}" for each in docstrings if not each.is_imperative]
-    riddles = riddle_counts(pages(root, sources))
+    riddles = riddle_places(product_pages(root, sources))
+    riddles_of_tests = riddle_places(pages_of_tests(root))
     names = list(collected_names(root))
     return [
         Row("docstrings of functions", len(docstrings)),
@@ -84,9 +86,14 @@ def text_rows(sources: Sequence[Source], root: Path) -> list[Row]:
         Row("of them not beginning with a verb, %", round(100 * len(wrong) / max(1, len(docstrings)))),
         Row("of them reported by ruff's D401", ruff_count(root)),
         Row("names of tests", len(names)),
-        Row("of them not subject first, or of fewer than three words", sum(map(is_not_subject_first, names))),
-        *(Row(f"word: {name}", count) for name, count in riddles.items()),
-        Row("riddle words together", sum(riddles.values())),
+        _places(
+            "of them not subject first, or of fewer than three words",
+            (f"{each.place} {each.name}" for each in names if is_not_subject_first(each.name)),
+        ),
+        *(_places(f"word: {name}", places) for name, places in riddles.items()),
+        _places("riddle words together", chain(*riddles.values())),
+        *(_places(f"word in tests: {name}", places) for name, places in riddles_of_tests.items()),
+        _places("riddle words in tests together", chain(*riddles_of_tests.values())),
     ]
 
 

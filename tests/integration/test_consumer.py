@@ -407,7 +407,7 @@ def test_automatic_commits_make_rebalances_seamless(assignor: str) -> None:
 
 
 @scenario()
-async def test_offsets_of_an_open_transaction_are_waited_for(stage: Stage) -> None:
+async def test_committed_offsets_of_an_open_transaction_are_returned_after_its_end(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 1)
     await produce(stage, partitions, 5)
     await stage.find_coordinator("group", transactional=False)

@@ -419,7 +419,7 @@ def test_producers_side_by_side(broker: BrokerProcess) -> None:
     bounded(work())
 
 
-def test_misuse_is_told_at_once(broker: BrokerProcess) -> None:
+def test_misuse_of_the_producer_raises_at_once(broker: BrokerProcess) -> None:
     async def work() -> None:
         async with transactional(broker, "misuse") as producer:
             calls: list[Callable[[], Awaitable[object]]] = [

@@ -171,7 +171,7 @@ def test_unknown_host_is_refused_before_anything_is_written(tmp_path: Path, opti
     assert not (tmp_path / "data").exists()
 
 
-def test_data_directory_is_told_to_clients_as_an_absolute_path(tmp_path: Path) -> None:
+def test_data_directory_is_reported_to_clients_as_an_absolute_path(tmp_path: Path) -> None:
     directory = Path(os.path.relpath(tmp_path)) / "data"
     with serving(["--port", 0, "--data-dir", directory]) as broker:
         oncelog = Oncelog(f"localhost:{broker.port}")

@@ -57,7 +57,9 @@ def test_creates_a_topic_produces_and_consumes(client: Driver, broker: BrokerPro
     [(client, codec) for client in CLIENTS for codec in client.compressions if codec != "none"],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_compression(client: Driver, compression: str, broker: BrokerProcess, name: Name) -> None:
+def test_produced_records_with_each_compression_are_read_back(
+    client: Driver, compression: str, broker: BrokerProcess, name: Name
+) -> None:
     topic = name("topic")
     client.create_topic(broker.address, topic, 2)
     sent = values("compressible " * 10, 100)
@@ -87,7 +89,7 @@ def test_produce_without_keys_to_a_compacted_topic_fails_only_these_records(brok
 
 
 @every_client
-def test_two_members_share_a_group(client: Driver, broker: BrokerProcess, name: Name) -> None:
+def test_group_with_two_members_reads_every_record_once(client: Driver, broker: BrokerProcess, name: Name) -> None:
     topic, group = name("topic"), name("group")
     client.create_topic(broker.address, topic, 2)
     sent = values("record", 100)
@@ -121,7 +123,9 @@ def test_commits_and_aborts_transactions(client: TransactionalDriver, broker: Br
 
 
 @every_transactional_client
-def test_a_successor_fences_and_continues(client: TransactionalDriver, broker: BrokerProcess, name: Name) -> None:
+def test_producer_of_the_same_transactional_id_continues_where_the_former_ended(
+    client: TransactionalDriver, broker: BrokerProcess, name: Name
+) -> None:
     topic, transactional_id = name("topic"), name("transactional-id")
     client.create_topic(broker.address, topic, 1)
     for generation in range(3):

@@ -175,7 +175,7 @@ def read_values(log: PartitionLog) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["after a clean stop", "after a crash"])
-def test_a_directory_written_by_kafka_is_readable(
+def test_data_directory_written_by_kafka_is_readable(
     written_by_kafka: tuple[Path, dict[int, list[str]]], clean: bool, open_log: Callable[..., PartitionLog]
 ) -> None:
     data, values = written_by_kafka

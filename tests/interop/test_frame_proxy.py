@@ -79,7 +79,7 @@ async def epoch_of(connection: Connection, transactional_id: str) -> int:
         )
 
 
-async def test_every_answer_that_names_a_broker_names_the_proxy(broker: BrokerProcess) -> None:
+async def test_responses_that_name_a_broker_name_the_proxy(broker: BrokerProcess) -> None:
     async with proxied(broker, ForwardEverything()) as (proxy, address):
         connection = await connect(address)
         ports = {b.port for b in (await connection.send(MetadataRequest(topics=[]), MetadataResponse)).brokers}
@@ -93,7 +93,7 @@ async def test_every_answer_that_names_a_broker_names_the_proxy(broker: BrokerPr
     assert proxy.record.versions(ApiKey.METADATA) == {MetadataRequest.versions.last}
 
 
-async def test_a_held_frame_arrives_after_its_client_is_gone(broker: BrokerProcess) -> None:
+async def test_held_frame_arrives_after_its_client_is_gone(broker: BrokerProcess) -> None:
     script = OneFault(ApiKey.INIT_PRODUCER_ID, Cut())
     async with proxied(broker, script) as (proxy, address):
         direct = await connect(Address("127.0.0.1", int(broker.address.rpartition(":")[2])))
@@ -112,7 +112,7 @@ async def test_a_held_frame_arrives_after_its_client_is_gone(broker: BrokerProce
     assert script.answers[0] is not None
 
 
-async def test_a_copy_arrives_over_another_connection(broker: BrokerProcess) -> None:
+async def test_copied_frame_arrives_over_another_connection(broker: BrokerProcess) -> None:
     script = OneFault(ApiKey.LIST_TRANSACTIONS, FORWARD)
     async with proxied(broker, script) as (proxy, address):
         client = await connect(address)
@@ -125,7 +125,7 @@ async def test_a_copy_arrives_over_another_connection(broker: BrokerProcess) -> 
     parse_response(ListTransactionsResponse, header.api_version, answer)
 
 
-async def test_a_delayed_frame_is_overtaken_by_other_connections_only(broker: BrokerProcess) -> None:
+async def test_delayed_frame_is_overtaken_by_other_connections_only(broker: BrokerProcess) -> None:
     script = OneFault(ApiKey.LIST_TRANSACTIONS, Delay(500))
     async with proxied(broker, script) as (_, address):
         delayed, other = await connect(address), await connect(address)

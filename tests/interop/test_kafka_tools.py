@@ -14,7 +14,9 @@ from tests.processes import BrokerProcess
 Name = Callable[[str], str]
 
 
-def test_topics(broker: BrokerProcess, name: Name, kafka_tools: KafkaTools) -> None:
+def test_topic_command_creates_alters_and_deletes_a_topic(
+    broker: BrokerProcess, name: Name, kafka_tools: KafkaTools
+) -> None:
     topic = name("topic")
     kafka_tools(
         broker.address,
@@ -36,7 +38,9 @@ def test_topics(broker: BrokerProcess, name: Name, kafka_tools: KafkaTools) -> N
     assert topic not in kafka_tools(broker.address, "TopicCommand", "--list").split()
 
 
-def test_consumer_groups(broker: BrokerProcess, name: Name, kafka_tools: KafkaTools) -> None:
+def test_consumer_group_command_describes_resets_and_deletes_a_group(
+    broker: BrokerProcess, name: Name, kafka_tools: KafkaTools
+) -> None:
     client, topic, group = ConfluentKafka(), name("topic"), name("group")
     client.create_topic(broker.address, topic, 2)
     client.produce(broker.address, topic, [str(number) for number in range(20)])
@@ -53,7 +57,9 @@ def test_consumer_groups(broker: BrokerProcess, name: Name, kafka_tools: KafkaTo
     assert group not in kafka_tools(broker.address, "consumer.group.ConsumerGroupCommand", "--list").split()
 
 
-def test_transactions(broker: BrokerProcess, name: Name, kafka_tools: KafkaTools) -> None:
+def test_transactions_command_lists_and_describes_an_aborted_transaction(
+    broker: BrokerProcess, name: Name, kafka_tools: KafkaTools
+) -> None:
     client, topic, transactional_id = ConfluentKafka(), name("topic"), name("id")
     client.create_topic(broker.address, topic, 1)
     client.transact(
@@ -81,7 +87,7 @@ def test_offsets_and_records(broker: BrokerProcess, name: Name, kafka_tools: Kaf
     assert topic in kafka_tools(broker.address, "LogDirsCommand", "--describe", "--topic-list", topic)
 
 
-def test_features(own_broker: BrokerProcess, kafka_tools: KafkaTools) -> None:
+def test_feature_command_moves_the_transaction_version(own_broker: BrokerProcess, kafka_tools: KafkaTools) -> None:
     def feature(*words: str) -> str:
         return kafka_tools(own_broker.address, "FeatureCommand", *words)
 

@@ -34,7 +34,7 @@ def throttles(address: str, topic: str) -> list[str | None]:
     return [entry.value for name, entry in found.items() if "throttled" in name and not entry.is_default]
 
 
-def test_replicas_move_at_the_rate_that_was_asked_for(
+def test_replicas_move_at_the_rate_of_the_throttle(
     broker: BrokerProcess, name: Name, kafka_tools: KafkaTools, tmp_path: Path
 ) -> None:
     client, topic = ConfluentKafka(), name("topic")

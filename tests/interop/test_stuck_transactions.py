@@ -35,7 +35,7 @@ def careless(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield broker
 
 
-def test_a_hanging_transaction_is_found_and_aborted(tool: TransactionTool, careless: BrokerProcess, name: Name) -> None:
+def test_hanging_transaction_is_found_and_aborted(tool: TransactionTool, careless: BrokerProcess, name: Name) -> None:
     address, partition = careless.address, TopicPartition(name("topic"), 0)
     ConfluentKafka().create_topic(address, partition.topic, 1)
     ConfluentKafka().produce(address, partition.topic, ["before"])
@@ -53,7 +53,7 @@ def test_a_hanging_transaction_is_found_and_aborted(tool: TransactionTool, carel
     assert [record.value for record in seen] == ["before", "after"]
 
 
-def test_a_transaction_is_terminated_with_all_of_its_partitions(
+def test_terminated_transaction_ends_on_all_of_its_partitions(
     tool: TransactionTool, careless: BrokerProcess, name: Name
 ) -> None:
     address, topic, transactional_id = careless.address, name("topic"), name("left-open")

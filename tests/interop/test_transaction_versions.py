@@ -64,7 +64,7 @@ def records(broker: BrokerProcess) -> dict[str, WireRecord]:
 
 
 @pytest.mark.parametrize("client", VERSION_2, ids=lambda client: client.name)
-def test_who_knows_version_2_speaks_it(client: TransactionalDriver, records: dict[str, WireRecord]) -> None:
+def test_clients_that_know_version_2_use_it(client: TransactionalDriver, records: dict[str, WireRecord]) -> None:
     record = records[client.name]
     if TRANSACTION_VERSION < 2:
         assert_version_1(record)
@@ -76,7 +76,7 @@ def test_who_knows_version_2_speaks_it(client: TransactionalDriver, records: dic
 
 
 @pytest.mark.parametrize("client", VERSION_1, ids=lambda client: client.name)
-def test_who_does_not_know_version_2_speaks_version_1(
+def test_clients_that_do_not_know_version_2_use_version_1(
     client: TransactionalDriver, records: dict[str, WireRecord]
 ) -> None:
     assert_version_1(records[client.name])

@@ -72,7 +72,7 @@ CONFIGURATION_MUTATIONS: Final = (
         "B97", "coordinator/controller/partition_states.py",
         "        remaining = [partition for partition in remaining if not context.state.is_set_aside(partition)]\n",
         "",
-        f"{_MALFORMED}::test_partition_state_that_is_spoilt_while_a_controller_reigns_sets_only_that_partition_aside",
+        f"{_MALFORMED}::test_partition_state_that_is_spoilt_under_a_controller_sets_only_that_partition_aside",
     ),
     Mutation(
         "B97", "broker/start.py",

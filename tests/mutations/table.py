@@ -175,7 +175,7 @@ MUTATIONS: Final = (
         "B04", _PRODUCERS,
         "            self._verifications.end(producer_id, header.producer_epoch, transaction_version)\n",
         "            pass\n",
-        f"{_TEST_PRODUCERS}::test_marker_between_question_and_append_takes_the_guard_away",
+        f"{_TEST_PRODUCERS}::test_marker_between_verification_and_append_invalidates_the_guard",
     ),
     Mutation(
         "B04", _VERIFICATION_STATE,
@@ -255,7 +255,7 @@ MUTATIONS: Final = (
         "B07", _VERIFICATION_STATE,
         "            return transaction_version >= FIRST_STRICT_VERSION and marker_epoch != MAX_EPOCH\n",
         "            return False\n",
-        f"{_TEST_ELSEWHERE}::test_in_version_2_the_marker_of_the_transaction_before_keeps_nothing_out",
+        f"{_TEST_ELSEWHERE}::test_marker_of_the_former_transaction_in_version_2_refuses_no_batch",
     ),
     Mutation(
         "B08", _PRODUCERS,

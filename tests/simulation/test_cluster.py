@@ -36,7 +36,7 @@ from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
 
 
 class TestMembership:
-    def test_everybody_knows_everybody_and_one_reigns(self) -> None:
+    def test_brokers_know_one_another_and_one_is_controller(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1,), (2,), (3,))
             assert_agreement(cluster)
@@ -311,7 +311,7 @@ class TestControllerFailover:
 class TestOrders:
     """What a broker obeys."""
 
-    def test_orders_for_a_former_life_are_refused(self) -> None:
+    def test_control_requests_for_a_former_incarnation_are_refused(self) -> None:
         """B63"""
 
         async def story(cluster: SimulatedCluster) -> None:

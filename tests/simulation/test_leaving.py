@@ -102,7 +102,7 @@ def test_leaving_while_the_controller_is_silent_ends_in_time() -> None:
     play(story)
 
 
-def test_clients_that_ask_soon_are_told_who_leads_now() -> None:
+def test_metadata_soon_after_leaving_names_the_new_leaders() -> None:
     """Otherwise they would find a closed connection, and some of them look for another broker a second later."""
 
     async def story(cluster: SimulatedCluster) -> None:

@@ -177,7 +177,7 @@ def test_topic_with_malformed_partition_state_can_be_deleted() -> None:
     simulate(story)
 
 
-def test_partition_state_that_is_spoilt_while_a_controller_reigns_sets_only_that_partition_aside(
+def test_partition_state_that_is_spoilt_under_a_controller_sets_only_that_partition_aside(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def story(cluster: SimulatedCluster) -> None:

@@ -81,7 +81,7 @@ async def timed(cluster: SimulatedCluster, work: Awaitable[list[ErrorCode]]) -> 
     return await work, cluster.loop.time() - began
 
 
-def test_requests_that_need_the_store_are_answered_in_their_time() -> None:
+def test_requests_that_need_the_store_get_a_response_in_their_time() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (1, 2))
         await create(cluster, "u", (2, 3))
@@ -99,7 +99,9 @@ def test_requests_that_need_the_store_are_answered_in_their_time() -> None:
     [(ELECTION, 2), (MOVE, 1), (DOWNGRADE, 2), (MOVES_UNDER_WAY, 0)],
     ids=["ElectLeaders", "AlterPartitionReassignments", "UpdateFeatures", "ListPartitionReassignments"],
 )
-def test_request_behind_one_that_waits_for_the_store_is_answered_in_its_time(message: Message, version: int) -> None:
+def test_request_behind_one_that_waits_for_the_store_gets_a_response_in_its_time(
+    message: Message, version: int
+) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (1, 2))
         (controller_id,) = cluster.controllers
@@ -116,7 +118,7 @@ def test_request_behind_one_that_waits_for_the_store_is_answered_in_its_time(mes
 @pytest.mark.parametrize(
     ("message", "version"), [(MOVE, 1), (DOWNGRADE, 2)], ids=["AlterPartitionReassignments", "UpdateFeatures"]
 )
-def test_request_that_waits_for_the_store_itself_is_answered_in_its_time(message: Message, version: int) -> None:
+def test_request_that_waits_for_the_store_itself_gets_a_response_in_its_time(message: Message, version: int) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (1, 2))
         (controller_id,) = cluster.controllers
@@ -128,7 +130,7 @@ def test_request_that_waits_for_the_store_itself_is_answered_in_its_time(message
     simulate(story, settings=LONG_SESSIONS)
 
 
-def test_requests_that_were_given_up_leave_nothing_behind_when_the_store_answers_again() -> None:
+def test_requests_that_were_given_up_leave_nothing_behind_when_the_store_responds_again() -> None:
     """The first waits for the store when its time is over; the others wait behind it, and are dropped."""
 
     async def story(cluster: SimulatedCluster) -> None:

@@ -132,7 +132,7 @@ def test_second_save_of_a_version_to_other_topics_of_the_column_is_refused(
     assert [records(other_end, topic) for topic in topics] == [expected(10), []]
 
 
-def test_for_each_batch_writes_each_version_once(
+def test_foreach_batch_run_again_writes_each_version_once(
     spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     """A function that fails after it has written is called again with the same batch."""

@@ -42,7 +42,7 @@ def test_readme_names_every_example() -> None:
     assert [name for name in examples if f"(examples/{name})" not in readme] == []
 
 
-def test_every_example_is_run_by_a_test() -> None:
+def test_examples_are_all_run_by_a_test() -> None:
     tests = [REPOSITORY / folder / "test_examples.py" for folder in ("tests/integration", "tests/spark")]
     text = "".join(path.read_text() for path in tests)
     assert [path.name for path in (REPOSITORY / "examples").glob("*.py") if f'"{path.name}"' not in text] == []

@@ -65,7 +65,7 @@ def test_links_of_page_lead_to_files_and_headings_that_exist(name: str) -> None:
     assert [target for target in links(page) if is_dead(page, target)] == []
 
 
-def test_every_page_of_the_documentation_is_in_the_navigation_and_the_index() -> None:
+def test_pages_of_the_documentation_are_all_in_navigation_and_index() -> None:
     navigation = (REPOSITORY / "zensical.toml").read_text()
     index = DOCUMENTS / "index.md"
     pages = [str(path.relative_to(DOCUMENTS)) for path in DOCUMENTS.rglob("*.md") if path != index]

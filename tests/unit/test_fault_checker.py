@@ -209,7 +209,7 @@ def never_end(evidence: Evidence) -> None:
     ],
 )
 @pytest.mark.parametrize("seed", range(5))
-def test_each_broken_promise_is_noticed(change: Callable[[Evidence], None], kind: str, seed: int) -> None:
+def test_broken_promises_are_each_reported(change: Callable[[Evidence], None], kind: str, seed: int) -> None:
     evidence = good_history(random.Random(seed))
     assert check(evidence) == []
     change(evidence)
@@ -217,11 +217,11 @@ def test_each_broken_promise_is_noticed(change: Callable[[Evidence], None], kind
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_nothing_is_said_of_a_good_history(seed: int) -> None:
+def test_good_history_has_no_finding(seed: int) -> None:
     assert check(good_history(random.Random(seed), transactions=20)) == []
 
 
-def test_the_texts_of_records_are_read_as_they_are_written() -> None:
+def test_texts_of_records_are_parsed_as_they_were_written() -> None:
     at = Place(2, 40)
     assert parse_input("java:17:3:6", at) == Input("java", 17, 3, 6, at)
     assert parse_input("java:17:3:6", at).text == "java:17:3:6"

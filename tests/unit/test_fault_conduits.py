@@ -89,7 +89,7 @@ def frame(client_id: str) -> bytes:
     return b"".join(bytes(part) for part in encode_request(1, client_id, ApiVersionsRequest(), 3))
 
 
-async def test_everything_passes_where_nothing_is_cut() -> None:
+async def test_conduit_without_cut_passes_all_bytes() -> None:
     async with world() as made:
         ear = await made.connect()
         ear.transport.write(b"x" * 1_000_000)
@@ -98,7 +98,7 @@ async def test_everything_passes_where_nothing_is_cut() -> None:
         await made.served[0].until(lambda ear: ear.ended)
 
 
-async def test_one_way_what_is_sent_waits_and_the_other_way_it_passes() -> None:
+async def test_cut_in_one_direction_passes_bytes_of_the_other() -> None:
     async with world() as made:
         ear = await made.connect()
         ear.transport.write(b"a")
@@ -112,7 +112,7 @@ async def test_one_way_what_is_sent_waits_and_the_other_way_it_passes() -> None:
         await ear.until(lambda ear: ear.heard == b"ab")
 
 
-async def test_the_end_of_a_connection_is_not_heard_of_across_a_cut() -> None:
+async def test_connection_closed_across_a_cut_is_noticed_after_healing() -> None:
     async with world() as made:
         ear = await made.connect()
         ear.transport.write(b"a")
@@ -128,7 +128,7 @@ async def test_the_end_of_a_connection_is_not_heard_of_across_a_cut() -> None:
 
 
 @pytest.mark.parametrize("cut", [("1", "2"), ("2", "1")])
-async def test_a_new_connection_waits_for_the_healing_unless_it_is_given_up(cut: tuple[str, str]) -> None:
+async def test_connection_across_a_cut_is_served_after_healing_unless_closed(cut: tuple[str, str]) -> None:
     async with world() as made:
         made.conduits.cut([cut])
         patient, impatient = await made.connect(), await made.connect()
@@ -142,7 +142,7 @@ async def test_a_new_connection_waits_for_the_healing_unless_it_is_given_up(cut:
         assert [ear.heard for ear in made.served] == [b"patient"]
 
 
-async def test_a_cut_between_two_concerns_nobody_else() -> None:
+async def test_cut_between_two_brokers_leaves_others_connected() -> None:
     async with world() as made:
         ear = await made.connect()
         made.conduits.cut([("1", "3"), ("3", "1"), ("1", ZOOKEEPER)])
@@ -151,7 +151,7 @@ async def test_a_cut_between_two_concerns_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("client_id", ["broker-2", "broker-2-fetcher"])
-async def test_a_broker_is_known_by_the_client_id_of_its_first_request(client_id: str) -> None:
+async def test_broker_is_recognised_by_the_client_id_of_its_first_request(client_id: str) -> None:
     async with world(source=None) as made:
         made.conduits.cut([("2", "1")])
         of_2, of_3 = await made.connect(), await made.connect()
@@ -165,7 +165,7 @@ async def test_a_broker_is_known_by_the_client_id_of_its_first_request(client_id
         assert made.conduits.strangers == set()
 
 
-async def test_who_is_no_broker_is_a_stranger() -> None:
+async def test_client_that_is_no_broker_is_listed_as_stranger() -> None:
     async with world(source=None) as made:
         ear = await made.connect()
         ear.transport.write(frame("somebody"))

@@ -50,10 +50,10 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("parts", GOOD)
-def test_nothing_is_said_of_a_good_log(parts: Sequence[bytes]) -> None:
+def test_good_log_has_no_finding(parts: Sequence[bytes]) -> None:
     assert said(parts) == ""
 
 
 @pytest.mark.parametrize(("parts", "what"), BROKEN)
-def test_each_kind_of_damage_is_told(parts: Sequence[bytes], what: str) -> None:
+def test_damage_of_each_kind_is_reported(parts: Sequence[bytes], what: str) -> None:
     assert what in said(parts)

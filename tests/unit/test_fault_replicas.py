@@ -17,28 +17,28 @@ def joined(*parts: bytes) -> bytes:
     return b"".join(parts)
 
 
-def test_a_log_ends_before_the_batch_at_the_high_watermark() -> None:
+def test_log_below_a_high_watermark_ends_before_its_batch() -> None:
     assert below(joined(*LOG), 5) == joined(*LOG[:2])
     assert below(joined(*LOG), 6) == joined(*LOG)
     assert below(joined(*LOG), 0) == b""
 
 
-def test_a_batch_that_is_not_there_as_a_whole_does_not_count() -> None:
+def test_batch_that_is_incomplete_does_not_count() -> None:
     assert below(joined(*LOG)[:-1], 6) == joined(*LOG[:2])
 
 
-def test_what_lies_above_the_high_watermark_may_differ() -> None:
+def test_replicas_above_the_high_watermark_may_differ() -> None:
     assert difference({1: joined(*LOG), 2: joined(*LOG[:2]), 3: joined(*LOG[:2], batch(5, b"other"))}, 5) is None
 
 
-def test_a_batch_with_other_bytes_is_named() -> None:
+def test_batch_with_other_bytes_is_named() -> None:
     found = difference({1: joined(*LOG), 2: joined(*LOG), 3: joined(LOG[0], batch(2, b"SECOND"), LOG[2])}, 6)
     assert found is not None
     assert "offset 2 differs" in found
     assert "broker 3" in found
 
 
-def test_a_replica_that_lacks_something_is_named() -> None:
+def test_replica_that_lacks_a_batch_is_named() -> None:
     found = difference({1: joined(*LOG), 2: joined(*LOG[:2]), 3: joined(*LOG)}, 6)
     assert found is not None
     assert "one ends before the other" in found

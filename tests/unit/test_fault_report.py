@@ -23,7 +23,7 @@ def cells(line: str) -> list[str]:
     return line.split()
 
 
-def test_each_fault_has_a_line_with_its_sums_and_its_worst_stall() -> None:
+def test_report_has_a_line_for_each_fault_with_sums_and_worst_stall() -> None:
     head, kill, pause, everything = table([round_of("kill"), round_of("pause"), round_of("kill")]).splitlines()
     assert cells(head)[:5] == ["FAULT", "TIMES", "COMMITTED", "ABORTED", "UNKNOWN"]
     assert cells(kill) == ["kill", "2", "2,000", "40", "6", "2.5", "0", "0", "0", "0", "0", "15"]
@@ -32,6 +32,6 @@ def test_each_fault_has_a_line_with_its_sums_and_its_worst_stall() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "hanging", "replicas", "isr", "stalled", "unreachable"])
-def test_every_kind_of_violation_is_counted_in_one_column(kind: str) -> None:
+def test_violations_of_all_kinds_are_counted_in_one_column(kind: str) -> None:
     *_, line = table([round_of("kill", kind)]).splitlines()
     assert sum(map(int, cells(line)[6:11])) == 1

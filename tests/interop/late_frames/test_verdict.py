@@ -17,7 +17,7 @@ def found(
     return {name: count for name, count in verdict.counts().items() if count}
 
 
-def test_what_was_committed_and_nothing_else_is_clean() -> None:
+def test_verdict_of_committed_records_alone_is_clean() -> None:
     verdict = judge(
         BOTH, Observation(committed={0: ["0/0/0/0"], 1: ["0/0/1/0"]}, uncommitted=WRITTEN, offsets={0: 1}, undecided=())
     )
@@ -25,33 +25,33 @@ def test_what_was_committed_and_nothing_else_is_clean() -> None:
     assert verdict == Verdict()
 
 
-def test_a_part_of_a_committed_transaction_is_torn() -> None:
+def test_committed_transaction_seen_in_part_is_torn() -> None:
     assert found({0: ["0/0/0/0"], 1: []}) == {"torn": 1}
 
 
-def test_an_offset_that_did_not_go_with_the_last_commit_is_torn() -> None:
+def test_offset_of_another_transaction_than_the_last_committed_is_torn() -> None:
     assert found({0: ["0/0/0/0"], 1: ["0/0/1/0"]}, offset=ABORTED.offset) == {"torn": 1}
 
 
-def test_none_of_a_committed_transaction_is_lost() -> None:
+def test_committed_transaction_of_which_nothing_is_seen_is_lost() -> None:
     assert found({0: [], 1: []}) == {"lost": 1}
 
 
-def test_an_aborted_record_is_not_to_be_seen() -> None:
+def test_aborted_record_that_is_seen_is_a_violation() -> None:
     assert found({0: ["0/0/0/0", "0/1/0/0"], 1: ["0/0/1/0"]}) == {"aborted_but_visible": 1}
 
 
-def test_a_record_is_there_once() -> None:
+def test_record_that_is_seen_twice_is_duplicated() -> None:
     assert found({0: ["0/0/0/0", "0/0/0/0"], 1: ["0/0/1/0"]}) == {"duplicated": 1}
 
 
-def test_a_record_that_was_written_twice_is_duplicated_even_if_only_one_is_committed() -> None:
+def test_record_written_twice_and_committed_once_is_duplicated() -> None:
     twice = {0: [*WRITTEN[0], "0/0/0/0"], 1: WRITTEN[1]}
     observed = Observation(committed={0: ["0/0/0/0"], 1: ["0/0/1/0"]}, uncommitted=twice, offsets={0: 1}, undecided=())
     assert judge(BOTH, observed).counts()["duplicated"] == 1
 
 
-def test_an_unknown_commit_may_be_either_but_whole() -> None:
+def test_transaction_of_unknown_outcome_is_seen_whole_or_not_at_all() -> None:
     unknown = [(COMMITTED, Outcome.COMMIT_FAILED)]
     for visible, torn in (([], 0), (["0/0/0/0", "0/0/1/0"], 0), (["0/0/1/0"], 1)):
         offsets = {0: COMMITTED.offset} if visible else {}
@@ -59,12 +59,12 @@ def test_an_unknown_commit_may_be_either_but_whole() -> None:
         assert judge(unknown, observed).counts()["torn"] == torn
 
 
-def test_an_unfinished_abort_shows_nothing() -> None:
+def test_unfinished_abort_shows_no_record() -> None:
     observed = Observation(committed={0: ["0/1/0/0"]}, uncommitted=WRITTEN, offsets={0: 1}, undecided=())
     assert judge([(ABORTED, Outcome.ABORT_FAILED)], observed).counts()["aborted_but_visible"] == 1
 
 
-def test_the_order_of_a_producer_is_kept_in_a_partition() -> None:
+def test_records_of_a_producer_keep_their_order_in_a_partition() -> None:
     first, then = (Transaction(0, number, True, (Phase(0, (f"0/{number}/0/0",)),)) for number in (2, 10))
     ended = [(first, Outcome.COMMITTED), (then, Outcome.COMMITTED)]
     for values, reordered in ((["0/2/0/0", "0/10/0/0"], 0), (["0/10/0/0", "0/2/0/0"], 1)):
@@ -72,5 +72,5 @@ def test_the_order_of_a_producer_is_kept_in_a_partition() -> None:
         assert judge(ended, observed).counts()["reordered"] == reordered
 
 
-def test_what_nobody_ended_hangs() -> None:
+def test_transaction_that_no_client_ended_hangs() -> None:
     assert found({0: ["0/0/0/0"], 1: ["0/0/1/0"]}, undecided=("topic-0 1 < 2",)) == {"hanging": 1}

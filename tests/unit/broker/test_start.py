@@ -87,7 +87,7 @@ async def test_start_that_fails_leaves_the_directory_free_and_clean() -> None:
     await broker.stop()
 
 
-async def test_two_brokers_live_in_one_process_without_knowing_of_each_other() -> None:
+async def test_brokers_of_one_process_share_no_topics() -> None:
     one, other = await start(new_disk(), seed=1), await start(new_disk(), "broker.id=2", seed=2)
     await create(one, "a")
     await create(other, "b")
@@ -99,7 +99,7 @@ async def test_two_brokers_live_in_one_process_without_knowing_of_each_other() -
     await other.stop()
 
 
-async def test_nothing_of_a_stopped_broker_runs_on() -> None:
+async def test_stopped_broker_leaves_no_task_and_no_listener() -> None:
     before = asyncio.all_tasks()
     broker = await start(new_disk())
     await create(broker, "a", "__consumer_offsets", "__transaction_state")

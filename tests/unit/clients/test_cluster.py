@@ -147,7 +147,7 @@ async def test_first_bootstrap_broker_down_uses_the_next() -> None:
 
 
 @in_virtual_time
-async def test_no_broker_reachable_raises_at_once_and_names_all_addresses() -> None:
+async def test_bootstrap_without_reachable_broker_raises_and_names_all_addresses() -> None:
     async with Cluster([Address("127.0.0.1", 1), Address("127.0.0.1", 2)], rng=Random(1)) as cluster:
         with pytest.raises(NoBrokerReachable, match=r"127\.0\.0\.1:1: .*; 127\.0\.0\.1:2: "):
             await cluster.call(AnyBroker(), MetadataRequest(), MetadataResponse)

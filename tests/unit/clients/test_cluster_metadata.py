@@ -41,7 +41,7 @@ def test_newest_leader_epoch_wins_over_the_latest_response() -> None:
     assert metadata.updated_at["orders"] == 1.0
 
 
-def test_topic_that_is_asked_for_anew_does_not_go_back_to_an_earlier_leader() -> None:
+def test_topic_that_is_requested_anew_does_not_go_back_to_an_earlier_leader() -> None:
     """The leader was not reached, and the broker that is asked then lags behind."""
     metadata = knowing(told(2, 6))
     metadata.forget("orders")
@@ -56,7 +56,7 @@ def test_topic_that_is_asked_for_anew_does_not_go_back_to_an_earlier_leader() ->
     assert (metadata.leader(ORDERS), metadata.leader_epoch(ORDERS)) == (1, 0)
 
 
-def test_topic_without_an_id_that_is_asked_for_anew_may_be_another() -> None:
+def test_topic_without_an_id_that_is_requested_anew_may_be_another() -> None:
     metadata = knowing(told(2, 6, topic_id=ZERO_UUID))
     metadata.forget("orders")
     metadata.update(told(1, 0, topic_id=ZERO_UUID), 1.0)

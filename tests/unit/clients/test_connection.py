@@ -105,7 +105,7 @@ async def test_request_is_sent_in_the_newest_common_version() -> None:
 
 
 @on_both_loops
-async def test_answers_meet_their_requests_in_order() -> None:
+async def test_responses_meet_their_requests_in_order() -> None:
     async with connected(echoing()) as connection:
         keys = [f"key-{number}" for number in range(200)]
         sent = [connection.send(find(key), FindCoordinatorResponse) for key in keys]
@@ -192,7 +192,7 @@ async def test_closing_tells_those_who_wait() -> None:
         (b"\x00\x00\x00\x05\x00\x00\x00\x01\x00", "ends"),
     ],
 )
-def test_bytes_that_are_no_answer_end_the_connection(frame: bytes, reason: str) -> None:
+def test_bytes_that_are_no_response_end_the_connection(frame: bytes, reason: str) -> None:
     async def test() -> None:
         async with connected(ScriptedBroker({MetadataRequest: frame})) as connection:
             with pytest.raises(BadResponse, match=reason):

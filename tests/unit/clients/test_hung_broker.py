@@ -193,7 +193,7 @@ async def test_call_without_a_response_times_out() -> None:
 
 
 @in_virtual_time
-async def test_addresses_that_nobody_can_connect_to_are_unreachable() -> None:
+async def test_addresses_that_refuse_connections_are_unreachable() -> None:
     async with Cluster([Address("127.0.0.1", 1)], rng=Random(1)) as cluster:
         for port in (-1, 0, 65536, 2**31 - 1):
             cluster.brokers[1] = Address("127.0.0.1", port)

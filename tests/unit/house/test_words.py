@@ -3,26 +3,28 @@
 import pytest
 
 from tests.house.naming import is_not_subject_first
-from tests.house.words import RIDDLES, riddle_counts
+from tests.house.words import RIDDLES, Page, riddle_places
 
 
-def test_riddle_counts_parts_of_names_and_line_breaks_are_seen() -> None:
-    counts = riddle_counts(
-        ["why_disobey(LeaderTerm, is_told)", "Nobody is told; what is waited\nfor", "lifetime, goLife"]
-    )
-    found = {name: count for name, count in counts.items() if count}
-    assert found == {
-        "disobey": 1,
-        "term": 1,
-        "told": 2,
-        "nobody, whoever, somebody": 1,
-        "waited for": 1,
-        "life": 1,
+def test_riddle_places_parts_of_names_and_line_breaks_are_seen() -> None:
+    text = "why_disobey(LeaderTerm, is_told)\nNobody is told; what is waited\nfor", "lifetime, goLife"
+    found = riddle_places([Page(f"{number}.py", each) for number, each in enumerate(text)])
+    assert {name: places for name, places in found.items() if places} == {
+        "disobey": ["0.py:1 disobey"],
+        "term": ["0.py:1 Leader Term"],
+        "told": ["0.py:1 told", "0.py:2 told"],
+        "nobody, whoever, somebody": ["0.py:2 Nobody"],
+        "waited for": ["0.py:2 is waited for"],
+        "life": ["1.py:1 Life"],
     }
 
 
-def test_riddle_counts_plain_text_returns_zero_for_each() -> None:
-    assert riddle_counts(["Return the response to the request."]) == dict.fromkeys(RIDDLES, 0)
+@pytest.mark.parametrize(
+    "text",
+    ["Return the response to the request.", "oncelog.end.txn.answer.ms", "It has waited for room.", "Where it lives."],
+)
+def test_riddle_places_plain_text_returns_none(text: str) -> None:
+    assert riddle_places([Page("page.md", text)]) == {name: [] for name in RIDDLES}
 
 
 @pytest.mark.parametrize("name", ["test_nobody_listens", "test_a_broker_that_is_gone_is_noticed", "test_produce"])

@@ -14,7 +14,7 @@ from oncelog.broker.handlers import all_handlers
 from oncelog.protocol.api_keys import ApiKey
 
 
-def test_every_default_is_a_valid_value_of_its_own_setting() -> None:
+def test_defaults_are_all_valid_values_of_their_settings() -> None:
     for key, row in BROKER_SETTINGS.items():
         for default in (row.default, row.embedded):
             if default is not None:
@@ -158,7 +158,7 @@ def test_key_without_effect_is_reported_once_with_the_reason() -> None:
         ),
     ],
 )
-def test_what_must_not_start(overrides: list[str], message: str) -> None:
+def test_configuration_that_is_invalid_raises_config_error(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_config(overrides=overrides)
     assert str(refusal.value).startswith(message)

@@ -91,7 +91,7 @@ def test_listener_of_kraft_controllers_is_not_opened() -> None:
         ),
     ],
 )
-def test_what_must_not_start(overrides: list[str], message: str) -> None:
+def test_configuration_that_is_invalid_raises_config_error(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         listeners(*overrides)
     assert message in str(refusal.value)

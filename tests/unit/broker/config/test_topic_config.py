@@ -62,7 +62,7 @@ def test_default_origin_is_the_key_that_was_set() -> None:
     assert default_origin(config, "segment.ms") is None
 
 
-def test_every_default_is_a_valid_value_of_its_own_setting() -> None:
+def test_defaults_are_all_valid_values_of_their_settings() -> None:
     for key, row in TOPIC_SETTINGS.items():
         assert row.parse(row.format(row.default) or "") == row.default, key
 

@@ -55,7 +55,7 @@ async def test_requests_with_long_work_take_turns() -> None:
 
 
 @in_virtual_time
-async def test_one_slice_is_done_in_a_turn_of_the_loop_however_many_requests_have_long_work() -> None:
+async def test_turn_of_the_loop_does_one_slice_of_all_long_requests() -> None:
     work, done = SlicedWork(), list[str]()
     counts: list[int] = []
 
@@ -74,7 +74,7 @@ async def test_one_slice_is_done_in_a_turn_of_the_loop_however_many_requests_hav
 
 
 @in_virtual_time
-async def test_only_some_requests_are_under_way_at_once() -> None:
+async def test_sliced_work_of_many_requests_runs_three_at_once() -> None:
     work, done = SlicedWork(), list[str]()
     budgets = [new_budget() for _ in range(9)]
     pieces = [work.run(slices(str(n), 3, budget, done), budget, connection()) for n, budget in enumerate(budgets)]
@@ -102,7 +102,7 @@ async def test_work_with_a_window_that_cannot_begin_at_once_waits_for_a_place_be
 
 
 @in_virtual_time
-async def test_what_begins_in_one_turn_of_the_loop_is_bounded_together() -> None:
+async def test_requests_that_begin_in_one_turn_share_one_budget() -> None:
     """A client may send many requests at once, each of which is done within its budget."""
     work, done = SlicedWork(), list[str]()
 

@@ -239,7 +239,7 @@ async def test_fetch_limits_each_partition_by_its_own_limit() -> None:
     [(3, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH), (4, ErrorCode.NONE)],
 )
 @in_virtual_time
-async def test_a_stale_leader_epoch_is_fenced(believed: int, expected: ErrorCode) -> None:
+async def test_stale_leader_epoch_is_fenced(believed: int, expected: ErrorCode) -> None:
     """B51"""
     broker = ReplicaSide()
     broker.lead(epoch=4)
@@ -391,7 +391,7 @@ async def test_partition_counts_at_most_its_own_limit() -> None:
 
 @in_virtual_time
 async def test_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_offset() -> None:
-    """B39: a parked fetch obeys its isolation and carries the aborted list."""
+    """B39: a parked fetch applies its isolation level and carries the aborted list."""
     broker = led()
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, read_committed=True), NAMES)
     open_transaction(broker, 1, b"aborted")
@@ -417,7 +417,7 @@ async def test_transaction_that_ends_counts_all_its_bytes() -> None:
 
 
 @in_virtual_time
-async def test_two_open_transactions_hold_until_the_earlier_ends() -> None:
+async def test_last_stable_offset_of_two_open_transactions_moves_when_the_earlier_ends() -> None:
     broker = led()
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, read_committed=True), NAMES)
     open_transaction(broker, 1, b"first")

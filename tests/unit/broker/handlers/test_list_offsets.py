@@ -139,7 +139,7 @@ def test_latest_offset_right_after_an_election_is_not_available(timestamp: int) 
     ("epoch", "expected"),
     [(3, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH), (4, ErrorCode.NONE)],
 )
-def test_a_stale_leader_epoch_is_fenced(broker: ReplicaSide, epoch: int, expected: ErrorCode) -> None:
+def test_stale_leader_epoch_is_fenced(broker: ReplicaSide, epoch: int, expected: ErrorCode) -> None:
     """B51"""
     assert found(broker, asked(LATEST, leader_epoch=epoch)).error_code == expected
 
@@ -171,7 +171,7 @@ def test_partition_requested_very_often_is_refused_without_delay(broker: Replica
     assert {partition.error_code for partition in topic.partitions} == {ErrorCode.INVALID_REQUEST}
 
 
-def test_a_failed_log_is_a_storage_error(broker: ReplicaSide) -> None:
+def test_failed_log_returns_kafka_storage_error(broker: ReplicaSide) -> None:
     broker.disk.fail("read", ".log")
     found(broker, asked(25))
     assert found(broker, asked(25)).error_code == ErrorCode.KAFKA_STORAGE_ERROR

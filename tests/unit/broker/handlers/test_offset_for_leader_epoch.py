@@ -48,7 +48,7 @@ def test_offset_for_leader_epoch_returns_the_end_of_the_epoch(
 @pytest.mark.parametrize(
     ("current", "expected"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
-def test_a_stale_leader_epoch_is_fenced(broker: ReplicaSide, current: int, expected: ErrorCode) -> None:
+def test_stale_leader_epoch_is_fenced(broker: ReplicaSide, current: int, expected: ErrorCode) -> None:
     """B51"""
     assert end_of(broker, 2, current=current).error_code == expected
 

@@ -83,7 +83,7 @@ async def test_created_topic_says_what_it_became() -> None:
             assert partition.log.config.cleanup_policy == {"compact"}
 
 
-async def test_each_topic_succeeds_or_fails_on_its_own() -> None:
+async def test_topics_of_one_request_succeed_or_fail_one_by_one() -> None:
     async with running_broker() as broker:
         results = await create(
             broker,
@@ -129,7 +129,7 @@ async def test_checking_only_creates_nothing() -> None:
         assert not broker.metadata.topic_exists("t")
 
 
-async def test_who_may_not_create_or_read_configurations() -> None:
+async def test_create_topics_without_permission_is_refused_or_hides_configurations() -> None:
     async with running_broker() as broker:
         broker.authorizer = Denies([Operation.CREATE])
         (refused,) = await create(broker, topic("t"))
@@ -218,7 +218,7 @@ async def test_partitions_are_added_and_led() -> None:
         assert not isinstance(broker.replica_manager.led_partition(TopicPartition("t", 2)), ErrorCode)
 
 
-async def test_everything_is_there_after_a_power_loss() -> None:
+async def test_topics_created_and_deleted_survive_a_power_loss() -> None:
     disk = new_disk()
     async with running_broker(disk) as broker:
         first, second = await create(broker, topic("t", 2, cleanup_policy="compact"), topic("gone"))

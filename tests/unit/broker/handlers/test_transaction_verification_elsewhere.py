@@ -327,7 +327,7 @@ async def test_marker_that_fences_is_returned_as_producer_fenced() -> None:
         assert log_of(world.leader).log_end_offset == 1
 
 
-async def test_in_version_2_the_marker_of_the_transaction_before_keeps_nothing_out() -> None:
+async def test_marker_of_the_former_transaction_in_version_2_refuses_no_batch() -> None:
     """It may come again while the next transaction begins, with the next transaction's epoch."""
     async with elsewhere() as world:
         async with world.wire.held():
@@ -375,7 +375,7 @@ async def test_produce_that_waits_too_long_gets_concurrent_transactions() -> Non
             assert log_of(world.leader).log_end_offset == 0
 
 
-async def test_what_was_sent_behind_a_batch_that_waits_does_not_slip_in() -> None:
+async def test_batch_behind_one_that_waits_is_appended_after_it() -> None:
     """B85: not even over another connection."""
     async with elsewhere() as world:
         await world.producer.add(0)

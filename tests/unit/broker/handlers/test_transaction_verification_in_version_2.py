@@ -90,7 +90,7 @@ async def test_first_batches_of_a_request_are_verified_together() -> None:
         assert metrics.verification_time_ms_max == metrics.verification_time_ms_total
 
 
-async def test_with_the_coordinator_here_nothing_waits() -> None:
+async def test_produce_with_the_coordinator_on_the_same_broker_returns_at_once() -> None:
     """No coroutine and no future: the partition is added and written to in one step."""
     async with transactional_broker() as (broker, producer):
         connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
@@ -242,7 +242,7 @@ async def test_unknown_producer_gets_an_error() -> None:
         assert await producer.produce(0, 0, version=ADDS) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-async def test_while_the_coordinator_is_away_the_producer_is_to_try_again() -> None:
+async def test_produce_without_a_coordinator_returns_a_retriable_error() -> None:
     async with transactional_broker() as (broker, producer):
         async with without_coordinator(broker):
             assert await producer.produce(0, 0, version=ADDS) is ErrorCode.NOT_ENOUGH_REPLICAS

@@ -218,7 +218,7 @@ async def test_write_txn_markers_has_an_error_for_each_partition() -> None:
 
 
 @in_virtual_time
-async def test_a_failed_log_is_a_storage_error() -> None:
+async def test_failed_log_returns_kafka_storage_error() -> None:
     """B41"""
     broker = ReplicaSide()
     broker.lead()

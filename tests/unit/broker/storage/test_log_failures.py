@@ -151,7 +151,7 @@ def test_read_error_fails_the_log() -> None:
     assert log.failed
 
 
-def test_damage_in_the_middle_of_a_segment_is_told_and_fails_nothing() -> None:
+def test_damage_in_the_middle_of_a_segment_is_reported_and_fails_nothing() -> None:
     disk = new_disk()
     log = open_log(disk)
     for sequence in range(5):

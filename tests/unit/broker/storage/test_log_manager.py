@@ -197,7 +197,7 @@ def test_directory_locked_by_one_broker_refuses_another(broker: Broker) -> None:
     other.close()
 
 
-def test_load_that_fails_lets_go_of_the_lock() -> None:
+def test_load_that_fails_releases_the_lock() -> None:
     broker = Broker(SimDisk())
     broker.disk.make_dirs("/data")
     broker.disk.fail("list_dir", "/data")

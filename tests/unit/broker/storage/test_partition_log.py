@@ -72,7 +72,7 @@ def test_retry_gets_its_original_offset(log: PartitionLog) -> None:
     assert log.log_end_offset == end
 
 
-def test_log_append_time_is_told(log: PartitionLog) -> None:
+def test_log_append_time_is_returned(log: PartitionLog) -> None:
     data = batch(b"a", timestamp=5000)
     header = read_header(data)._replace(attributes=0x08)
     info = log.append_as_leader(data, header, 0, AppendOrigin.CLIENT)
@@ -377,7 +377,7 @@ def test_follower_takes_no_corrupt_batch() -> None:
     assert (follower.log_end_offset, follower.size) == (0, 0)
 
 
-def test_follower_takes_no_batch_of_a_later_epoch_than_it_asked_in() -> None:
+def test_follower_takes_no_batch_of_a_later_epoch_than_its_fetch() -> None:
     leader = leader_log()
     follower = open_log(new_disk())
     follower.append_as_follower(batches_of(leader), leader_epoch=3)

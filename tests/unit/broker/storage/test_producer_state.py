@@ -288,7 +288,7 @@ def test_marker_counts_as_activity(world: World) -> None:
     assert world.check_marker(epoch=0, coordinator_epoch=4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_first_batch_of_a_transaction_is_asked_about_and_later_ones_are_not(world: World) -> None:
+def test_first_batch_of_a_transaction_is_verified_and_later_ones_are_not(world: World) -> None:
     guard = world.guard()
     assert world.verified(guard) is ErrorCode.NONE
     world.append(0, txn=True)
@@ -296,7 +296,7 @@ def test_first_batch_of_a_transaction_is_asked_about_and_later_ones_are_not(worl
     assert world.verified(None) is ErrorCode.NONE
 
 
-def test_zombie_is_fenced_before_anybody_is_asked(world: World) -> None:
+def test_zombie_is_fenced_before_any_verification(world: World) -> None:
     """B09."""
     world.append(0, epoch=4)
     assert world.start(epoch=3) is FENCED
@@ -304,7 +304,7 @@ def test_zombie_is_fenced_before_anybody_is_asked(world: World) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_marker_between_question_and_append_takes_the_guard_away(world: World, commit: bool) -> None:
+def test_marker_between_verification_and_append_invalidates_the_guard(world: World, commit: bool) -> None:
     """B04: the transaction that was asked about is over."""
     guard = world.guard()
     world.end_txn(commit=commit)
@@ -321,7 +321,7 @@ def test_guard_is_not_taken_for_that_of_the_next_transaction(world: World) -> No
     assert world.verified(new) is ErrorCode.NONE
 
 
-def test_batch_that_needed_no_question_needs_its_transaction_to_last(world: World) -> None:
+def test_batch_that_needed_no_verification_needs_its_transaction_to_last(world: World) -> None:
     """B04: it was open when the batch came; a marker ended it while another was asked about."""
     world.append(0, txn=True)
     assert world.start(1) is None
@@ -417,7 +417,7 @@ def test_offsets_have_no_sequences_to_check(world: World) -> None:
     assert world.check(-1, txn=True, origin=COORDINATOR) is None
 
 
-def test_guards_of_questions_that_were_never_decided_expire(world: World) -> None:
+def test_guards_of_verifications_that_were_never_decided_expire(world: World) -> None:
     guard = world.guard()
     world.now_ms += 999
     world.state.expire(world.now_ms)

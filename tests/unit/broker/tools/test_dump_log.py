@@ -122,7 +122,7 @@ def test_indexes_snapshots_and_epochs(directory: Path) -> None:
     assert lines(directory / "leader-epoch-checkpoint")[1:] == ["epoch: 5 startOffset: 0"]
 
 
-def test_data_directory_is_answered_with_its_partitions_internal_topics_last(tmp_path: Path) -> None:
+def test_data_directory_lists_its_partitions_with_internal_topics_last(tmp_path: Path) -> None:
     for name in ("__consumer_offsets-0", "__transaction_state-1", "zoo-0", "Apples-0"):
         partition = tmp_path / "data" / name
         partition.mkdir(parents=True)

@@ -66,12 +66,12 @@ def test_offset_commit_error_depends_on_version(error: ErrorCode, expected: tupl
     assert tuple(offset_commit_error(error, operation) for operation in (OLD, MIDDLE, NEW)) == expected
 
 
-def test_what_passes_by_itself_never_ends_a_transaction() -> None:
+def test_undecided_verification_returns_retriable_errors_only() -> None:
     retried = {E.NOT_ENOUGH_REPLICAS, E.CONCURRENT_TRANSACTIONS}
     assert {produce_error(error, operation) for error in UNDECIDED for operation in (OLD, MIDDLE, NEW)} == retried
 
 
-def test_the_age_of_a_request() -> None:
+def test_operation_of_each_request_version_is_derived() -> None:
     produce = [operation_of_produce(version) for version in ProduceRequest.versions]
     assert produce == [OLD] * 8 + [MIDDLE] + [NEW] * 2
     offsets = [operation_of_txn_offset_commit(version) for version in TxnOffsetCommitRequest.versions]

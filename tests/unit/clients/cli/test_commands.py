@@ -37,7 +37,7 @@ def test_help_of_every_command_has_an_example(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in VERBS if path != ("version",)], ids=" ".join)
-def test_every_command_takes_the_common_options(path: tuple[str, ...]) -> None:
+def test_commands_all_take_the_common_options(path: tuple[str, ...]) -> None:
     options = {option for parameter in VERBS[path].params for option in parameter.opts}
     assert {"--bootstrap", "--timeout", "--format"} <= options
 

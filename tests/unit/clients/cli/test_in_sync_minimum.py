@@ -14,7 +14,7 @@ def test_partitions_below_the_minimum_are_named_with_the_brokers_that_are_away()
     )
 
 
-def test_only_some_of_many_partitions_are_named() -> None:
+def test_sentence_about_many_partitions_names_three_and_a_count() -> None:
     many = metadata(**{f"t{index}": (1, [1, 2], [1]) for index in range(5)})
     sentence = about_minimum(many, {f"t{index}": 2 for index in range(5)}, {1, 2})
     assert sentence is not None

@@ -137,7 +137,7 @@ UNSAFE = ("Cc", "Cf", "Zl", "Zp")
 
 
 @given(st.text())
-def test_no_control_character_is_printed_and_other_text_is_as_it_was(text: str) -> None:
+def test_printed_text_has_no_control_character_and_is_else_unchanged(text: str) -> None:
     for escaped, kept in ((one_line(text), ""), (without_controls(text), "\n\t")):
         assert not [each for each in escaped if unicodedata.category(each) in UNSAFE and each not in kept]
     harmless = "".join(each for each in text if unicodedata.category(each) not in UNSAFE)
@@ -166,7 +166,7 @@ def test_controls_and_formats_are_shown_as_escapes(character: str, escape: str) 
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_a_record_that_is_printed_as_one_line_cannot_forge_another(output: str) -> None:
+def test_record_printed_as_one_line_cannot_forge_another(output: str) -> None:
     write = choose_writer(output, raw=False, encoding="utf-8", errors="strict")
     printed = write(ORDERS, record(7, NOW, b"k\r", b"v\norders-3 8 forged\x1b[2J\x9b")).decode()
     assert printed.count("\n") == 1

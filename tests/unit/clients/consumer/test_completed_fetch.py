@@ -89,7 +89,7 @@ def test_records_before_a_damaged_batch_are_returned_first() -> None:
     assert not fetch.is_drained
 
 
-def test_crcs_are_checked_unless_told_otherwise() -> None:
+def test_crcs_are_checked_by_default() -> None:
     damaged = bytearray(batch(0))
     damaged[-2] ^= 0x01
     fetch = completed(0, bytes(damaged), check_crcs=False)

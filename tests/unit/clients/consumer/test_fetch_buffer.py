@@ -45,7 +45,7 @@ def seen(buffer: FetchBuffer, limit: int = 100) -> list[tuple[str, int]]:
     return [(record.topic, record.offset) for record in buffer.take(limit)]
 
 
-def test_answers_are_a_chain_that_the_positions_follow() -> None:
+def test_responses_are_a_chain_that_the_positions_follow() -> None:
     subscription, buffer = reading()
     assert buffer.next_offset(ORDERS) == 0
     assert buffer.add(completed(0, batch(0, epoch=7)))

@@ -112,7 +112,7 @@ async def test_fetches_of_all_brokers_stay_within_max_buffered_bytes() -> None:
 
 
 @in_virtual_time
-async def test_partition_set_aside_does_not_keep_its_broker_from_being_asked() -> None:
+async def test_partition_set_aside_does_not_stop_fetches_from_its_broker() -> None:
     """It is paused with two responses of it unread."""
     leader = Leader(batches_at_once=5)
     leader.batches = {0: 1_000, 1: 0}
@@ -144,7 +144,7 @@ async def test_batch_that_cannot_be_read_does_not_hold_up_other_partitions() -> 
     ],
 )
 @pytest.mark.parametrize("others", [0, 1])
-def test_partition_that_is_refused_is_asked_for_less_and_less_often(
+def test_partition_that_is_refused_is_fetched_less_and_less_often(
     error: ErrorCode, raised: type[ClientError], others: int
 ) -> None:
     @in_virtual_time

@@ -94,7 +94,7 @@ async def test_poll_that_always_finds_records_lets_other_tasks_run() -> None:
 
 
 @in_virtual_time
-async def test_paused_partitions_are_not_asked_for() -> None:
+async def test_paused_partitions_are_not_fetched() -> None:
     leader = Leader(batches=1)
     leader.batches[1] = 2
     async with reading(leader, told=Told([1, 1]), partitions=[ORDERS, OTHER]) as consumer:
@@ -128,7 +128,7 @@ async def test_fetch_that_waits_delays_no_other_request() -> None:
 
 
 @in_virtual_time
-async def test_brokers_without_topic_ids_are_asked_by_name() -> None:
+async def test_brokers_without_topic_ids_get_fetches_by_name() -> None:
     leader = Leader(batches=2)
     leader.versions = {ApiKey.FETCH: Versions(4, 11), ApiKey.METADATA: Versions(0, 9)}
     async with reading(leader, told=Told([1])) as consumer:

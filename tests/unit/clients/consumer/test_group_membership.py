@@ -485,7 +485,7 @@ async def test_commit_is_not_retried_in_another_generation() -> None:
 
 
 @in_virtual_time
-async def test_commits_go_out_in_the_order_in_which_they_were_asked_for() -> None:
+async def test_commits_are_sent_in_the_order_of_their_calls() -> None:
     broker = GroupBroker()
     async with subscribed(broker) as consumer:
         await consumer.poll(5)

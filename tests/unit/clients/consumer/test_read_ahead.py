@@ -24,5 +24,5 @@ def test_partitions_share_a_response_down_to_what_batches_need(partitions: int, 
     assert partition_bytes(_MEBIBYTE, 8 * _MEBIBYTE, partitions) == size
 
 
-def test_less_for_a_partition_is_asked_for_where_that_is_set() -> None:
+def test_fetch_with_a_smaller_partition_limit_requests_less() -> None:
     assert partition_bytes(500, 8 * _MEBIBYTE, 1) == 500

@@ -165,7 +165,7 @@ async def test_poll_cancelled_during_the_commit_before_a_revocation_tells_the_li
 
 
 @in_virtual_time
-async def test_close_ends_in_its_time_beside_a_listener_and_a_coordinator_that_do_not_answer() -> None:
+async def test_close_ends_in_its_time_beside_a_listener_and_a_coordinator_that_do_not_respond() -> None:
     broker, listener = GroupBroker(), _Hanging("revoked")
     async with subscribed(broker, listener) as consumer:
         await consumer.poll(5)

@@ -143,7 +143,7 @@ def test_batch_above_max_decompressed_bytes_raises() -> None:
         decode(batch, most=50_000)
 
 
-def test_headers_are_decoded_when_they_are_asked_for() -> None:
+def test_headers_are_decoded_when_they_are_read() -> None:
     (record,) = decode(build_batch([NewRecord(NOW, None, b"v", [("a", b"1"), ("a", None), ("\udcff", b"")])]))
     assert record.headers == [("a", b"1"), ("a", None), ("\udcff", b"")]
     assert record.topic_partition == ("orders", 3)

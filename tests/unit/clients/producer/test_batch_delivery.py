@@ -182,7 +182,7 @@ def test_batch_that_is_too_large_is_split_and_its_records_keep_their_order() -> 
     assert producer.accumulator.used_bytes == 0
 
 
-def test_one_record_that_is_too_large_fails() -> None:
+def test_record_that_is_too_large_fails_alone() -> None:
     producer = made()
     record, batch = sent(producer)
     producer.answer(batch, ErrorCode.MESSAGE_TOO_LARGE)

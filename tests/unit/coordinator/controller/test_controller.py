@@ -280,7 +280,7 @@ class TestTopicCreation:
             assert [partition.leader for partition in image.partitions.values()] == [1, 1, 1]
             assert cluster.members[1].configs.topic_overrides("t") == {"cleanup.policy": "compact"}
 
-    async def test_brokers_lead_before_anybody_is_told_so(self) -> None:
+    async def test_brokers_lead_before_metadata_names_them(self) -> None:
         async with running_cluster(1, 2) as cluster:
             broker = cluster.brokers[1]
             broker.requests.clear()

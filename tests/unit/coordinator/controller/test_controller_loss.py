@@ -38,7 +38,7 @@ def test_takeover_from_a_controller_that_is_gone_needs_all_others_or_most(refuse
         assert may_take_over([LOST] * count, controller_refuses=refuses)
 
 
-def test_takeover_by_a_broker_that_reaches_nobody_is_refused() -> None:
+def test_takeover_by_a_broker_that_reaches_no_other_is_refused() -> None:
     for count in range(1, MOST_OTHERS + 1):
         assert not may_take_over([UNKNOWN] * count, controller_refuses=False)
         assert not may_take_over([UNKNOWN] * count, controller_refuses=True)

@@ -31,7 +31,7 @@ def led_by(active: ActiveController) -> Counter[int]:
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
-async def test_partitions_of_a_full_disk_are_elected_and_told_in_portions(brokers: int) -> None:
+async def test_partitions_of_a_full_disk_are_elected_and_sent_in_portions(brokers: int) -> None:
     """With one broker nothing changes, so that no write to the store gives other tasks a turn."""
     async with running_cluster(*range(1, brokers + 1)) as cluster:
         active = await wide_topic(cluster, brokers)
@@ -44,7 +44,7 @@ async def test_partitions_of_a_full_disk_are_elected_and_told_in_portions(broker
         assert lines < MOST_LINES
 
 
-async def test_broker_that_reports_its_disk_is_told_its_leaderships_in_portions() -> None:
+async def test_broker_that_reports_its_disk_gets_its_leaderships_in_portions() -> None:
     async with running_cluster(1) as cluster:
         active = await wide_topic(cluster, 1)
         told = len(cluster.brokers[1].requests)

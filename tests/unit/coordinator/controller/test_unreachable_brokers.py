@@ -59,7 +59,7 @@ class TestLimit:
 
 
 class TestUnreachableBrokers:
-    async def test_others_lead_at_once_and_the_suspect_is_in_no_isr(self) -> None:
+    async def test_others_lead_at_once_and_the_unreachable_broker_is_in_no_isr(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3), (3, 2), (1, 3)))
             cluster.brokers[2].connected = False
@@ -101,7 +101,7 @@ class TestUnreachableBrokers:
             assert image.topics["t"].partitions[0].offline_replicas == ()
 
     @in_virtual_time
-    async def test_suspect_on_probation_that_is_unreachable_again_is_trusted_only_after_steady_seconds(self) -> None:
+    async def test_broker_on_probation_that_is_unreachable_again_is_trusted_only_after_steady_seconds(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
             cluster.controller.report_unreachable(2)  # It responds, so its probation begins at once.
@@ -114,7 +114,7 @@ class TestUnreachableBrokers:
             assert (await state_of(cluster, "t", 0)).leader_epoch == 1
 
     @in_virtual_time
-    async def test_suspect_that_was_trusted_too_early_has_a_longer_probation(self) -> None:
+    async def test_broker_that_was_trusted_too_early_has_a_longer_probation(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
             for seconds in (1, 2, 4, 8):
@@ -125,7 +125,7 @@ class TestUnreachableBrokers:
                 assert sorted(cluster.brokers[1].metadata.image.brokers) == [1, 2, 3]
 
     @in_virtual_time
-    async def test_suspect_that_leads_alone_or_nothing_at_all_is_trusted_when_it_responds(self) -> None:
+    async def test_unreachable_broker_that_leads_alone_or_nothing_is_trusted_when_it_responds(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("alone", (2,)))
             for broker_id in (2, 3):
@@ -234,7 +234,7 @@ class TestCreationBesideASilentBroker:
             (None, -1, (ErrorCode.REQUEST_TIMED_OUT, 1.0)),
         ],
     )
-    def test_creation_waits_until_it_answers_or_the_timeout_passes(
+    def test_creation_waits_until_the_broker_responds_or_the_timeout_passes(
         self, answers_after: float | None, timeout_seconds: float, expected: tuple[ErrorCode, float]
     ) -> None:
         @in_virtual_time
@@ -249,7 +249,7 @@ class TestCreationBesideASilentBroker:
         play()
 
     @pytest.mark.parametrize("partitions", [1, 60])
-    def test_creation_does_not_wait_for_a_suspect(self, partitions: int) -> None:
+    def test_creation_does_not_wait_for_an_unreachable_broker(self, partitions: int) -> None:
         @in_virtual_time
         async def play() -> None:
             async with running_cluster(1, 2) as cluster:

@@ -145,7 +145,7 @@ def test_static_member_learns_its_new_name_when_that_is_replicated() -> None:
         assert back.answer.member_id in w.group.roster
 
 
-def test_leaving_is_answered_when_the_emptiness_is_replicated() -> None:
+def test_leave_group_returns_when_the_empty_group_is_replicated() -> None:
     with group_world() as w:
         member = w.member()
         w.hold_replication()

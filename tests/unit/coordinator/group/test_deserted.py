@@ -37,7 +37,7 @@ def of(member_id: str, generation: int = 1) -> Committer:
 # Members stay
 
 
-def test_heartbeats_are_answered_and_keep_the_session() -> None:
+def test_heartbeats_get_responses_and_keep_the_session() -> None:
     with group_world() as w:
         member = w.member(session_ms=SESSION_MS)
         desert(w)

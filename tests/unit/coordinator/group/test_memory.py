@@ -133,7 +133,7 @@ def test_join_of_a_large_group_does_not_look_through_its_members(version: int) -
     assert time.thread_time() - began < 2.0
 
 
-def test_members_of_a_large_group_are_answered_in_several_turns() -> None:
+def test_members_of_a_large_group_get_responses_in_several_turns() -> None:
     with group_world() as w:
         calls = [w.join() for _ in range(1_201)]
 

@@ -68,7 +68,7 @@ def test_commit_extends_the_session_of_its_member() -> None:
             assert w.commit(committer=Committer(GROUP, member, None, 1)).answer == {P0: OK}
 
 
-def test_members_of_a_group_that_is_gone_may_be_told_so() -> None:
+def test_members_of_a_group_that_is_gone_may_get_group_id_not_found() -> None:
     with group_world() as w:
         call = w.begin(
             lambda reply: w.coordinator.commit_offsets(
@@ -297,7 +297,7 @@ def test_marker_ends_what_came_before_it_and_nothing_else() -> None:
         assert w.fetch(stable=True).answer == {P0: (5, -1, "", OK)}
 
 
-def test_materialised_offsets_are_told_when_the_marker_is_replicated() -> None:
+def test_materialised_offsets_are_returned_when_the_marker_is_replicated() -> None:
     """B17: a marker that could still be lost has not decided anything yet."""
     with group_world() as w:
         w.txn_commit(5)
@@ -410,7 +410,7 @@ def test_refused_deletion_changes_nothing() -> None:
         assert deletion.answer == {P0: OK}
 
 
-def test_a_deleted_topic_takes_its_offsets_along() -> None:
+def test_deleted_topic_removes_its_offsets() -> None:
     with group_world() as w:
         w.commit_all([OffsetToCommit(P0, 1, topic_id=TOPIC_ID), OffsetToCommit(ELSEWHERE, 3)])
         w.txn_commit(5, partition=P1)

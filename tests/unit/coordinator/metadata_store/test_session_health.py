@@ -27,7 +27,7 @@ def assert_state(health: SessionHealth, expected: SessionState) -> None:
     assert health.state is expected
 
 
-def test_session_with_a_store_that_answers_is_connected() -> None:
+def test_session_with_a_store_that_responds_is_connected() -> None:
     async def story(ensemble: SimZooKeeper, store: SimStore, health: SessionHealth) -> None:
         await asyncio.sleep(60)
         assert_state(health, SessionState.CONNECTED)

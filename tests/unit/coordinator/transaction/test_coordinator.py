@@ -480,7 +480,7 @@ def test_sweep_goes_on_over_failovers_and_loads(level: int) -> None:
         assert w.markers(INVOICES) == [Marker(producer.id, producer.epoch + 1, False, 1, marker_version(level))]
 
 
-def test_ids_that_nobody_uses_are_forgotten() -> None:
+def test_unused_transactional_ids_expire() -> None:
     config = TransactionConfig(transactional_id_expiration_ms=7_000_000)
     with world(config=config) as w:
         w.cluster.add_topic("invoices", leader=None)
@@ -587,7 +587,7 @@ def test_transactions_are_listed_by_state_producer_duration_and_name() -> None:
         assert names(id_matches=lambda name: name.endswith("1")) == {"a-1", "b-1"}
 
 
-def test_names_of_states_that_do_not_exist_are_told_apart() -> None:
+def test_names_of_states_that_do_not_exist_are_returned_apart() -> None:
     assert parse_states([]) == (None, [])
     assert parse_states(["Ongoing", "Asleep"]) == (frozenset({TransactionState.ONGOING}), ["Asleep"])
     assert parse_states(["Asleep"]) == (frozenset(), ["Asleep"])

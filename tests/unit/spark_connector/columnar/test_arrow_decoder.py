@@ -177,7 +177,7 @@ def test_append_time_is_that_of_the_batch(batch: list[NewRecord]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=20), st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
-def test_each_column_read_alone_equals_its_column_of_a_full_read(batch: list[NewRecord], columns: list[str]) -> None:
+def test_column_read_alone_equals_its_column_of_a_full_read(batch: list[NewRecord], columns: list[str]) -> None:
     buffer = log_of([batch])
     rows = decode(buffer)
     assert decode(buffer, columns=Columns(tuple(columns))) == [{name: row[name] for name in columns} for row in rows]

@@ -17,7 +17,7 @@ def claim(directory: Path, seed: int, cluster: str = "c") -> SlotFile:
     return file
 
 
-def test_two_processes_at_once_have_two_names(tmp_path: Path) -> None:
+def test_claims_of_several_processes_have_different_names(tmp_path: Path) -> None:
     first, second, elsewhere = claim(tmp_path, 1), claim(tmp_path, 2), claim(tmp_path, 3, "another")
     assert len({first.process, second.process, elsewhere.process}) == 3
 

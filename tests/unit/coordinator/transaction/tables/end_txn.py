@@ -59,10 +59,10 @@ END_TXN: Final = DecisionTable(
 | 2 | any | any | no | any | previous | not 32766 | any | MAPPING | |
 | 2 | any | Empty / Ongoing | no | any | previous | 32766 | any | FENCED | a transaction later |
 | 2 | any | PrepareCommit / PrepareAbort | no | any | previous | 32766 | any | FENCED | a transaction later |
-| 2 | commit | CompleteCommit | no | any | previous | 32766 | any | done | a retry; the answer has the new id |
+| 2 | commit | CompleteCommit | no | any | previous | 32766 | any | done | a retry; the response has the new id |
 | 2 | abort | CompleteCommit | no | any | previous | 32766 | any | STATE | a retry with another end |
 | 2 | commit | CompleteAbort | no | any | previous | 32766 | any | STATE | a retry with another end |
-| 2 | abort | CompleteAbort | no | any | previous | 32766 | any | done | a retry; the answer has the new id |
+| 2 | abort | CompleteAbort | no | any | previous | 32766 | any | done | a retry; the response has the new id |
 | 2 | any | Empty / Ongoing | no | any | present | not same | any | FENCED | |
 | 2 | any | PrepareCommit / PrepareAbort | no | any | present | not -1 | any | FENCED | prepared with the next epoch |
 | 2 | any | CompleteCommit / CompleteAbort | no | any | present | -2 / +1 / 32766 | any | FENCED | |

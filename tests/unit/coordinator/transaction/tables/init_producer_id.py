@@ -65,8 +65,8 @@ INIT_PRODUCER_ID: Final = DecisionTable(
 | any | Ongoing | no | any | any | previous 32766 / previous 32767 | FENCED | ≠ Kafka: as with the present epoch |
 | any | Empty | no | 7 / 0 | any | none | bump | a new producer |
 | any | Empty | no | 7 / 0 | any | same | bump, last known | KIP-360 |
-| any | Empty | no | 7 | known | -1 | repeat | a retry of what was answered |
-| any | Empty | no | 0 | known | previous 32766 | repeat | a retry of what was answered |
+| any | Empty | no | 7 | known | -1 | repeat | a retry of what succeeded |
+| any | Empty | no | 0 | known | previous 32766 | repeat | a retry of what succeeded |
 | any | Empty | no | 7 | unknown | -1 | FENCED | |
 | any | Empty | no | 0 | unknown | previous 32766 | FENCED | |
 | any | Empty | no | 0 | any | previous 32767 | FENCED | |

@@ -51,8 +51,8 @@ def _words() -> Iterator[str]:
     yield from _table(header, lines)
     yield "\nEvery transition remembers the producer id that it found as the previous one, and the time of the update."
     yield (
-        "EndTxn 5 answers what the producer goes on with: its id with the next epoch, or the new id with epoch 0."
-        " A retry that is `done` is answered with what the coordinator has.\n"
+        "EndTxn 5 returns what the producer goes on with: its id with the next epoch, or the new id with epoch 0."
+        " A retry that is `done` gets what the coordinator has.\n"
     )
 
 
