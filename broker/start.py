@@ -169,12 +169,12 @@ class _Start:
             await member.await_free_id(_session_of(store))
         channel: BrokerChannel = local if member is None else member.channel
         producer_ids = ProducerIds(store, broker_id)
-        coordinators = self._coordinators(broker_id, channel, producer_ids)
+        markers = MarkerWriter(self._wall_clock, wait_ms=longest_wait_ms(self._config.request_timeout_ms))
+        coordinators = self._coordinators(broker_id, channel, markers, producer_ids)
         replicas = self._replica_manager(broker_id, logs, coordinators, member)
         control = ReplicaControl(replicas, logs, self._metadata, self._new_log_config)
-        wait_ms = longest_wait_ms(self._config.request_timeout_ms)
-        markers = MarkerWriter(replicas, coordinators.groups.on_txn_marker, self._wall_clock, wait_ms=wait_ms)
-        local.serve(control, markers)
+        markers.serve(replicas, coordinators.groups.on_txn_marker)
+        local.serve(control)
         self._follow_changes(logs, coordinators.groups)
         await self._load(store, logs)
         self._stop_logs_last(logs, replicas, control)
@@ -377,11 +377,14 @@ class _Start:
         await monitor.listen(address)
         return monitor
 
-    def _coordinators(self, broker_id: int, channel: BrokerChannel, producer_ids: ProducerIds) -> Coordinators:
+    def _coordinators(
+        self, broker_id: int, channel: BrokerChannel, markers: MarkerWriter, producer_ids: ProducerIds
+    ) -> Coordinators:
         host = CoordinatorHost(
             broker_id=broker_id,
             metadata=self._metadata,
             channel=channel,
+            markers=markers,
             tasks=self._supervisor,
             wall_clock=self._wall_clock,
         )

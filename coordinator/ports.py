@@ -6,10 +6,11 @@ core. Time is the other thing that comes from outside: durations through the run
 ``WallClock``.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from oncelog.coordinator.promise import Promise
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.schema import Buffer, Message
 from oncelog.protocol.topic_partition import TopicPartition
@@ -86,6 +87,28 @@ class BrokerChannel(Protocol):
         ...
 
 
+class TransactionMarker(NamedTuple):
+    """The end of one producer's transaction, as every partition of the transaction gets it."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+class LocalMarkers(Protocol):
+    """Writes markers to the partitions that this broker leads."""
+
+    def write(self, marker: TransactionMarker, partitions: Sequence[TopicPartition]) -> Promise[Sequence[ErrorCode]]:
+        """Append the marker to each partition, all of them before this returns.
+
+        Returns one error for each partition, in their order, once each marker is replicated or refused. A marker that
+        is not replicated in time has REQUEST_TIMED_OUT, and must be written again.
+        """
+        ...
+
+
 class LeaderAndEpoch(NamedTuple):
     """The leader of a partition, and its leader epoch."""
 
@@ -156,5 +179,6 @@ class CoordinatorHost:
     broker_id: int
     metadata: TopicMetadata
     channel: BrokerChannel
+    markers: LocalMarkers
     tasks: TaskOwner
     wall_clock: WallClock

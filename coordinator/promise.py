@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class Promise(Generic[T]):
@@ -80,40 +79,3 @@ async def value_of(response: Response[T]) -> T:
         future: asyncio.Future[T] = response
         return await future
     return response
-
-
-def map_response(response: Response[T], shape: Callable[[T], R]) -> R | asyncio.Future[R] | Coroutine[Any, Any, R]:
-    """Return the shaped result, a future of it, or, where the request is undecided, the coroutine that decides it."""
-    if isinstance(response, Undecided):
-        return _decide(response, shape)
-    return map_result(response, shape)
-
-
-def map_result(result: T | asyncio.Future[T], shape: Callable[[T], R]) -> R | asyncio.Future[R]:
-    """Return the shaped result, or a future of it."""
-    if isinstance(result, asyncio.Future):
-        return _map_future(result, shape)
-    return shape(result)
-
-
-async def _decide(undecided: Undecided[T], shape: Callable[[T], R]) -> R:
-    return shape(await undecided.decide())
-
-
-def _map_future(future: asyncio.Future[T], shape: Callable[[T], R]) -> asyncio.Future[R]:
-    """Return a future of the shaped result; an exception of ``shape`` ends in the future, and so in dispatch."""
-    mapped: asyncio.Future[R] = future.get_loop().create_future()
-
-    def on_done(done: asyncio.Future[T]) -> None:
-        if mapped.done():
-            return  # The connection is gone.
-        if done.cancelled():
-            mapped.cancel()
-            return
-        try:
-            mapped.set_result(shape(done.result()))
-        except Exception as error:
-            mapped.set_exception(error)
-
-    future.add_done_callback(on_done)
-    return mapped

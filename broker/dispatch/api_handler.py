@@ -13,6 +13,8 @@ lists them all. The ``Outcome`` of a request says how its connection goes on:
 * None: there is no response (a produce with acks=0);
 * a future of one of these: every effect of the request is done and only the response comes later, so the connection
   begins its next request at once (a produce that waits for its followers, a fetch that waits for records);
+* ``Shaped``: a coordinator's result, or a future of it, and the function that makes the response of it. A coordinator
+  may also leave a request ``Undecided``, which is then decided in a coroutine;
 * a coroutine of any of these: the connection's next request waits until it is done (a produce that must first be
   verified, and may then leave a future). It costs a task, so it is for work that awaits, and for long work
   (``oncelog.broker.dispatch.sliced_work``). Its response may be large, and is encoded in slices.
@@ -25,16 +27,27 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from oncelog.broker.dispatch.request import CloseConnection, RequestContext
+from oncelog.coordinator.promise import Response
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.schema import Message, MessageType, Versions, parse_versions
 
 Later: TypeAlias = asyncio.Future[Any]
 """Of a message or None. Futures are invariant, and handlers make futures of their own response type, hence Any."""
-Outcome: TypeAlias = Message | None | Later | Coroutine[Any, Any, Message | None | Later]
+T = TypeVar("T")
+
+
+class Shaped(NamedTuple, Generic[T]):
+    """A result that is there already or comes later, and the function that makes the API's response of it."""
+
+    result: Response[T]
+    shape: Callable[[T], Message]
+
+
+Outcome: TypeAlias = Message | None | Later | Shaped[Any] | Coroutine[Any, Any, Message | None | Later | Shaped[Any]]
 
 R = TypeVar("R", bound=Message)
 ErrorResponse: TypeAlias = Callable[[R, int, ErrorCode], Message]

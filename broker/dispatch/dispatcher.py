@@ -16,10 +16,11 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from oncelog.broker.dispatch.api_handler import ApiHandler, Later, R, response_type_of
+from oncelog.broker.dispatch.api_handler import ApiHandler, Later, Outcome, R, Shaped, response_type_of
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, RequestContext
 from oncelog.broker.dispatch.request_limits import limit_of
 from oncelog.broker.dispatch.sliced_work import SlicedWork
+from oncelog.coordinator.promise import Undecided
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.compiler import Decoder, decoder
 from oncelog.protocol.errors import ErrorCode
@@ -95,35 +96,52 @@ class _Encoded(NamedTuple):
 class PendingResponse:
     """A request whose response is not ready: a future completes it, or a coroutine that the connection must run."""
 
-    __slots__ = ("_context", "_dispatcher", "_route", "awaitable", "request")
+    __slots__ = ("_context", "_dispatcher", "_route", "_shape", "awaitable", "request")
 
-    def __init__(
-        self,
-        dispatcher: "Dispatcher",
-        route: _Route,
-        context: RequestContext,
-        request: Message,
-        awaitable: Later | Coroutine[Any, Any, Message | _Encoded | None | Later],
-    ) -> None:
+    awaitable: Later | Coroutine[Any, Any, Message | _Encoded | None | Later]
+
+    def __init__(self, dispatcher: "Dispatcher", route: _Route, context: RequestContext, request: Message) -> None:
         self._dispatcher = dispatcher
         self._route = route
         self._context = context
+        self._shape: Callable[[Any], Message] | None = None
+        """Makes the response of the future's result, unless that is the response."""
         self.request = request
         """The request; one with default fields until a large request is decoded."""
-        self.awaitable = awaitable
 
     @property
     def name(self) -> str:
         return self._route.handler.name
 
+    def resolve(self, outcome: Outcome) -> Message | None | Later | Coroutine[Any, Any, Any]:
+        """Return an outcome without its shape: the response, or what is to be awaited."""
+        if not isinstance(outcome, Shaped):
+            return outcome
+        result, shape = outcome
+        if isinstance(result, Undecided):
+            return _decide(result, shape)
+        if isinstance(result, asyncio.Future):
+            self._shape = shape
+            return result
+        return shape(result)
+
     def finish(self, done: "asyncio.Future[Any]") -> ResponseBuffers:
         """Return the response, once the future (or the task of the coroutine) is done."""
         if done.cancelled():
             raise CloseConnection(f"{self.name} was cancelled")
-        error = done.exception()
-        if error is None:
-            return self._dispatcher.encode(self._route, self._context, self.request, done.result())
-        return self._dispatcher.fail(self._route, self._context, self.request, error)
+        dispatcher, route, context, request = self._dispatcher, self._route, self._context, self.request
+        failure = done.exception()
+        if failure is not None:
+            return dispatcher.fail(route, context, request, failure)
+        try:
+            message = done.result() if self._shape is None else self._shape(done.result())
+        except Exception as error:
+            return dispatcher.fail(route, context, request, error)
+        return dispatcher.encode(route, context, request, message)
+
+
+async def _decide(undecided: Undecided[Any], shape: Callable[[Any], Message]) -> Message:
+    return shape(await undecided.decide())
 
 
 def _log_request(route: _Route, context: RequestContext, frame: memoryview) -> None:
@@ -170,14 +188,24 @@ class Dispatcher:
             _log_request(route, context, frame)
         try:
             outcome = route.handler.function(self._broker, context, request)
+            if outcome is not None and not isinstance(outcome, Message):
+                return self._begin(PendingResponse(self, route, context, request), route, context, outcome)
         except Exception as error:
             return self.fail(route, context, request, error)
-        if outcome is None or isinstance(outcome, Message):
-            return self.encode(route, context, request, outcome)
-        if isinstance(outcome, asyncio.Future):
-            pending = PendingResponse(self, route, context, request, outcome)
-            return pending.finish(outcome) if outcome.done() else pending
-        return PendingResponse(self, route, context, request, self._encode_in_slices(route, context, outcome))
+        return self.encode(route, context, request, outcome)
+
+    def _begin(
+        self, pending: PendingResponse, route: _Route, context: RequestContext, outcome: Outcome
+    ) -> ResponseBuffers | PendingResponse:
+        """Return the response if it is there already, else what completes it."""
+        resolved = pending.resolve(outcome)
+        if resolved is None or isinstance(resolved, Message):
+            return self.encode(route, context, pending.request, resolved)
+        if isinstance(resolved, asyncio.Future):
+            pending.awaitable = resolved
+            return pending.finish(resolved) if resolved.done() else pending
+        pending.awaitable = self._encode_in_slices(pending, route, context, resolved)
+        return pending
 
     def _begin_large(self, route: _Route, context: RequestContext, frame: memoryview, position: int) -> PendingResponse:
         """Decode a large request in slices, then call its handler."""
@@ -192,12 +220,13 @@ class Dispatcher:
                 raise CloseConnection(f"a malformed request: {error}") from None
             route.requests += 1
             _log_request(route, context, frame)
-            outcome = route.handler.function(self._broker, context, request)
+            outcome = pending.resolve(route.handler.function(self._broker, context, request))
             if outcome is None or isinstance(outcome, Message | asyncio.Future):
                 return outcome
-            return await self._encode_in_slices(route, context, outcome)
+            return await self._encode_in_slices(pending, route, context, outcome)
 
-        pending = PendingResponse(self, route, context, route.handler.request_type(), decode_and_handle())
+        pending = PendingResponse(self, route, context, route.handler.request_type())
+        pending.awaitable = decode_and_handle()
         return pending
 
     def is_in_turn(self, frame: memoryview) -> bool:
@@ -220,11 +249,12 @@ class Dispatcher:
             return self.fail(route, context, request, error)
 
     async def _encode_in_slices(
-        self, route: _Route, context: RequestContext, coroutine: Coroutine[Any, Any, Message | None | Later]
+        self, pending: PendingResponse, route: _Route, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
     ) -> "_Encoded | None | Later":
-        outcome = await coroutine
-        if not isinstance(outcome, Message):
+        outcome = pending.resolve(await coroutine)
+        if outcome is None or isinstance(outcome, asyncio.Future):
             return outcome
+        assert isinstance(outcome, Message), "what a coroutine leaves behind is decided"
         if self.on_response is not None:
             self.on_response(route.handler.name, outcome)
         encoding = self._broker.sliced_work.encode(

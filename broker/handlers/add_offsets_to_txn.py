@@ -9,11 +9,10 @@ flexible.
 
 from typing import Final
 
-from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.api_handler import Outcome, Shaped, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.coordinator.promise import map_response
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -41,7 +40,7 @@ def handle_add_offsets_to_txn(broker: Broker, context: RequestContext, request: 
         frozenset({TopicPartition(GROUP_METADATA_TOPIC_NAME, partition_for(request.group_id, count))}),
         client_version=0,
     )
-    return map_response(response, lambda error: _response(error, context.api_version))
+    return Shaped(response, lambda error: _response(error, context.api_version))
 
 
 def _response(error: ErrorCode, version: int) -> AddOffsetsToTxnResponse:

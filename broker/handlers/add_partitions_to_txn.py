@@ -22,14 +22,14 @@ flexible. 5 means that its sender knows TRANSACTION_ABORTABLE; as in Kafka, 4 ge
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.api_handler import Outcome, Shaped, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.coordinator.promise import map_response, map_result, value_of
+from oncelog.coordinator.promise import value_of
 from oncelog.coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -54,6 +54,17 @@ _UNITS_PER_PARTITION: Final = 2
 _UNITS_PER_TRANSACTION: Final = 30
 
 _Errors = dict[TopicPartition, ErrorCode]
+
+
+class _Adding(NamedTuple):
+    """Partitions that are being added to a transaction."""
+
+    partitions: list[TopicPartition]
+    result: asyncio.Future[ErrorCode]
+
+    async def errors(self) -> _Errors:
+        """Wait until they are added, or cannot be."""
+        return dict.fromkeys(self.partitions, await self.result)
 
 
 def error_response(request: AddPartitionsToTxnRequest, version: int, error: ErrorCode) -> AddPartitionsToTxnResponse:
@@ -84,7 +95,7 @@ def handle_add_partitions_to_txn(
     response = broker.transaction_coordinator.add_partitions(
         transactional_id, producer, frozenset(partitions), client_version=0
     )
-    return map_response(response, lambda error: error_response(request, version, error))
+    return Shaped(response, lambda error: error_response(request, version, error))
 
 
 def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
@@ -222,7 +233,7 @@ def _add_or_verify_all(
     broker: Broker, request: AddPartitionsToTxnRequest, budget: WorkBudget
 ) -> Steps[AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]]:
     """Decide on one transaction after the other; those that were added stay so if the connection is lost meanwhile."""
-    results: list[_Errors | asyncio.Future[_Errors]] = []
+    results: list[_Errors | _Adding] = []
     for transaction in request.transactions:
         results.append((yield from _add_or_verify(broker, transaction, budget)))
         budget.left -= _UNITS_PER_TRANSACTION
@@ -237,7 +248,7 @@ def _add_or_verify_all(
 
 def _add_or_verify(
     broker: Broker, transaction: AddPartitionsToTxnTransaction, budget: WorkBudget
-) -> Steps[_Errors | asyncio.Future[_Errors]]:
+) -> Steps[_Errors | _Adding]:
     coordinator, transactional_id = broker.transaction_coordinator, transaction.transactional_id
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     partitions = _partitions(transaction.topics)
@@ -249,7 +260,7 @@ def _add_or_verify(
     result = coordinator.add_partitions_if_idle(
         transactional_id, producer, frozenset(partitions), client_version=EPOCH_BUMP_VERSION
     )
-    return map_result(result, lambda error: dict.fromkeys(partitions, error))
+    return _Adding(partitions, result) if isinstance(result, asyncio.Future) else dict.fromkeys(partitions, result)
 
 
 def _response_to_broker(
@@ -266,9 +277,9 @@ def _response_to_broker(
 async def _when_all_are_added(
     broker: Broker,
     request: AddPartitionsToTxnRequest,
-    results: list[_Errors | asyncio.Future[_Errors]],
+    results: list[_Errors | _Adding],
     budget: WorkBudget,
 ) -> AddPartitionsToTxnResponse:
-    errors = [await value_of(result) for result in results]
+    errors = [await result.errors() if isinstance(result, _Adding) else result for result in results]
     response = _response_to_broker(request, errors, budget)
     return await broker.sliced_work.run(response, budget, None, needs_place=False)

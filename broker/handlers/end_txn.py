@@ -10,11 +10,10 @@ flexible. 4 may get TRANSACTION_ABORTABLE. 5 belongs to the second transaction p
 
 from typing import Final
 
-from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.api_handler import Outcome, Shaped, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.coordinator.promise import map_response
 from oncelog.coordinator.transaction.coordinator import EndTxnResult
 from oncelog.coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
@@ -37,7 +36,7 @@ def handle_end_txn(broker: Broker, context: RequestContext, request: EndTxnReque
         commit=request.committed,
         client_version=EPOCH_BUMP_VERSION if context.api_version >= _FIRST_WITH_EPOCH_BUMP else 0,
     )
-    return map_response(response, lambda result: _response(result, context.api_version))
+    return Shaped(response, lambda result: _response(result, context.api_version))
 
 
 def _response(result: EndTxnResult, version: int) -> EndTxnResponse:

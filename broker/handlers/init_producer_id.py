@@ -11,11 +11,10 @@ served.
 
 from typing import Final
 
-from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.api_handler import Outcome, Shaped, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.coordinator.promise import map_response
 from oncelog.coordinator.transaction.coordinator import InitProducerIdResult
 from oncelog.coordinator.transaction.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
@@ -42,7 +41,7 @@ def handle_init_producer_id(broker: Broker, context: RequestContext, request: In
         None if request.producer_id == NO_PRODUCER_ID else expected,
         client=_name_client(context),
     )
-    return map_response(response, lambda result: _response(result, context.api_version))
+    return Shaped(response, lambda result: _response(result, context.api_version))
 
 
 def _name_client(context: RequestContext) -> str:

@@ -139,7 +139,7 @@ def handle_produce(broker: Broker, context: RequestContext, request: ProduceRequ
     return _produce(broker, context, request)
 
 
-async def _produce_large(broker: Broker, context: RequestContext, request: ProduceRequest) -> Message | Later | None:
+async def _produce_large(broker: Broker, context: RequestContext, request: ProduceRequest) -> Any:
     await broker.sliced_work.run(_pause_after(_merge_duplicates, request), new_budget(), context.connection)
     outcome = _produce(broker, context, request)
     return await outcome if isinstance(outcome, Coroutine) else outcome

@@ -8,24 +8,33 @@ Versions: 1 is flexible. 2 has the protocol version of each transaction, which d
 have (KIP-1228); the markers of older requests are those of version 0.
 """
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import Final
 
-from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.api_handler import Outcome, Shaped, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.broker.transactions.markers import MarkerWrite
+from oncelog.coordinator.ports import TransactionMarker
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.topic_partition import TopicPartition
+
+_UNITS_PER_MARKER: Final = 20
+_UNITS_PER_PARTITION: Final = 80
+"""An append, in units of about a microsecond."""
 
 
 def error_response(request: WriteTxnMarkersRequest, version: int, error: ErrorCode) -> WriteTxnMarkersResponse:
@@ -57,23 +66,49 @@ def handle_write_txn_markers(broker: Broker, context: RequestContext, request: W
         context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     ):
         return error_response(request, context.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    future: asyncio.Future[WriteTxnMarkersResponse] = asyncio.get_running_loop().create_future()
-
-    def settle(response: WriteTxnMarkersResponse) -> None:
-        if not future.done():
-            future.set_result(response)
-
     budget = new_budget()
-    steps = broker.marker_writer.write(request, settle, budget)
-    appending = broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
-    if asyncio.iscoroutine(appending):
-        return _when_appended(appending, future)
-    return future.result() if future.done() else future
+    steps = _append_all(broker.marker_writer.begin(), request, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
 
 
-async def _when_appended(
-    appending: Coroutine[Any, Any, None], future: asyncio.Future[WriteTxnMarkersResponse]
-) -> WriteTxnMarkersResponse | asyncio.Future[WriteTxnMarkersResponse]:
-    """Append all markers; the response comes when they are replicated, and holds up nothing behind it."""
-    await appending
-    return future.result() if future.done() else future
+def _append_all(
+    write: MarkerWrite, request: WriteTxnMarkersRequest, budget: WorkBudget
+) -> Generator[None, object, Shaped[Sequence[ErrorCode]]]:
+    """Append the markers in the order of the request; the response comes when all are replicated or refused."""
+    response = WriteTxnMarkersResponse()
+    written: list[WritableTxnMarkerPartitionResult] = []
+    for marker in request.markers:
+        budget.left -= _UNITS_PER_MARKER
+        built = write.build(_marker(marker))
+        result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+        response.markers.append(result)
+        for topic in marker.topics:
+            of_topic = WritableTxnMarkerTopicResult(name=topic.name)
+            result.topics.append(of_topic)
+            for index in topic.partition_indexes:
+                write.append(built, TopicPartition(topic.name, index))
+                of_partition = WritableTxnMarkerPartitionResult(partition_index=index)
+                of_topic.partitions.append(of_partition)
+                written.append(of_partition)
+                budget.left -= _UNITS_PER_PARTITION
+                if budget.left <= 0:
+                    yield None
+    return Shaped(write.end().result(), partial(_with_errors, response, written))
+
+
+def _with_errors(
+    response: WriteTxnMarkersResponse, written: list[WritableTxnMarkerPartitionResult], errors: Sequence[ErrorCode]
+) -> WriteTxnMarkersResponse:
+    for result, error in zip(written, errors, strict=True):
+        result.error_code = error
+    return response
+
+
+def _marker(marker: WritableTxnMarker) -> TransactionMarker:
+    return TransactionMarker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.transaction_result,
+        marker.coordinator_epoch,
+        marker.transaction_version,
+    )

@@ -1,7 +1,8 @@
 """Requests from this broker's controller, coordinators and replicas to brokers: to itself, by a plain call.
 
-Some requests take longer than the call. The files of new logs are made off the loop, the metadata of very many
-partitions is taken in the next turn of the loop, and many markers are written in slices.
+Some requests take longer than the call. The files of new logs are made off the loop, and the metadata of very many
+partitions is taken in the next turn of the loop. Markers come another way: the transaction coordinator hands them to
+its broker's ``MarkerWriter``.
 
 A single-node cluster has no other channel: a request to another broker fails as after a lost connection. The
 channel of a cluster's member reaches the others and leaves only this broker to this one.
@@ -9,13 +10,11 @@ channel of a cluster's member reaches the others and leaves only this broker to 
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from typing import Any, Final
 
-from oncelog.broker.dispatch.sliced_work import SLICE_UNITS, new_budget
 from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_host import Spawn
-from oncelog.broker.transactions.markers import MarkerWriter
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.ports import OnResponse
@@ -24,14 +23,11 @@ from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequ
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from oncelog.protocol.messages.stop_replica import StopReplicaRequest
 from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
 _MANY_PARTITIONS: Final = 1_000
-_END: Final = object()
 
 
 class LocalChannel:
@@ -42,13 +38,11 @@ class LocalChannel:
         self._metadata = metadata
         self._replicas: ReplicaControl | None = None
         self._controller: ControllerApis | None = None
-        self._markers: MarkerWriter | None = None
         self._spawn = spawn
 
-    def serve(self, replicas: ReplicaControl, markers: MarkerWriter) -> None:
+    def serve(self, replicas: ReplicaControl) -> None:
         """Serve requests to this broker from now on."""
         self._replicas = replicas
-        self._markers = markers
 
     def serve_controller(self, controller: ControllerApis) -> None:
         """Serve requests to the controller, too, from now on."""
@@ -65,8 +59,6 @@ class LocalChannel:
             on_response(None)
             return
         match request:
-            case WriteTxnMarkersRequest() if self._markers is not None:
-                self._write_txn_markers(self._markers, request, on_response)
             case UpdateMetadataRequest() if _partition_count(request) > _MANY_PARTITIONS:
                 # To build the request took the controller a part of this turn already.
                 asyncio.get_running_loop().call_soon(self._update_metadata, request, on_response)
@@ -85,16 +77,6 @@ class LocalChannel:
             case _:
                 raise AssertionError(f"{type(request).__name__} is not a request of a broker to itself")
 
-    def _write_txn_markers(
-        self, markers: MarkerWriter, request: WriteTxnMarkersRequest, on_response: OnResponse
-    ) -> None:
-        """Append markers; if they are very many, the rest in later turns of the loop."""
-        budget = new_budget()
-        steps = markers.write(request, on_response, budget)
-        for _ in steps:
-            self._spawn(_go_on(steps, budget), "write markers")
-            break
-
     def _update_metadata(self, request: UpdateMetadataRequest, on_response: OnResponse) -> None:
         on_response(UpdateMetadataResponse(error_code=self._metadata.apply_update_metadata(request)))
 
@@ -105,15 +87,6 @@ class LocalChannel:
 
 def _partition_count(request: UpdateMetadataRequest) -> int:
     return sum(len(topic.partition_states) for topic in request.topic_states)
-
-
-async def _go_on(steps: Iterator[None], budget: WorkBudget) -> None:
-    """Do one slice in each turn of the loop."""
-    while True:
-        await asyncio.sleep(0)
-        budget.left = SLICE_UNITS
-        if next(steps, _END) is _END:
-            return
 
 
 async def _respond(work: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:

@@ -158,7 +158,7 @@ class LeadingPartition:
             position.session.progressed(position, base_offset, size)
         for position in self._watchers.followers:
             position.session.high_watermark_moved(position)
-        if self._replication_waiters:
+        if self._replication_waiters.lowest <= end:
             self._replication_waiters.release(end)
 
     def _flush_soon(self) -> None:
@@ -275,7 +275,8 @@ class LeadingPartition:
     @property
     def is_deserted(self) -> bool:
         """Whether no in-sync follower has fetched lately, so that one of them may lead by now."""
-        return not self.is_over and self.progress.is_deserted(self._watchers.followers)
+        progress = self.progress
+        return not (progress.is_alone or self.is_over) and progress.is_deserted(self._watchers.followers)
 
     @property
     def end_is_settled(self) -> bool:

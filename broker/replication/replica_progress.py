@@ -132,9 +132,7 @@ class ReplicaProgress:
         return fetched
 
     def is_deserted(self, waiting: Iterable[FetchPosition]) -> bool:
-        """Return whether no in-sync follower has fetched lately, so that one of them may lead by now."""
-        if self.is_alone:
-            return False
+        """Return whether no in-sync follower has fetched lately. A leader that is alone has none: do not call it."""
         limit_ms = self._host.now_ms() - self._host.desertion_ms
         return max(self.last_fetches_ms(waiting).values(), default=limit_ms) < limit_ms
 

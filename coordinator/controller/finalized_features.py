@@ -36,12 +36,14 @@ class IncompatibleFeatures(Exception):
 class FinalizedFeatureCache:
     """The newest levels that were read from ``/feature``."""
 
-    __slots__ = ("_mzxid", "_newest", "on_incompatible", "supported")
+    __slots__ = ("_mzxid", "_newest", "on_incompatible", "supported", "transaction_version")
 
     def __init__(self, supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES) -> None:
         self.supported = supported
         self._newest: tuple[int, Mapping[str, int]] = UNKNOWN_EPOCH, MappingProxyType({})
         self._mzxid = -1
+        self.transaction_version = 0
+        """The finalised level of ``transaction.version``: 0, 1 or 2; 0 where nothing is finalised."""
         self.on_incompatible: Callable[[str], None] = _only_log
         """Called when a level was finalised, while the broker runs, that it does not support."""
 
@@ -55,11 +57,6 @@ class FinalizedFeatureCache:
         """The version of the znode that holds the levels; ``UNKNOWN_EPOCH`` until it was read."""
         return self._newest[0]
 
-    @property
-    def transaction_version(self) -> int:
-        """0, 1 or 2; 0 where nothing is finalised."""
-        return self._newest[1].get(TRANSACTION_VERSION, 0)
-
     def learn(self, features: FinalizedFeatures, stat: Stat) -> None:
         """Take what the znode held in one of its versions. Raises ``IncompatibleFeatures``, and then takes nothing."""
         epoch = stat.version
@@ -72,6 +69,7 @@ class FinalizedFeatureCache:
         if reason is not None:
             raise IncompatibleFeatures(reason)
         self._newest = epoch, MappingProxyType(levels)
+        self.transaction_version = levels.get(TRANSACTION_VERSION, 0)
         self._mzxid = stat.mzxid
         logger.info("Finalised features of epoch %d: %s", epoch, levels or "none")
 

@@ -119,6 +119,7 @@ class TransactionCoordinator:
             broker_id=host.broker_id,
             metadata=host.metadata,
             channel=host.channel,
+            local=host.markers,
             retries=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
         )
         append_retries = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)

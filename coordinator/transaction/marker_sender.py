@@ -1,9 +1,10 @@
 """Markers: the records by which every partition of a transaction is committed or aborted.
 
-A prepared transaction becomes a ``PendingMarkers``: the partitions that still wait for its marker. Each goes to the
-partition's leader in a WriteTxnMarkers request. Markers for this broker go at once, without a socket, and may be done
-before ``send`` returns; those for another broker are collected until the end of the loop's turn and share requests. A
-request has ``MOST_PARTITIONS`` at most, so that a broker receives it whatever number of partitions a transaction has.
+A prepared transaction becomes a ``PendingMarkers``: the partitions that still wait for its marker. Those that this
+broker leads get it by a plain call (``LocalMarkers``), and may have it before ``send`` returns. For those that another
+broker leads it goes there in a WriteTxnMarkers request; markers are collected until the end of the loop's turn and
+share requests. A request has ``MOST_PARTITIONS`` at most, so that a broker receives it whatever number of partitions a
+transaction has.
 
 The transaction is decided, so the sender never gives up. A partition stays until its leader has acknowledged the marker
 or until it is known to be deleted; what fails is retried with the leader of that moment, after a delay that doubles. A
@@ -17,11 +18,12 @@ in the step in which the last partition gets its marker.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
-from oncelog.coordinator.ports import BrokerChannel, TopicMetadata
+from oncelog.coordinator.ports import BrokerChannel, LocalMarkers, TopicMetadata, TransactionMarker
 from oncelog.coordinator.timers import Backoff
 from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
 from oncelog.protocol.errors import ErrorCode, error_of
@@ -39,6 +41,9 @@ logger = logging.getLogger(__name__)
 
 MOST_PARTITIONS: Final = 2_000
 """In one request. Each is three array elements at most, and a broker that is set to the least accepts 7,000."""
+
+PARTITIONS_PER_TURN: Final = 100
+"""Appended to in this broker in one turn of the loop: some milliseconds."""
 
 ATTEMPTS_FOR_INTERNAL_TOPICS: Final = 12
 """Some seconds with the default backoff; far longer than metadata takes to arrive."""
@@ -89,12 +94,8 @@ class PendingMarkers:
         "_on_done",
         "again",
         "attempts",
-        "commit",
-        "coordinator_epoch",
         "log_partition",
-        "producer_epoch",
-        "producer_id",
-        "transaction_version",
+        "marker",
         "transactional_id",
         "waiting",
     )
@@ -105,11 +106,13 @@ class PendingMarkers:
         """Take the markers from a durable Prepare*, and the place and epoch of its record."""
         self.transactional_id = transactional_id
         self.log_partition = log_partition
-        self.coordinator_epoch = coordinator_epoch
-        self.producer_id = prepared.producer_id
-        self.producer_epoch = prepared.producer_epoch
-        self.commit = prepared.state is TransactionState.PREPARE_COMMIT
-        self.transaction_version = prepared.client_transaction_version
+        self.marker = TransactionMarker(
+            producer_id=prepared.producer_id,
+            producer_epoch=prepared.producer_epoch,
+            commit=prepared.state is TransactionState.PREPARE_COMMIT,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=prepared.client_transaction_version,
+        )
         self.waiting = set(prepared.partitions)
         self.attempts = 0
         self.again: list[TopicPartition] = []
@@ -117,8 +120,9 @@ class PendingMarkers:
         self._on_done: Callable[[], None] | None = None
 
     def __str__(self) -> str:
-        result = "commit" if self.commit else "abort"
-        return f"{result} of {self.transactional_id!r} ({self.producer_id}, {self.producer_epoch})"
+        marker = self.marker
+        result = "commit" if marker.commit else "abort"
+        return f"{result} of {self.transactional_id!r} ({marker.producer_id}, {marker.producer_epoch})"
 
     def then(self, callback: Callable[[], None]) -> None:
         """Call back once: when every partition has its marker, now if that is so. Never if it was fenced before."""
@@ -133,6 +137,16 @@ class PendingMarkers:
             self._on_done()
 
 
+class Routes(NamedTuple):
+    """Where the partitions of a transaction get their marker, by the metadata of one moment."""
+
+    here: list[TopicPartition]
+    elsewhere: dict[int, list[TopicPartition]]
+    """By the broker that leads them."""
+    leaderless: list[TopicPartition]
+    deleted: list[TopicPartition]
+
+
 _Batch = dict[PendingMarkers, list[TopicPartition]]
 
 
@@ -145,11 +159,13 @@ class MarkerSender:
         broker_id: int,
         metadata: TopicMetadata,
         channel: BrokerChannel,
+        local: LocalMarkers,
         retries: Backoff,
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
         self._channel = channel
+        self._local = local
         self._pending: dict[str, PendingMarkers] = {}
         self._outgoing: dict[int, _Batch] = {}
         self._retries = retries
@@ -178,28 +194,32 @@ class MarkerSender:
 
     def _dispatch(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
         """Send each partition's marker to its leader of this moment."""
-        local: list[TopicPartition] = []
-        leaderless: list[TopicPartition] = []
-        for partition in partitions:
-            leader = self._metadata.leader(partition)
-            if leader is None:
-                if self._is_deleted(markers, partition):
-                    logger.info("%s: %s was deleted and needs no marker", markers, partition)
-                    markers.waiting.discard(partition)
-                else:
-                    leaderless.append(partition)
-            elif leader.broker_id == self._broker_id:
-                local.append(partition)
-            else:
-                self._enqueue(leader.broker_id, markers, partition)
-        if leaderless:
-            self._retry(markers, leaderless)
-        if len(local) > MOST_PARTITIONS:
-            self._send_here(markers, local)
-        elif local:
-            self._send(self._broker_id, {markers: local})
+        routes = self._route(markers, partitions)
+        for partition in routes.deleted:
+            logger.info("%s: %s was deleted and needs no marker", markers, partition)
+            markers.waiting.discard(partition)
+        for broker_id, led in routes.elsewhere.items():
+            self._enqueue(broker_id, markers, led)
+        if routes.leaderless:
+            self._retry(markers, routes.leaderless)
+        if routes.here:
+            self._write_here(markers, routes.here)
         else:
             self._finish_if_done(markers)
+
+    def _route(self, markers: PendingMarkers, partitions: Iterable[TopicPartition]) -> Routes:
+        """Decide where each marker goes. Changes nothing."""
+        routes = Routes([], {}, [], [])
+        for partition in partitions:
+            leader = self._metadata.leader(partition)
+            if leader is not None:
+                at_leader = leader.broker_id == self._broker_id
+                (routes.here if at_leader else routes.elsewhere.setdefault(leader.broker_id, [])).append(partition)
+            elif self._is_deleted(markers, partition):
+                routes.deleted.append(partition)
+            else:
+                routes.leaderless.append(partition)
+        return routes
 
     def _is_deleted(self, markers: PendingMarkers, partition: TopicPartition) -> bool:
         """Return whether the partition is known not to exist any more.
@@ -213,10 +233,31 @@ class MarkerSender:
             return False
         return partition.topic not in INTERNAL_TOPICS or markers.attempts > ATTEMPTS_FOR_INTERNAL_TOPICS
 
-    def _enqueue(self, broker_id: int, markers: PendingMarkers, partition: TopicPartition) -> None:
+    # This broker's partitions
+
+    def _write_here(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
+        """Write markers to partitions of this broker: some now, the others in the loop's next turns."""
+        now, later = partitions[:PARTITIONS_PER_TURN], partitions[PARTITIONS_PER_TURN:]
+        if later:
+            asyncio.get_running_loop().call_soon(self._write_more, markers, later)
+        self._local.write(markers.marker, now).then(partial(self._on_written, markers, now))
+
+    def _write_more(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
+        if self._is_current(markers):
+            self._write_here(markers, partitions)
+
+    def _on_written(
+        self, markers: PendingMarkers, partitions: list[TopicPartition], errors: Iterable[ErrorCode]
+    ) -> None:
+        if self._is_current(markers):
+            self._settle(self._broker_id, markers, zip(partitions, errors, strict=True))
+
+    # Other brokers' partitions
+
+    def _enqueue(self, broker_id: int, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._outgoing.setdefault(broker_id, {}).setdefault(markers, []).append(partition)
+        self._outgoing.setdefault(broker_id, {}).setdefault(markers, []).extend(partitions)
 
     def _flush(self) -> None:
         """Send what was collected in one turn of the loop."""
@@ -226,17 +267,10 @@ class MarkerSender:
             for piece in _pieces(current):
                 self._send(broker_id, piece)
 
-    def _send_here(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
-        """Write markers to partitions of this broker: a piece now, the next one in the loop's next turn."""
-        if not self._is_current(markers):
-            return
-        now, later = partitions[:MOST_PARTITIONS], partitions[MOST_PARTITIONS:]
-        if later:
-            asyncio.get_running_loop().call_soon(self._send_here, markers, later)
-        self._send(self._broker_id, {markers: now})
-
     def _send(self, broker_id: int, batch: _Batch) -> None:
-        request = WriteTxnMarkersRequest(markers=[_marker(markers, batch[markers]) for markers in batch])
+        request = WriteTxnMarkersRequest(
+            markers=[_request_marker(markers.marker, partitions) for markers, partitions in batch.items()]
+        )
         self._channel.send(broker_id, request, lambda response: self._on_response(broker_id, batch, response))
 
     def _on_response(self, broker_id: int, batch: _Batch, response: Message | None) -> None:
@@ -248,19 +282,17 @@ class MarkerSender:
             errors = _errors_by_partition(response)
         for markers, partitions in batch.items():
             if self._is_current(markers):
-                self._settle(broker_id, markers, partitions, errors)
+                producer_id = markers.marker.producer_id
+                self._settle(broker_id, markers, [(each, errors.get((producer_id, *each))) for each in partitions])
+
+    # Results
 
     def _settle(
-        self,
-        broker_id: int,
-        markers: PendingMarkers,
-        partitions: list[TopicPartition],
-        errors: dict[tuple[int, str, int], int],
+        self, broker_id: int, markers: PendingMarkers, results: Iterable[tuple[TopicPartition, int | None]]
     ) -> None:
-        """Take one response for one transaction. A partition that it does not name is retried."""
+        """Take the results of one transaction at one broker. A partition without a result (None) is retried."""
         again: list[TopicPartition] = []
-        for partition in partitions:
-            error = errors.get((markers.producer_id, *partition))
+        for partition, error in results:
             if error is None:
                 again.append(partition)
                 continue
@@ -318,17 +350,17 @@ def _pieces(batch: _Batch) -> Iterator[_Batch]:
         yield piece
 
 
-def _marker(markers: PendingMarkers, partitions: list[TopicPartition]) -> WritableTxnMarker:
+def _request_marker(marker: TransactionMarker, partitions: list[TopicPartition]) -> WritableTxnMarker:
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
     return WritableTxnMarker(
-        producer_id=markers.producer_id,
-        producer_epoch=markers.producer_epoch,
-        transaction_result=markers.commit,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        transaction_result=marker.commit,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
-        coordinator_epoch=markers.coordinator_epoch,
-        transaction_version=markers.transaction_version,
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
     )
 
 

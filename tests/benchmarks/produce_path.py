@@ -25,17 +25,13 @@ from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.start import start_broker
 from oncelog.broker.storage.disk import LocalDisk
 from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.coordinator.ports import TransactionMarker
 from oncelog.protocol.framing import encode_request
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from oncelog.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 from oncelog.protocol.records.record_batch import NewRecord, build_batch, read_header
-from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.topic_partition import TopicPartition
 
 PARTITIONS = 1000
 NOW_MS = 1_700_000_000_000
@@ -187,11 +183,11 @@ class Bench:
         )
 
     async def markers(self, count: int) -> None:
-        topic = WritableTxnMarkerTopic(name="t", partition_indexes=list(range(count)))
-        request = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=9, producer_epoch=0, topics=[topic])])
+        marker = TransactionMarker(9, 0, commit=False, coordinator_epoch=0, transaction_version=0)
+        partitions = [TopicPartition("t", index) for index in range(count)]
         await report(
             f"markers in {count} partitions, local",
-            lambda: list(self.broker.marker_writer.write(request, lambda _: None, WorkBudget(1 << 60))),
+            lambda: self.broker.marker_writer.write(marker, partitions),
         )
 
 

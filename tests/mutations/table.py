@@ -229,8 +229,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B06", _MARKERS,
-        "        self.transaction_version = prepared.client_transaction_version\n",
-        "        self.transaction_version = 0\n",
+        "            transaction_version=prepared.client_transaction_version,\n",
+        "            transaction_version=0,\n",
         f"{_UNIT_2}::test_end_bumps_the_epoch_in_the_record_that_decides_it",
     ),
     Mutation(

@@ -60,6 +60,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.batches import with_header
+from tests.unit.broker.outcomes import without_shape
 
 ME, OTHER = 1, 2
 LISTENER = "PLAINTEXT"
@@ -129,7 +130,8 @@ class ReplicaSide:
         self.log_manager.start()
         self.replica_manager = self._replica_manager(host or {}, fetchers)
         self.replica_control = ReplicaControl(self.replica_manager, self.log_manager, self.metadata, self.log_config)
-        self.marker_writer = MarkerWriter(self.replica_manager, self._on_offsets_marker, self.wall_clock)
+        self.marker_writer = MarkerWriter(self.wall_clock)
+        self.marker_writer.serve(self.replica_manager, self._on_offsets_marker)
         self.transaction_verifier = self._transaction_verifier()
 
     def _replica_manager(self, host: Mapping[str, Any], fetchers: Fetchers | None) -> ReplicaManager:
@@ -155,6 +157,7 @@ class ReplicaSide:
             broker_id=ME,
             metadata=self.metadata,
             channel=channel,
+            markers=self.marker_writer,
             tasks=self.supervisor,
             wall_clock=self.wall_clock,
         )
@@ -309,7 +312,7 @@ class ReplicaSide:
         """What the handler returns: a response, None, or a future."""
         assert version in handler.versions
         context = RequestContext(version, 1, client_id, connection or self.connection)
-        return handler(self, context, request)  # type: ignore[arg-type]
+        return without_shape(handler(self, context, request))  # type: ignore[arg-type]
 
     def answer(self, handler: ApiHandler[Any], request: Message, version: int) -> Any:
         """The response of a request that need not wait for anything but its own work."""

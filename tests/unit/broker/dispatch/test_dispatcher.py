@@ -1,15 +1,18 @@
 """Requests from frame to handler, and from a handler's outcome to the response; ``test_connection`` has the rest."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from oncelog.broker.dispatch.api_handler import ApiHandler, Outcome, handles
+from oncelog.broker.dispatch.api_handler import ApiHandler, Outcome, Shaped, handles
 from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, RequestContext
+from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.broker.handlers import all_handlers
 from oncelog.broker.handlers.api_versions import handle_api_versions
+from oncelog.coordinator.promise import Promise, Undecided
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_response
@@ -74,6 +77,69 @@ async def test_cancelled_future_closes_the_connection() -> None:
     future.cancel()
     with pytest.raises(CloseConnection, match="Heartbeat was cancelled"):
         pending.finish(future)
+
+
+def respond(throttle_time_ms: int) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=100 // throttle_time_ms)
+
+
+def test_shaped_result_that_is_there_is_the_response() -> None:
+    buffers = dispatch(heartbeat(Shaped(4, respond)), HeartbeatRequest(group_id="g"), 0)
+    assert response_of(buffers, HeartbeatResponse, 0).error_code == 25
+
+
+async def test_shaped_future_completes_the_response() -> None:
+    promise: Promise[int] = Promise()
+    pending = dispatch(heartbeat(Shaped(promise.result(), respond)), HeartbeatRequest(group_id="g"), 0)
+    assert isinstance(pending, PendingResponse)
+    assert isinstance(pending.awaitable, asyncio.Future)
+    promise.complete(4)
+    assert response_of(pending.finish(pending.awaitable), HeartbeatResponse, 0).error_code == 25
+
+
+async def test_undecided_request_is_decided_in_a_coroutine() -> None:
+    async def decide() -> int:
+        return 4
+
+    broker: Any = SimpleNamespace(sliced_work=SlicedWork())
+    connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
+    handler = heartbeat(Shaped(Undecided(decide), respond))
+    pending = Dispatcher(broker, [handler]).dispatch(frame(HeartbeatRequest(group_id="g"), 0), connection)
+    assert isinstance(pending, PendingResponse)
+    assert asyncio.iscoroutine(pending.awaitable)
+    done = asyncio.get_running_loop().create_task(pending.awaitable)
+    await done
+    assert response_of(pending.finish(done), HeartbeatResponse, 0).error_code == 25
+
+
+async def test_coroutine_that_leaves_a_shaped_future_is_done_before_the_response() -> None:
+    promise: Promise[int] = Promise()
+
+    async def begin() -> Shaped[int]:
+        return Shaped(promise.result(), respond)
+
+    pending = dispatch(heartbeat(begin()), HeartbeatRequest(group_id="g"), 0)
+    assert isinstance(pending, PendingResponse)
+    assert asyncio.iscoroutine(pending.awaitable)
+    left = await pending.awaitable
+    assert isinstance(left, asyncio.Future)
+    promise.complete(4)
+    assert response_of(pending.finish(left), HeartbeatResponse, 0).error_code == 25
+
+
+def test_shape_that_raises_becomes_unknown_server_error() -> None:
+    buffers = dispatch(heartbeat(Shaped(0, respond)), HeartbeatRequest(group_id="g"), 0)
+    assert response_of(buffers, HeartbeatResponse, 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_shape_of_future_that_raises_becomes_unknown_server_error() -> None:
+    promise: Promise[int] = Promise()
+    pending = dispatch(heartbeat(Shaped(promise.result(), respond)), HeartbeatRequest(group_id="g"), 0)
+    assert isinstance(pending, PendingResponse)
+    assert isinstance(pending.awaitable, asyncio.Future)
+    promise.complete(0)
+    buffers = pending.finish(pending.awaitable)
+    assert response_of(buffers, HeartbeatResponse, 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_exception_in_handler_becomes_unknown_server_error() -> None:

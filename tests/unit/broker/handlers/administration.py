@@ -16,6 +16,7 @@ from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.start import start_broker
 from oncelog.protocol.schema import Message
 from tests.simulation.sim_disk import SimDisk
+from tests.unit.broker.outcomes import without_shape
 
 R = TypeVar("R", bound=Message)
 
@@ -63,7 +64,7 @@ async def ask(broker: Broker, handler: ApiHandler[Any], request: Message, respon
     """The answer to a request; its version is the handler's newest unless said otherwise."""
     chosen = handler.versions.last if version < 0 else version
     connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
-    outcome = handler(broker, RequestContext(chosen, 1, "client", connection), request)
+    outcome = without_shape(handler(broker, RequestContext(chosen, 1, "client", connection), request))
     answer = await outcome if inspect.isawaitable(outcome) else outcome
     assert isinstance(answer, response)
     return answer

@@ -42,6 +42,7 @@ from oncelog.protocol.messages.update_metadata import (
 )
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.unit.broker.outcomes import without_shape
 from tests.unit.coordinator.transaction.world import HERE, World
 
 CLIENT = ConnectionInfo(client_host="127.0.0.1", client_port=50123, listener_name="PLAINTEXT")
@@ -99,7 +100,7 @@ class Side:
     def ask(self, handler: ApiHandler[Any], request: Message, version: int | None = None) -> Any:
         """The response, however long it takes."""
         context = RequestContext(NEWEST[handler] if version is None else version, 1, "client", CLIENT)
-        outcome = self.world.do(lambda: handler(self.broker, context, request))
+        outcome = self.world.do(lambda: without_shape(handler(self.broker, context, request)))
         if isinstance(outcome, Message):
             return outcome
         assert outcome is not None

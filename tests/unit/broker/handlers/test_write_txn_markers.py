@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from oncelog.broker.dispatch.request import CloseConnection
-from oncelog.broker.dispatch.sliced_work import new_budget
 from oncelog.broker.handlers.write_txn_markers import handle_write_txn_markers
 from oncelog.broker.replication.fetch_session import FetchIsolation
+from oncelog.coordinator.ports import TransactionMarker
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -18,6 +18,7 @@ from oncelog.protocol.messages.write_txn_markers import (
 )
 from oncelog.protocol.records.control_records import parse_end_txn_marker
 from oncelog.protocol.records.record_batch import iter_batches
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.batches import batch
 from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
 from tests.unit.broker.virtual_time import in_virtual_time
@@ -304,10 +305,10 @@ async def test_write_txn_markers_without_markers_gets_a_response() -> None:
 async def test_local_coordinator_writes_markers_without_a_socket() -> None:
     broker = ReplicaSide()
     broker.lead()
-    answers: list[WriteTxnMarkersResponse] = []
-    for _ in broker.marker_writer.write(markers(("t", 0)), answers.append, new_budget()):
-        raise AssertionError("one marker is written at once")
-    assert [errors(answer) for answer in answers] == [[ErrorCode.NONE]]
+    marker = TransactionMarker(1, 0, commit=True, coordinator_epoch=0, transaction_version=0)
+    written_markers = broker.marker_writer.write(marker, [TopicPartition("t", 0), TopicPartition("gone", 0)])
+    assert written_markers.value == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert written(broker) == [(1, 0, True, 0)]
 
 
 @in_virtual_time

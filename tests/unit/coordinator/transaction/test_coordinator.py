@@ -5,13 +5,14 @@ from functools import partial
 import pytest
 
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
+from oncelog.coordinator.ports import TransactionMarker
 from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, InitProducerIdResult
 from oncelog.coordinator.transaction.listing import TransactionFilter, parse_states
 from oncelog.coordinator.transaction.settings import TransactionConfig
 from oncelog.coordinator.transaction.state import LAST_LIVE_EPOCH, ProducerIdAndEpoch, Transaction, TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.unit.coordinator.transaction.world import HERE, Marker, World, world
+from tests.unit.coordinator.transaction.world import HERE, World, world
 
 INVOICES = TopicPartition("invoices", 0)
 SHIPMENTS = TopicPartition("shipments", 0)
@@ -51,7 +52,7 @@ def test_transaction_with_local_partitions_ends_in_the_turn_of_its_request(commi
         assert w.end(producer, commit=commit).answer is ErrorCode.NONE
         end = "Commit" if commit else "Abort"
         assert w.log.states("id") == ["Empty@0", "Ongoing@0", "Ongoing@0", f"Prepare{end}@0", f"Complete{end}@0"]
-        assert w.markers(INVOICES) == w.markers(SHIPMENTS) == [Marker(*producer, commit, 0)]
+        assert w.markers(INVOICES) == w.markers(SHIPMENTS) == [TransactionMarker(*producer, commit, 0, 0)]
 
 
 def test_end_that_is_requested_twice_is_written_once() -> None:
@@ -104,7 +105,7 @@ def test_restarted_producer_aborts_what_it_left_open(level: int) -> None:
         w.add(old, INVOICES)
         assert w.producer() == ProducerIdAndEpoch(old.id, old.epoch + 2)
         assert w.log.states("id") == ["Empty@0", "Ongoing@0", "PrepareAbort@1", "CompleteAbort@1", "Empty@2"]
-        assert w.markers(INVOICES) == [Marker(old.id, old.epoch + 1, False, 0, marker_version(level))]
+        assert w.markers(INVOICES) == [TransactionMarker(old.id, old.epoch + 1, False, 0, marker_version(level))]
 
 
 def test_exhausted_epochs_lead_to_a_new_producer_id() -> None:
@@ -449,7 +450,9 @@ def test_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(leve
         w.sleep(TIMEOUT_MS / 1000 + SWEEP / 2)
         assert w.described().state is TransactionState.ONGOING
         w.sleep(SWEEP)
-        assert w.markers(INVOICES) == [Marker(producer.id, producer.epoch + 1, False, 0, marker_version(level))]
+        assert w.markers(INVOICES) == [
+            TransactionMarker(producer.id, producer.epoch + 1, False, 0, marker_version(level))
+        ]
         assert w.end(producer).answer is ErrorCode.PRODUCER_FENCED
         assert w.described().state is TransactionState.COMPLETE_ABORT
 
@@ -477,7 +480,9 @@ def test_sweep_goes_on_over_failovers_and_loads(level: int) -> None:
         w.add(producer, INVOICES)
         w.elect()
         w.sleep(TIMEOUT_MS / 1000 + SWEEP + 1)
-        assert w.markers(INVOICES) == [Marker(producer.id, producer.epoch + 1, False, 1, marker_version(level))]
+        assert w.markers(INVOICES) == [
+            TransactionMarker(producer.id, producer.epoch + 1, False, 1, marker_version(level))
+        ]
 
 
 def test_unused_transactional_ids_expire() -> None:

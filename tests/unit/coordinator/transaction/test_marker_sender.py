@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from oncelog.coordinator.ports import TransactionMarker
 from oncelog.coordinator.timers import Backoff
 from oncelog.coordinator.transaction.marker_sender import (
     ATTEMPTS_FOR_INTERNAL_TOPICS,
     MARKER_OUTCOMES,
     MOST_PARTITIONS,
+    PARTITIONS_PER_TURN,
     MarkerOutcome,
     MarkerSender,
     PendingMarkers,
@@ -25,7 +27,7 @@ from oncelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.unit.coordinator.transaction.world import HERE, Marker, World, world
+from tests.unit.coordinator.transaction.world import HERE, World, world
 
 INVOICES = TopicPartition("invoices", 0)
 SHIPMENTS = TopicPartition("shipments", 0)
@@ -60,6 +62,7 @@ class Sender:
             broker_id=HERE,
             metadata=self.cluster,
             channel=self.cluster,
+            local=self.cluster,
             retries=Backoff(20, 1_000),
         )
 
@@ -117,7 +120,7 @@ def test_local_partitions_are_done_before_send_returns(sender: Sender) -> None:
     markers = PendingMarkers("id", prepared(INVOICES, commit=False, version=2), log_partition=0, coordinator_epoch=5)
     sender.begin(markers)  # Not even a running loop is needed.
     assert sender.done == [markers]
-    assert sender.cluster.partitions[INVOICES].markers == [Marker(4000, 0, False, 5, 2)]
+    assert sender.cluster.partitions[INVOICES].markers == [TransactionMarker(4000, 0, False, 5, 2)]
 
 
 def test_lost_request_is_one_line_of_the_log(sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
@@ -243,7 +246,7 @@ def test_final_error_completes_the_partition(sender: Sender, error: ErrorCode) -
 
 def test_fenced_coordinator_sends_no_more_markers(sender: Sender) -> None:
     """B16: coordinator fenced, so stop: nothing is sent any more, and nothing is completed."""
-    sender.cluster.partitions[INVOICES].markers = [Marker(4000, 0, True, 6)]
+    sender.cluster.partitions[INVOICES].markers = [TransactionMarker(4000, 0, True, 6, 0)]
     sender.send(INVOICES, SHIPMENTS)
     sender.deliver()
     sender.sleep(30)
@@ -502,7 +505,7 @@ def test_transaction_over_12000_partitions_ends(leader: int) -> None:
             assert elements(sent.request) <= LEAST_ELEMENTS
         assert len(w.cluster.on_the_way) == (0 if leader == HERE else MANY // MOST_PARTITIONS)
         w.do(w.cluster.deliver)
-        w.turn(MANY // MOST_PARTITIONS + 1)
+        w.turn(MANY // PARTITIONS_PER_TURN + 1)
         assert end.wait() is ErrorCode.NONE
         assert w.described().state is TransactionState.COMPLETE_COMMIT
         assert all(len(w.markers(partition)) == 1 for partition in partitions)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from oncelog.coordinator.ports import TransactionMarker
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.log_records import build_record_batch
 from oncelog.coordinator.transaction.state import (
@@ -17,7 +18,7 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import java_hash
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.unit.coordinator.transaction.world import HERE, Marker, World, world
+from tests.unit.coordinator.transaction.world import HERE, World, world
 
 INVOICES = TopicPartition("invoices", 0)
 PRODUCER = ProducerIdAndEpoch(4000, 3)
@@ -82,7 +83,7 @@ def test_decision_above_the_high_watermark_is_not_overruled() -> None:
         w.log.replicates_at_once = True
         w.do(w.log.replicate)
         w.turn()
-        assert w.markers(INVOICES) == [Marker(*producer, True, 1)]
+        assert w.markers(INVOICES) == [TransactionMarker(*producer, True, 1, 0)]
         assert w.described().state is TransactionState.COMPLETE_COMMIT
 
 
@@ -95,7 +96,7 @@ def test_prepared_transaction_is_completed_after_the_load(prepared: TransactionS
         w.elect()
         w.turn()
         commit = prepared is TransactionState.PREPARE_COMMIT
-        assert w.markers(INVOICES) == [Marker(*PRODUCER, commit, 1)]
+        assert w.markers(INVOICES) == [TransactionMarker(*PRODUCER, commit, 1, 0)]
         assert w.end(PRODUCER, commit=commit).answer is ErrorCode.NONE
 
 
@@ -140,7 +141,7 @@ def test_load_that_was_overtaken_completes_nothing() -> None:
 
         w.do(elect_twice)
         w.turn(20)
-        assert w.markers(INVOICES) == [Marker(*PRODUCER, True, 2)]
+        assert w.markers(INVOICES) == [TransactionMarker(*PRODUCER, True, 2, 0)]
 
 
 def test_load_that_waits_for_replication_ends_with_the_leadership() -> None:

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
+from oncelog.coordinator.ports import TransactionMarker
 from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult
 from oncelog.coordinator.transaction.log_records import build_record_batch
 from oncelog.coordinator.transaction.settings import TransactionConfig
@@ -17,7 +18,7 @@ from oncelog.coordinator.transaction.state import (
 )
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.unit.coordinator.transaction.world import HERE, Call, Marker, World, world
+from tests.unit.coordinator.transaction.world import HERE, Call, World, world
 
 INVOICES = TopicPartition("invoices", 0)
 ELSEWHERE = 2
@@ -78,7 +79,7 @@ def test_end_bumps_the_epoch_in_the_record_that_decides_it(commit: bool) -> None
             producer = bumped(producer)
         end = "Commit" if commit else "Abort"
         assert w.log.states("id")[:4] == ["Empty@0", "Ongoing@0", f"Prepare{end}@1", f"Complete{end}@1"]
-        assert w.markers(INVOICES) == [Marker(producer.id, epoch, commit, 0, 2) for epoch in (1, 2, 3)]
+        assert w.markers(INVOICES) == [TransactionMarker(producer.id, epoch, commit, 0, 2) for epoch in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("failover", [False, True])
@@ -254,7 +255,7 @@ def test_last_epoch_ends_in_a_new_producer_id(commit: bool) -> None:
         new = answer.producer
         assert (answer.error, new.epoch) == (ErrorCode.NONE, 0)
         assert new.id != OLD.id
-        assert w.markers(INVOICES) == [Marker(OLD.id, MAX_EPOCH, commit, 1, 2)]
+        assert w.markers(INVOICES) == [TransactionMarker(OLD.id, MAX_EPOCH, commit, 1, 2)]
         assert w.end_and_bump(OLD, commit=commit).answer == ended(new)
         assert w.end_and_bump(OLD, commit=not commit).answer == refused(ErrorCode.INVALID_TXN_STATE)
         given = w.producer_ids.given
@@ -354,7 +355,7 @@ def test_time_out_in_the_last_epoch_takes_a_new_producer_id_too(epoch: int, bloc
         metadata = w.described()
         assert (metadata.state, metadata.producer_epoch) == (TransactionState.COMPLETE_ABORT, 0)
         assert metadata.producer_id != OLD.id
-        assert w.markers(INVOICES) == [Marker(OLD.id, MAX_EPOCH, False, 1, 2)]
+        assert w.markers(INVOICES) == [TransactionMarker(OLD.id, MAX_EPOCH, False, 1, 2)]
         assert w.coordinator.timed_out_count == 1
 
 
@@ -426,6 +427,6 @@ def test_transaction_that_was_open_during_a_downgrade_is_fenced_by_version_1(lev
         add(w, producer)
         w.transaction_version = level
         w.sleep(TIMEOUT_MS / 1000 + SWEEP + 1)
-        assert w.markers(INVOICES) == [Marker(producer.id, 1, False, 0, 0)]
+        assert w.markers(INVOICES) == [TransactionMarker(producer.id, 1, False, 0, 0)]
         assert w.described().client_transaction_version == 0
         assert w.init(expected=producer).wait().error is ErrorCode.PRODUCER_FENCED

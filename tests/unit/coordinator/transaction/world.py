@@ -8,13 +8,13 @@ a topic of clients: it keeps markers as a partition leader does and fences older
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
-from oncelog.coordinator.ports import CoordinatorHost, LeaderAndEpoch, OnReplicated, OnResponse
-from oncelog.coordinator.promise import Response, Undecided, map_result
+from oncelog.coordinator.ports import CoordinatorHost, LeaderAndEpoch, OnReplicated, OnResponse, TransactionMarker
+from oncelog.coordinator.promise import Promise, Response, Undecided
 from oncelog.coordinator.transaction.coordinator import (
     EndTxnResult,
     InitProducerIdResult,
@@ -181,26 +181,16 @@ class Term:
         return bytes(found)
 
 
-class Marker(NamedTuple):
-    """A marker as a partition keeps it."""
-
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    coordinator_epoch: int
-    transaction_version: int = 0
-
-
 @dataclass
 class DataPartition:
     """A partition that transactions write to."""
 
     leader: int | None = HERE
-    markers: list[Marker] = field(default_factory=list)
+    markers: list[TransactionMarker] = field(default_factory=list)
     errors: list[ErrorCode] = field(default_factory=list)
     """What the next markers are answered."""
 
-    def write(self, marker: Marker) -> ErrorCode:
+    def write(self, marker: TransactionMarker) -> ErrorCode:
         if self.errors:
             return self.errors.pop(0)
         for known in self.markers:
@@ -222,7 +212,10 @@ class Sent:
 
 
 class Cluster:
-    """Topics, their partitions and the ways to their leaders: ``TopicMetadata`` and ``BrokerChannel``."""
+    """Topics, their partitions and the ways to their leaders.
+
+    ``TopicMetadata``, ``BrokerChannel`` and ``LocalMarkers``.
+    """
 
     def __init__(self, log_partitions: int) -> None:
         self.partitions: dict[TopicPartition, DataPartition] = {}
@@ -256,16 +249,19 @@ class Cluster:
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
         assert isinstance(request, WriteTxnMarkersRequest)
-        if broker_id == HERE:
-            on_response(self.answer(request))
-        else:
-            self.on_the_way.append(Sent(broker_id, request, on_response))
+        assert broker_id != HERE, "a coordinator needs no request for the partitions of its own broker"
+        self.on_the_way.append(Sent(broker_id, request, on_response))
+
+    def write(self, marker: TransactionMarker, partitions: Sequence[TopicPartition]) -> Promise[Sequence[ErrorCode]]:
+        written: Promise[Sequence[ErrorCode]] = Promise()
+        written.complete([self._write(partition, marker) for partition in partitions])
+        return written
 
     def answer(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         """What the leaders do with the markers."""
         results = []
         for marker in request.markers:
-            kept = Marker(
+            kept = TransactionMarker(
                 marker.producer_id,
                 marker.producer_epoch,
                 marker.transaction_result,
@@ -284,7 +280,7 @@ class Cluster:
             results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
         return WriteTxnMarkersResponse(markers=results)
 
-    def _write(self, partition: TopicPartition, marker: Marker) -> ErrorCode:
+    def _write(self, partition: TopicPartition, marker: TransactionMarker) -> ErrorCode:
         known = self.partitions.get(partition)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else known.write(marker)
 
@@ -398,6 +394,7 @@ class World:
                 broker_id=HERE,
                 metadata=self.cluster,
                 channel=self.cluster,
+                markers=self.cluster,
                 tasks=self.tasks,
                 wall_clock=self.wall_clock,
             ),
@@ -513,7 +510,7 @@ class World:
         """EndTxn of a version-2 client, which goes on with what the answer says."""
         return self.begin(lambda: self.coordinator.end_txn(transactional_id, producer, commit=commit, client_version=2))
 
-    def markers(self, partition: TopicPartition) -> list[Marker]:
+    def markers(self, partition: TopicPartition) -> list[TransactionMarker]:
         return self.cluster.partitions[partition].markers
 
     def described(self, transactional_id: str = "id") -> TransactionMetadata:
@@ -524,8 +521,12 @@ class World:
 
 def shaped(response: Response[T], shape: Callable[[T], R]) -> Response[R]:
     """The same response in another shape."""
+    if isinstance(response, asyncio.Future):
+        later: asyncio.Future[R] = response.get_loop().create_future()
+        response.add_done_callback(lambda done: later.set_result(shape(done.result())))
+        return later
     if not isinstance(response, Undecided):
-        return map_result(response, shape)
+        return shape(response)
 
     async def decide() -> R:
         return shape(await response.decide())
