@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import cast
 
 import pytest
@@ -45,7 +46,9 @@ class ZooKeeperUnderTest:
 
     async def connect(self) -> ZooKeeperStore:
         store = await connect_zookeeper(
-            self.connect_string, session_timeout_ms=self.session_timeout_ms, connection_timeout_ms=10_000
+            self.connect_string,
+            session_timeout_ms=self.session_timeout_ms,
+            connection_timeout_ms=PATIENCE_SECONDS * 1_000,
         )
         self._stores.append(store)
         return store
@@ -69,7 +72,7 @@ class ZooKeeperUnderTest:
             self.connect_string,
             credentials,
             session_timeout_ms=self.session_timeout_ms,
-            connection_timeout_ms=10_000,
+            connection_timeout_ms=PATIENCE_SECONDS * 1_000,
         )
 
     async def close(self) -> None:
@@ -111,17 +114,6 @@ async def test_ten_thousand_znodes_are_written_and_read_in_bulk(ensemble: ZooKee
     znodes = await session.get_many(paths)
     assert [znode and znode.data for znode in znodes] == [path.encode() for path in paths]
     assert [znode and znode.stat for znode in znodes] == stats
-
-
-async def test_abandoned_session_can_be_ended_by_its_credentials(ensemble: ZooKeeperUnderTest) -> None:
-    leaving, staying = await ensemble.connect(), session_of(await ensemble.connect())
-    await session_of(leaving).create("/e", ephemeral=True)
-    assert leaving.credentials is not None
-    gone = Hint()
-    await staying.get("/e", gone)
-    await ensemble.end(leaving.credentials)
-    await gone.wait()
-    assert await staying.get("/e") is None
 
 
 async def test_ending_a_session_that_is_over_does_no_harm(ensemble: ZooKeeperUnderTest) -> None:
@@ -247,29 +239,68 @@ class Relay(asyncio.Protocol):
             self._other._transport.write(data)
 
 
-async def test_connection_that_breaks_for_a_moment_is_suspended_and_resumed_each_time(
-    zookeeper: ZooKeeperServer,
-) -> None:
+@asynccontextmanager
+async def relayed(server: ZooKeeperServer) -> AsyncIterator[tuple[asyncio.Server, list[asyncio.Transport]]]:
+    """Serve a second address of ``server``; returned with it are the open ends of its connections, to abort."""
     ends: list[asyncio.Transport] = []
-    listener = await asyncio.get_running_loop().create_server(lambda: Relay(zookeeper, ends), "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    store = await connect_zookeeper(f"127.0.0.1:{port}", session_timeout_ms=20_000, connection_timeout_ms=10_000)
-    events: list[SessionEvent] = []
-    store.add_session_listener(lambda event, _: events.append(event))
+    listener = await asyncio.get_running_loop().create_server(lambda: Relay(server, ends), "127.0.0.1", 0)
     try:
-        for outages in (1, 2, 3):
-            resumed = told_of(store, SessionEvent.RESUMED)
-            while ends:
-                ends.pop().abort()
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await resumed.wait()
-            assert session_of(store).is_live()
-            assert events == [SessionEvent.SUSPENDED, SessionEvent.RESUMED] * outages
+        yield listener, ends
     finally:
-        await store.close()
         listener.close()
         async with asyncio.timeout(PATIENCE_SECONDS):
             while ends:
                 for end in ends:
                     end.abort()
                 await asyncio.sleep(0)
+
+
+async def connect_through(listener: asyncio.Server, *, session_timeout_ms: int, chroot: str = "") -> ZooKeeperStore:
+    host, port = listener.sockets[0].getsockname()
+    return await connect_zookeeper(
+        f"{host}:{port}{chroot}",
+        session_timeout_ms=session_timeout_ms,
+        connection_timeout_ms=PATIENCE_SECONDS * 1_000,
+    )
+
+
+async def test_connection_that_breaks_for_a_moment_is_suspended_and_resumed_each_time(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    async with relayed(zookeeper) as (listener, ends):
+        store = await connect_through(listener, session_timeout_ms=20_000)
+        events: list[SessionEvent] = []
+        store.add_session_listener(lambda event, _: events.append(event))
+        try:
+            for outages in (1, 2, 3):
+                resumed = told_of(store, SessionEvent.RESUMED)
+                while ends:
+                    ends.pop().abort()
+                await resumed.wait()
+                assert session_of(store).is_live()
+                assert events == [SessionEvent.SUSPENDED, SessionEvent.RESUMED] * outages
+        finally:
+            await store.close()
+
+
+async def test_abandoned_session_can_be_ended_by_its_credentials(
+    zookeeper: ZooKeeperServer, ensemble: ZooKeeperUnderTest
+) -> None:
+    """Its owner is cut off: one that can reach the server takes the session back."""
+    staying = session_of(await ensemble.connect())
+    async with relayed(zookeeper) as (listener, ends):
+        chroot = ensemble.connect_string.removeprefix(zookeeper.address)
+        leaving = await connect_through(listener, session_timeout_ms=ensemble.session_timeout_ms, chroot=chroot)
+        await session_of(leaving).create("/e", ephemeral=True)
+        assert leaving.credentials is not None
+        gone = Hint()
+        assert await staying.get("/e", gone) is not None
+        suspended = told_of(leaving, SessionEvent.SUSPENDED)
+        listener.close()
+        while ends:
+            ends.pop().abort()
+        await suspended.wait()
+        await ensemble.end(leaving.credentials)
+        assert await staying.get("/e") is None
+        await gone.wait()
+        await leaving.close()
