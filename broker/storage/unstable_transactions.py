@@ -5,7 +5,7 @@ until then another leader may not have that marker. Transactions are kept in the
 the order in which they began, so that the oldest one is found at once.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class UnstableTransactions:
         """First offset to producer id."""
         self._ongoing: OrderedDict[int, int] = OrderedDict()
         """Those of them that are open."""
-        self.unreplicated: deque[tuple[int, int]] = deque()
+        self.unreplicated: list[tuple[int, int]] = []
         """(offset of the marker, first offset) of the others, in the order of their markers."""
 
     def begin(self, first_offset: int, producer_id: int) -> None:
@@ -49,9 +49,13 @@ class UnstableTransactions:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Remove the transactions whose markers lie below the high watermark."""
-        unreplicated = self.unreplicated
-        while unreplicated and unreplicated[0][0] < high_watermark:
-            del self._unstable[unreplicated.popleft()[1]]
+        replicated = 0
+        for last_offset, first_offset in self.unreplicated:
+            if last_offset >= high_watermark:
+                break
+            del self._unstable[first_offset]
+            replicated += 1
+        del self.unreplicated[:replicated]
 
     @property
     def first_unstable_offset(self) -> int | None:
