@@ -98,6 +98,7 @@ class FetchReader:
 
     __slots__ = (
         "_authorized",
+        "_is_committed",
         "_is_for_follower",
         "_notes_follower",
         "_params",
@@ -115,6 +116,7 @@ class FetchReader:
         self.too_large: Set[FetchPosition] = _NOTHING
         """Whose next batch was too large when small ones only were read."""
         self._is_for_follower = self._notes_follower = params.replica_id >= 0
+        self._is_committed = params.isolation is FetchIsolation.TXN_COMMITTED
 
     def read(self, context: FetchContext, max_bytes: int, *, small_batches_only: bool = False) -> Attempt:
         """Visit the dirty partitions until there are ``max_bytes``; the replies go into the context.
@@ -171,15 +173,14 @@ class FetchReader:
     def _visit(self, context: FetchContext, position: FetchPosition, max_bytes: int, attempt: Attempt) -> int:
         """Put a reply into the context; returns how many bytes of records it has, or will have."""
         partition = self._find(position)
-        if isinstance(partition, ErrorCode):
+        if not isinstance(partition, Partition):
             return _refuse(context, position, partition, attempt)
-        if context.kind is not FetchKind.SESSIONLESS:
-            if position.watched is not partition:
-                position.watch(partition)
+        if position.watched is not partition and context.kind is not FetchKind.SESSIONLESS:
+            position.watch(partition)
         role = partition.role
         log = role.log if isinstance(role, LeadingPartition) else self._followed_log(partition)
         epoch = position.current_leader_epoch
-        error = ErrorCode.NONE if epoch in (NO_EPOCH, partition.leader_epoch) else partition.check_leader_epoch(epoch)
+        error = None if epoch in (NO_EPOCH, partition.leader_epoch) else partition.check_leader_epoch(epoch)
         if error or log is None:
             return _refuse(context, position, error or partition.unavailable_error, attempt)
         is_in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
@@ -227,12 +228,10 @@ class FetchReader:
                 reply.preferred_read_replica = nearby
                 attempt.must_respond = True
                 return 0
-        if params.isolation is FetchIsolation.HIGH_WATERMARK:
-            upper_offset = reply.high_watermark
-        elif params.isolation is FetchIsolation.TXN_COMMITTED:
-            upper_offset = reply.last_stable_offset
-        else:
+        if self._is_for_follower:
             upper_offset = log.log_end_offset
+        else:
+            upper_offset = reply.last_stable_offset if self._is_committed else reply.high_watermark
         if offset >= upper_offset:
             if self._is_for_follower and not position.knows(reply):
                 # It stays dirty, as this fetch may be overtaken before its response is sent.
@@ -274,7 +273,7 @@ class FetchReader:
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self._params.isolation is FetchIsolation.TXN_COMMITTED else None,
+            aborted_transactions=[] if self._is_committed else None,
             records=b"",
         )
 

@@ -166,17 +166,14 @@ class FetchPosition:
     def must_send(self, reply: PartitionData) -> bool:
         """Return whether an incremental response carries this reply; remember what the client then knows."""
         changed = (
-            bool(reply.records)
-            or reply.error_code != ErrorCode.NONE
-            or not self.knows(reply)
-            or reply.diverging_epoch is not None
+            bool(reply.records) or bool(reply.error_code) or not self.knows(reply) or reply.diverging_epoch is not None
         )
         self.remember(reply)
         return changed
 
     def remember(self, reply: PartitionData) -> None:
         # After an error -1 stands for "unknown", so that the partition is sent again when the error has gone.
-        self.sent_high_watermark = reply.high_watermark if reply.error_code == ErrorCode.NONE else -1
+        self.sent_high_watermark = -1 if reply.error_code else reply.high_watermark
         self.sent_log_start_offset = reply.log_start_offset
 
 

@@ -125,16 +125,17 @@ class LeadingPartition:
         if self._ended_by:
             return self._ended_by
         log, progress = self.log, self.progress
-        if required_acks == ACKS_ALL and not progress.is_alone:
+        is_alone = progress.is_alone
+        if required_acks == ACKS_ALL and not is_alone:
             if progress.in_sync.is_under_min_isr(log.config.min_insync_replicas):
                 log.producer_state.refuse(header)
                 return ErrorCode.NOT_ENOUGH_REPLICAS
         info = log.append_as_leader(batch, header, progress.leader_epoch, origin, marker, transaction_version)
-        if not isinstance(info, ErrorCode) and not info.duplicate:
-            size = len(batch)
-            self._traffic.messages_in += header.records_count
-            self._traffic.bytes_in += size
-            if not progress.is_alone:
+        if isinstance(info, AppendInfo) and not info.duplicate:
+            size, traffic = len(batch), self._traffic
+            traffic.messages_in += header.records_count
+            traffic.bytes_in += size
+            if not is_alone:
                 for position in self._watchers.followers:
                     position.session.appended(position, info.base_offset, size)
             flush_interval = log.config.flush_interval_messages

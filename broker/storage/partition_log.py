@@ -146,7 +146,8 @@ class PartitionLog(LocalLog):
         """
         if self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if header.producer_id >= 0:
+        has_producer = header.producer_id >= 0
+        if has_producer:
             verdict = (
                 self.producer_state.admit_marker(batch, header, marker, transaction_version)
                 if header.attributes & CONTROL_BIT
@@ -157,9 +158,9 @@ class PartitionLog(LocalLog):
             marker = verdict.marker
         base_offset = self.log_end_offset
         error = self._write(batch, header, leader_epoch)
-        if error:
+        if error is not None:
             return error
-        if header.producer_id >= 0:
+        if has_producer:
             index = self.segments.active.indexes.transactions
             self.producer_state.apply(header, marker, base_offset, index, transaction_version)
         max_timestamp = header.max_timestamp
@@ -168,7 +169,7 @@ class PartitionLog(LocalLog):
             (base_offset, self.log_end_offset - 1, max_timestamp, log_append_time, self.log_start_offset, False)
         )
 
-    def _write(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int) -> ErrorCode:
+    def _write(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int) -> ErrorCode | None:
         """Append a batch to the active segment, or to a new one. After an error the log is as it was, or has failed."""
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -189,7 +190,7 @@ class PartitionLog(LocalLog):
             return ErrorCode.KAFKA_STORAGE_ERROR
         segment.note_batch(position, size, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
-        return ErrorCode.NONE
+        return None
 
     def append_as_follower(self, batches: Buffer, leader_epoch: int | None = None) -> AppendInfo | ErrorCode:
         """Append what the leader sent: whole batches, of which the last may be cut off and is then left out.

@@ -237,18 +237,19 @@ class ProducerStateManager:
         entry = self.producers.get(header.producer_id)
         if entry is None:
             return self._admit_first(header, origin)
-        if origin is AppendOrigin.CLIENT:
+        is_of_client = origin is AppendOrigin.CLIENT
+        if is_of_client:
             duplicate = entry.find_duplicate(header)
             if duplicate is not None:
                 return Duplicate(duplicate)
         if header.producer_epoch < entry.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if origin is AppendOrigin.CLIENT:
+        if is_of_client:
             error = self._check_unverified(header, entry) if self._verifications.entries else None
             error = error or entry.check_sequence(header)
-            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                return self._refused.error_behind(header, self.producer_id_expiration_ms) or error
             if error is not None:
+                if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    error = self._refused.error_behind(header, self.producer_id_expiration_ms) or error
                 return error
         if entry.txn_first_offset is not None and not header.attributes & _TRANSACTIONAL:
             return ErrorCode.INVALID_TXN_STATE

@@ -64,6 +64,7 @@ from oncelog.protocol.records.record_walk import RecordError as RecordError
 from oncelog.protocol.records.record_walk import RecordRules, WorkBudget, walk_records
 from oncelog.protocol.records.rewriting import stamp_max_timestamp
 
+_ZSTD: Final = int(Compression.ZSTD)
 _BROKER_ONLY_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT
 _BATCH_LENGTH_POSITION: Final = 8
 _MAGIC_POSITION: Final = 16
@@ -165,12 +166,14 @@ def _unreadable_header_error(records: memoryview) -> ErrorCode:
     return ErrorCode.CORRUPT_MESSAGE
 
 
-def _frame_error(records: memoryview, header: BatchHeader, max_message_bytes: int, allow_zstd: bool) -> ErrorCode:
+def _frame_error(
+    records: memoryview, header: BatchHeader, max_message_bytes: int, allow_zstd: bool
+) -> ErrorCode | None:
     size = header.batch_length + LOG_OVERHEAD
     if size != len(records):
         return ErrorCode.INVALID_RECORD
     codec = header.attributes & COMPRESSION_MASK
-    if codec >= Compression.ZSTD and not (codec == Compression.ZSTD and allow_zstd):
+    if codec >= _ZSTD and not (codec == _ZSTD and allow_zstd):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if header.base_offset != 0:
         return ErrorCode.INVALID_RECORD
@@ -178,10 +181,10 @@ def _frame_error(records: memoryview, header: BatchHeader, max_message_bytes: in
         return ErrorCode.MESSAGE_TOO_LARGE
     if not crc_is_valid(records, 0, header):
         return ErrorCode.CORRUPT_MESSAGE
-    return ErrorCode.NONE
+    return None
 
 
-def _header_error(header: BatchHeader) -> ErrorCode:
+def _header_error(header: BatchHeader) -> ErrorCode | None:
     count, attributes = header.records_count, header.attributes
     if count < 1 or header.last_offset_delta != count - 1:
         return ErrorCode.INVALID_RECORD
@@ -197,4 +200,4 @@ def _header_error(header: BatchHeader) -> ErrorCode:
         return ErrorCode.INVALID_RECORD
     if attributes & LOG_APPEND_TIME_BIT:
         return ErrorCode.INVALID_TIMESTAMP
-    return ErrorCode.NONE
+    return None
