@@ -558,8 +558,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B34", _PRODUCERS,
-        "                return self._refused.error_behind(header, self.producer_id_expiration_ms) or error\n",
-        "                return error\n",
+        "                    error = self._refused.error_behind(header, self.producer_id_expiration_ms) or error\n",
+        "                    pass\n",
         "tests/unit/broker/storage/test_shortages.py::test_batches_behind_one_that_met_a_shortage_are_refused_like_it",
     ),
     Mutation(
@@ -605,7 +605,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B38", _READER,
-        "            upper_offset = reply.last_stable_offset\n",
+        "            upper_offset = reply.last_stable_offset if self._is_committed else reply.high_watermark\n",
         "            upper_offset = reply.high_watermark\n",
         f"{_TEST_FETCH}::test_committed_records_and_no_others_are_read_while_others_are_written",
     ),
@@ -648,8 +648,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B41", _LOG,
-        "        if self.failed:\n            return ErrorCode.KAFKA_STORAGE_ERROR\n        if header.producer_id",
-        "        if header.producer_id",
+        "        if self.failed:\n            return ErrorCode.KAFKA_STORAGE_ERROR\n        has_producer",
+        "        has_producer",
         f"{_TEST_FAILURES}::test_log_after_an_error_acknowledges_nothing",
     ),
     Mutation(
