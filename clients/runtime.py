@@ -1,7 +1,7 @@
 """The runtime of one client: what every part of a producer, consumer or admin client works with."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol, TypeVar
@@ -65,10 +65,14 @@ def system_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def checked_config(config: object, kind: type[C]) -> C:
-    """Return the configuration of a client. Raises ``TypeError`` if it is of another type than ``kind``."""
-    if isinstance(config, kind):
-        return config
-    raise TypeError(
-        f"pass a {kind.__name__} or the brokers to connect to as 'host:port,host:port', not {type(config).__name__}"
-    )
+def checked_config(config: object, kind: type[C], settings: Collection[str]) -> C:
+    """Return the configuration that a client was given instead of an address.
+
+    Raises ``TypeError`` if it is of another type than ``kind``, or if settings, given by these names, stand beside it.
+    """
+    if not isinstance(config, kind):
+        name = type(config).__name__
+        raise TypeError(f"pass a {kind.__name__} or the brokers to connect to as 'host:port,host:port', not {name}")
+    if settings:
+        raise TypeError(f"set {', '.join(settings)} in the {kind.__name__}, not beside it")
+    return config

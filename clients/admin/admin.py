@@ -7,17 +7,17 @@ Each method is a function of a module of this package with the ``cluster`` of th
 that function documents the arguments and the result. Errors are the same everywhere: a request about several things has
 a value or a ``Refusal`` (or an ``ErrorCode``) for each of them; a request about one thing raises ``BrokerRefused``; if
 there is no response at all, that is another exception of ``oncelog.clients.errors``. Transient errors are retried
-before. A call takes ``operation_seconds`` at most, however many requests it consists of; only ``transaction_history``,
-which reads a whole partition, has that time for each request.
+before. A call takes ``default_api_timeout_ms`` at most, however many requests it consists of; only
+``transaction_history``, which reads a whole partition, has that time for each request.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from inspect import signature
+from inspect import Signature, signature
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from oncelog.clients.admin import (
     cluster_description,
@@ -36,6 +36,8 @@ from oncelog.clients.admin import (
     txn_markers,
 )
 from oncelog.clients.admin.abort_verification import Check, verify_abort
+from oncelog.clients.admin.admin_config import AdminConfig
+from oncelog.clients.admin.admin_settings import AdminSettings
 from oncelog.clients.admin.transaction_abort import (
     AbortPlan,
     WhichTransaction,
@@ -43,11 +45,14 @@ from oncelog.clients.admin.transaction_abort import (
     find_open_transaction,
     prepare_abort,
 )
+from oncelog.clients.annotations import require_type
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import OperationTimedOut
 from oncelog.clients.obstacles import no_response
+from oncelog.clients.own_loop import OwnLoop
 from oncelog.clients.retry import one_deadline
+from oncelog.clients.runtime import checked_config
 from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -61,29 +66,33 @@ _ERROR_SECONDS: Final = 0.1
 
 
 def _operation(
-    function: Callable[Concatenate[Cluster, P], Awaitable[T]],
+    function: Callable[Concatenate[Cluster, P], Awaitable[T]], name: str = ""
 ) -> "Callable[Concatenate[Admin, P], Coroutine[Any, Any, T]]":
-    """Return the method of ``Admin`` that calls a function with its cluster, and bounds the time of the call."""
+    """Return the method of ``Admin`` that calls a function with its cluster, and bounds the time of the call.
 
-    parameters = list(signature(function).parameters.values())[1:]
-    collections = [(index, each.name) for index, each in enumerate(parameters) if _is_collection(each.annotation)]
+    The method compares its arguments with the annotations of the function first, and raises ``TypeError``. ``name`` is
+    the method's, by default that of the function.
+    """
+    expected = signature(function)
+    called = name or function.__name__.lstrip("_")
 
     @wraps(function)
     async def method(admin: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        for index, name in collections:
-            given = args[index] if index < len(args) else kwargs.get(name)
-            if isinstance(given, str | bytes):  # A collection of characters, to Python.
-                kind = type(given).__name__
-                raise TypeError(f"{function.__name__} takes a collection as {name}, not one {kind}: pass [{given!r}]")
+        _, *given = _bound(expected, called, admin.cluster, *args, **kwargs).items()
+        for parameter, value in given:
+            require_type(value, expected.parameters[parameter].annotation, parameter, of=called)
+        admin._own_loop.require()
         return await admin._in_time(function(admin.cluster, *args, **kwargs))
 
     return method
 
 
-def _is_collection(annotation: object) -> bool:
-    """Return whether arguments of a type are collections: ``Sequence[str]``, say, or ``Iterable[str] | None``."""
-    kinds = (get_origin(annotation), *map(get_origin, get_args(annotation)))
-    return any(isinstance(kind, type) and issubclass(kind, Iterable) for kind in kinds)
+def _bound(expected: Signature, called: str, *args: object, **kwargs: object) -> dict[str, Any]:
+    """Return arguments by the names of their parameters. Raises ``TypeError`` if they do not fit."""
+    try:
+        return expected.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise TypeError(f"{called}: {error}; it takes {', '.join(list(expected.parameters)[1:])}") from None
 
 
 async def _prepare_abort(cluster: Cluster, topic_partition: TopicPartition, which: WhichTransaction) -> AbortPlan:
@@ -101,33 +110,30 @@ class Admin:
     """An administrator of one cluster. Close it, or use it as a context manager."""
 
     def __init__(
-        self,
-        where: str | Cluster,
-        *,
-        rng: Random | None = None,
-        client_id: str = "oncelog-admin",
-        connect_seconds: float = 10.0,
-        operation_seconds: float = 30.0,
+        self, where: str | AdminConfig | Cluster, *, rng: Random | None = None, **settings: Unpack[AdminSettings]
     ) -> None:
         """Set up an administrator without connecting.
 
-        ``where`` is ``host:port,host:port``, or a ``Cluster``, which its owner closes; the other arguments are for an
-        address. ``rng`` spreads retries, and is seeded by the system by default. An attempt to connect takes at most
-        ``connect_seconds``, and a call at most ``operation_seconds``. Raises ``TypeError`` for a ``where`` of another
-        type, and ``ValueError`` for a ``host:port`` or a duration that cannot be one.
+        ``where`` is an ``AdminConfig``, or ``host:port,host:port`` with ``settings`` beside it, which are the fields of
+        ``AdminConfig``; or a ``Cluster``, which its owner closes. ``rng`` spreads retries, and is seeded by the system
+        by default. Raises ``TypeError`` for an argument of another type or name, and ``ValueError`` for an invalid one.
         """
+        self._own_loop = OwnLoop("Admin")
         self._owned: Cluster | None = None
         if isinstance(where, Cluster):
             self.cluster = where
             return
-        if not isinstance(where, str):
-            raise TypeError(f"pass the brokers to connect to as 'host:port,host:port', not {type(where).__name__}")
+        config = (
+            AdminConfig(bootstrap=where, **settings)
+            if isinstance(where, str)
+            else checked_config(where, AdminConfig, settings)
+        )
         self.cluster = self._owned = Cluster(
-            parse_bootstrap(where),
+            parse_bootstrap(config.bootstrap),
             rng=rng or Random(),
-            client_id=client_id,
-            connect_seconds=connect_seconds,
-            operation_seconds=operation_seconds,
+            client_id=config.client_id,
+            connect_seconds=config.connect_timeout_ms / 1000,
+            operation_seconds=config.default_api_timeout_ms / 1000,
         )
 
     async def __aenter__(self) -> Self:
@@ -141,6 +147,7 @@ class Admin:
     async def close(self) -> None:
         """Close the connections that this object made."""
         if self._owned is not None:
+            self._own_loop.require()
             await self._owned.close()
 
     async def _in_time(self, work: Awaitable[T]) -> T:
@@ -172,7 +179,7 @@ class Admin:
     create_topics = _operation(topics.create_topics)
     delete_topics = _operation(topics.delete_topics)
     delete_topics_by_id = _operation(topics.delete_topics_by_id)
-    create_partitions = _operation(topics.add_partitions)
+    create_partitions = _operation(topics.add_partitions, "create_partitions")
     delete_records = _operation(topics.delete_records)
     list_offsets = _operation(offsets.list_offsets)
 
@@ -191,8 +198,8 @@ class Admin:
     remove_all_members = _operation(groups.remove_all_members)
     committed_offsets = _operation(group_offsets.committed_offsets)
     committed_offsets_of_groups = _operation(group_offsets.committed_offsets_of_groups)
-    alter_group_offsets = _operation(group_offsets.commit_offsets)
-    delete_group_offsets = _operation(group_offsets.delete_offsets)
+    alter_group_offsets = _operation(group_offsets.commit_offsets, "alter_group_offsets")
+    delete_group_offsets = _operation(group_offsets.delete_offsets, "delete_group_offsets")
 
     # Transactions
 
@@ -204,10 +211,12 @@ class Admin:
     find_hanging_transactions = _operation(hanging_transactions.find_hanging_transactions)
     prepare_abort = _operation(_prepare_abort)
     carry_out_abort = _operation(_carry_out_abort)
-    abort_transaction = _operation(txn_markers.write_abort_marker)
+    abort_transaction = _operation(txn_markers.write_abort_marker, "abort_transaction")
 
     async def transaction_history(self, transactional_id: str) -> "TransactionHistory":
         """Return what the transaction log holds of a transactional id, from the whole of its partition."""
         from oncelog.clients.admin.transaction_history import read_transaction_history
 
+        require_type(transactional_id, str, "transactional_id", of="transaction_history")
+        self._own_loop.require()
         return await read_transaction_history(self.cluster, transactional_id)

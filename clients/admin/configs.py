@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from oncelog.clients.admin.item_requests import send_items
 from oncelog.clients.admin.named_brokers import require_broker
+from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
 from oncelog.clients.routes import AnyBroker, Controller, Node, Route
@@ -58,6 +59,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
+@checked_fields()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """A topic by its name, or a broker by its id; a broker without a name stands for all brokers."""
@@ -80,6 +82,7 @@ class ConfigEntry:
     documentation: str | None
 
 
+@checked_fields()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
     """An operation on one entry; ``DELETE`` needs no value."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from oncelog.clients import VERSION
 from oncelog.clients.admin.item_requests import ANY_VERSION, send_items
+from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import SOFTWARE_NAME
 from oncelog.clients.errors import Refusal, refusal, require_success
@@ -25,6 +26,7 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+@checked_fields()
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
     """A new level of one feature; 0 removes it. A lower level has to be allowed as a downgrade."""

@@ -12,6 +12,7 @@ from typing import Final
 from oncelog.clients.admin.coordinators import call_coordinators
 from oncelog.clients.admin.item_requests import ItemOutcomes, send_items
 from oncelog.clients.admin.listings import list_of_all_brokers
+from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.cluster import NOT_FINAL, Cluster
 from oncelog.clients.errors import Refusal, error_code, refusal, require_success
 from oncelog.clients.routes import Coordinator
@@ -66,6 +67,7 @@ class GroupDescription:
     members: tuple[GroupMember, ...]
 
 
+@checked_fields()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberToRemove:
     """A static member by its ``group_instance_id``, or any member by its ``member_id``."""

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from oncelog.clients.admin.item_requests import ANY_VERSION, send_items
 from oncelog.clients.by_topic import by_topic
+from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
 from oncelog.clients.fan_out import call_leaders
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 BROKER_DEFAULT: Final = -1
 _TIMEOUT_MS: Final = 30_000
+_KAFKA_NAMES: Final = {"partitions": "num_partitions"}
 _FIRST_WITH_TOPIC_IDS: Final = 6
 """The first version of DeleteTopics with topic ids."""
 
@@ -64,6 +66,7 @@ class TopicDescription:
         return max((len(partition.replicas) for partition in self.partitions), default=0)
 
 
+@checked_fields(_KAFKA_NAMES)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
     """A topic to create; ``BROKER_DEFAULT`` leaves a number to the brokers."""

@@ -23,6 +23,7 @@ from oncelog.clients.admin.fencing import Fencing, force_terminate_transaction
 from oncelog.clients.admin.hanging_transactions import OpenTransaction, coordinators_know, open_transactions
 from oncelog.clients.admin.transactions import ONGOING, TransactionDescription
 from oncelog.clients.admin.txn_markers import AbortMarker, write_abort_marker
+from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal
 from oncelog.protocol.errors import ErrorCode
@@ -64,6 +65,7 @@ def plan_abort(open_transaction: OpenTransaction, coordinator_says: TransactionD
     return AbortPlan(open=open_transaction, coordinator_says=coordinator_says, action=action)
 
 
+@checked_fields()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhichTransaction:
     """How a user names a transaction: by its first offset, or by its producer. One of the two must be given.

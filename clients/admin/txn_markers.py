@@ -11,6 +11,7 @@ would refuse. A greater epoch must not be invented here: it would fence a produc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
 from oncelog.clients.fan_out import call_leaders
@@ -23,6 +24,7 @@ from oncelog.protocol.messages.write_txn_markers import (
 from oncelog.protocol.topic_partition import TopicPartition
 
 
+@checked_fields()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortMarker:
     """The identity of a transaction, from ``describe_producers``."""

@@ -2,8 +2,7 @@
 
 ::
 
-    config = ConsumerConfig(bootstrap="localhost:9092", group_id="billing")
-    async with Consumer(config, rng=Random(), wall_clock=now_ms) as consumer:
+    async with Consumer("localhost:9092", group_id="billing") as consumer:
         consumer.subscribe(["orders"])
         while True:
             for record in await consumer.poll(1.0):
@@ -30,10 +29,11 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from random import Random
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from oncelog.clients import arguments, durations
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from oncelog.clients.annotations import require_type
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.connection import Address
 from oncelog.clients.consumer.assigned_partitions import NO_OFFSET, RESET_TO_EARLIEST, RESET_TO_LATEST
@@ -42,6 +42,7 @@ from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_connections import ConsumerConnections
 from oncelog.clients.consumer.consumer_metadata import ConsumerMetadata
 from oncelog.clients.consumer.consumer_record import ConsumerRecord
+from oncelog.clients.consumer.consumer_settings import ConsumerSettings
 from oncelog.clients.consumer.fetch_buffer import FetchBuffer
 from oncelog.clients.consumer.fetcher import Fetcher
 from oncelog.clients.consumer.group_consumption import GroupConsumption
@@ -56,6 +57,7 @@ from oncelog.clients.errors import IllegalState
 from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.obstacles import Obstacle
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.own_loop import OwnLoop
 from oncelog.clients.retry import Backoff
 from oncelog.clients.runtime import ClientRuntime, checked_config, new_cluster, system_clock_ms
 from oncelog.protocol.topic_partition import TopicPartition
@@ -74,17 +76,23 @@ class Consumer:
         *,
         rng: Random | None = None,
         wall_clock: Callable[[], int] = system_clock_ms,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         """Set up a consumer without connecting.
 
-        ``config`` is a ``ConsumerConfig``, or ``host:port,host:port`` for one with defaults, which has no group.
-        ``rng`` spreads retries, and is seeded by the system by default. ``wall_clock`` returns milliseconds since the
-        epoch, for a reset by duration. Raises ``TypeError`` for a ``config`` of another type, and ``ValueError`` for a
-        ``host:port`` that cannot be one.
+        ``config`` is a ``ConsumerConfig``, or ``host:port,host:port`` with ``settings`` beside it, which are the fields
+        of ``ConsumerConfig``. ``rng`` spreads retries, and is seeded by the system by default. ``wall_clock`` returns
+        milliseconds since the epoch, for a reset by duration. Raises ``TypeError`` for an argument of another type or
+        name, and ``ValueError`` for an invalid one.
         """
-        config = ConsumerConfig(bootstrap=config) if isinstance(config, str) else checked_config(config, ConsumerConfig)
+        config = (
+            ConsumerConfig(bootstrap=config, **settings)
+            if isinstance(config, str)
+            else checked_config(config, ConsumerConfig, settings)
+        )
         rng = rng or Random()
         self._config = config
+        self._own_loop = OwnLoop("Consumer")
         self._lifecycle = Lifecycle()
         self._wakeup = Wakeup()
         self._runtime = ClientRuntime(
@@ -119,6 +127,7 @@ class Consumer:
 
     async def start(self) -> None:
         """Connect. Raises ``Unreachable``, ``BadResponse``, ``ConsumerClosed``."""
+        self._own_loop.require()
         self._lifecycle.require_not_closing()
         if self._lifecycle.state is State.RUNNING:
             return
@@ -142,6 +151,7 @@ class Consumer:
         A static member does not leave. The consumer is closed after ``timeout_seconds`` in any case. Raises what the
         rebalance listener raises, once everything is closed.
         """
+        self._own_loop.require()
         deadline = asyncio.get_running_loop().time() + durations.checked_seconds(timeout_seconds, "timeout_seconds")
         if self._lifecycle.is_closing:
             return
@@ -168,16 +178,17 @@ class Consumer:
     def subscribe(self, topics: Collection[str] | re.Pattern[str], listener: RebalanceListener | None = None) -> None:
         """Share these topics, or all whose whole names match, with the group, in place of earlier ones.
 
-        Raises ``IllegalState`` without a group id, or after ``assign``; ``ValueError``; ``ConsumerClosed``.
+        Raises ``IllegalState`` without a group id, or after ``assign``; ``ValueError``, ``TypeError``;
+        ``ConsumerClosed``.
         """
         self._lifecycle.require_not_closing()
-        if isinstance(topics, str) or not topics:
-            raise ValueError("subscribe takes a collection of topics that is not empty, or a compiled pattern")
+        wanted = arguments.checked_subscription(topics)
+        require_type(listener, RebalanceListener | None, "listener")
         group = self._require_group()
-        if isinstance(topics, re.Pattern):
-            self._subscription.subscribe_pattern(topics)
+        if isinstance(wanted, re.Pattern):
+            self._subscription.subscribe_pattern(wanted)
         else:
-            self._subscription.subscribe([arguments.checked_topic(topic) for topic in topics])
+            self._subscription.subscribe(wanted)
         group.listen(listener)
         self._metadata.refresh.request()
         self._wakeup.set()
@@ -185,7 +196,7 @@ class Consumer:
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions without sharing them; an empty collection ends the assignment.
 
-        Raises ``IllegalState`` after ``subscribe``, ``ValueError``, ``ConsumerClosed``.
+        Raises ``IllegalState`` after ``subscribe``, ``ValueError``, ``TypeError``, ``ConsumerClosed``.
         """
         self._lifecycle.require_not_closing()
         partitions = arguments.checked_topic_partitions(partitions)
@@ -227,8 +238,11 @@ class Consumer:
         and the group; ``BrokerRefused`` for topics that may not be read; and what the listener raises. Records are
         never lost with an exception: it comes alone, and the next poll goes on.
         """
+        self._own_loop.require()
         deadline = asyncio.get_running_loop().time() + durations.checked_seconds(timeout_seconds, "timeout_seconds")
-        return await self._polls.poll(deadline, self._config.max_poll_records if max_records is None else max_records)
+        if max_records is None:
+            return await self._polls.poll(deadline, self._config.max_poll_records)
+        return await self._polls.poll(deadline, arguments.checked_size(max_records, "max_records"))
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self._polls
@@ -245,15 +259,15 @@ class Consumer:
         Raises ``IllegalState`` for a partition that is not assigned, ``ValueError`` for an offset that cannot be.
         """
         place = arguments.checked_offset(to if isinstance(to, OffsetAndMetadata) else OffsetAndMetadata(to))
-        self._positions.seek(topic_partition, place)
+        self._positions.seek(arguments.checked_topic_partition(topic_partition), place)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go on at the first record that there is, in these or in all partitions."""
-        self._positions.reset(partitions, RESET_TO_EARLIEST)
+        self._positions.reset(arguments.checked_topic_partitions(partitions), RESET_TO_EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go on with records written from now on; for read_committed, at the first open transaction."""
-        self._positions.reset(partitions, RESET_TO_LATEST)
+        self._positions.reset(arguments.checked_topic_partitions(partitions), RESET_TO_LATEST)
 
     async def position(self, topic_partition: TopicPartition, timeout_seconds: float | None = None) -> int:
         """Return the offset of the next record to return, once it is known.
@@ -261,16 +275,17 @@ class Consumer:
         Raises ``IllegalState`` for a partition that is not assigned, ``OperationTimedOut``, and what ``poll`` raises of
         positions.
         """
+        topic_partition = arguments.checked_topic_partition(topic_partition)
         async with self._within(timeout_seconds):
             return await self._positions.position(topic_partition)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Return no records of these until they are resumed. What has been fetched of them is kept."""
-        self._positions.set_paused(partitions, True)
+        self._positions.set_paused(arguments.checked_topic_partitions(partitions), True)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Return records of these again."""
-        self._positions.set_paused(partitions, False)
+        self._positions.set_paused(arguments.checked_topic_partitions(partitions), False)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
@@ -282,7 +297,7 @@ class Consumer:
 
         For read_committed the end is that of the last transaction that has ended.
         """
-        partition = self._subscription.partitions[topic_partition]
+        partition = self._subscription.partitions[arguments.checked_topic_partition(topic_partition)]
         end = partition.last_stable_offset if self._config.reads_committed else partition.high_watermark
         return None if NO_OFFSET in (end, partition.position.offset) else max(0, end - partition.position.offset)
 
@@ -332,7 +347,9 @@ class Consumer:
         self, partitions: Collection[TopicPartition], timeout_seconds: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition. Raises ``BrokerRefused``, ``OperationTimedOut``."""
-        found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST), timeout_seconds)
+        found = await self._list_offsets(
+            dict.fromkeys(arguments.checked_topic_partitions(partitions), EARLIEST), timeout_seconds
+        )
         return {tp: offset.offset or 0 for tp, offset in found.items()}
 
     async def end_offsets(
@@ -342,7 +359,9 @@ class Consumer:
 
         Raises ``BrokerRefused``, ``OperationTimedOut``.
         """
-        found = await self._list_offsets(dict.fromkeys(partitions, LATEST), timeout_seconds)
+        found = await self._list_offsets(
+            dict.fromkeys(arguments.checked_topic_partitions(partitions), LATEST), timeout_seconds
+        )
         return {tp: offset.offset or 0 for tp, offset in found.items()}
 
     async def _list_offsets(
@@ -370,6 +389,7 @@ class Consumer:
 
     def _within(self, timeout_seconds: float | None) -> AbstractAsyncContextManager[None]:
         """Bound a call that needs a connection, by default to ``default_api_timeout_ms``."""
+        self._own_loop.require()
         self._lifecycle.require_connected()
         return self._connections.within(self._seconds(timeout_seconds))
 

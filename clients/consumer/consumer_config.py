@@ -1,15 +1,16 @@
-"""The settings of a consumer. Names and defaults are Kafka's, except where a line says otherwise."""
+"""The settings of a consumer. Defaults are Kafka's, except where a line says otherwise."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from oncelog.clients.arguments import checked_timeout
+from oncelog.clients.arguments import MAX_INT32, checked_size, checked_text, checked_timeout
 from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.consumer.assigned_partitions import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
 from oncelog.clients.consumer.assignors import ASSIGNORS
 from oncelog.clients.durations import checked_milliseconds
-from oncelog.clients.unknown_settings import naming_unknown
 
 _MEBIBYTE: Final = 1024 * 1024
 _IN_REQUESTS: Final = ("session_timeout_ms", "max_poll_interval_ms")
@@ -22,12 +23,24 @@ _POSITIVE: Final = (
     "request_timeout_ms",
     "default_api_timeout_ms",
 )
+_SIZES: Final = ("max_buffered_bytes", "max_batch_bytes", "max_poll_records")
+_SIZES_IN_REQUESTS: Final = {"fetch_min_bytes": 0, "fetch_max_bytes": 0, "max_partition_fetch_bytes": 1}
+"""The least value of each; at most 31 bits."""
+_TEXTS: Final = ("client_id", "group_id", "group_instance_id", "client_rack")
+KAFKA_NAMES: Final[Mapping[str, str | None]] = {
+    "bootstrap": "bootstrap.servers",
+    "assignors": "partition.assignment.strategy",
+    "max_buffered_bytes": None,
+    "max_batch_bytes": None,
+    "connect_timeout_ms": "socket.connection.setup.timeout.ms",
+}
+"""Kafka's names of the settings that are called otherwise here; None where Kafka has no such setting."""
 
 
-@naming_unknown(bootstrap_servers="bootstrap", partition_assignment_strategy="assignors")
+@checked_fields(KAFKA_NAMES)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """The settings of a consumer. Wrong ones are a ``ValueError`` that names the setting.
+    """The settings of a consumer. Wrong ones are a ``ValueError`` or ``TypeError`` that names the setting.
 
     Times end in ``_ms`` (milliseconds), sizes in ``_bytes``.
     """
@@ -35,6 +48,7 @@ class ConsumerConfig:
     bootstrap: str
     """Brokers to connect to first: ``host:port,host:port``."""
     client_id: str = "oncelog"
+    """The name that brokers log, and meter for quotas."""
     group_id: str | None = None
     """The group to share partitions and keep offsets with. Without one there is no ``subscribe`` and no ``commit``."""
     group_instance_id: str | None = None
@@ -48,6 +62,7 @@ class ConsumerConfig:
     enable_auto_commit: bool = False
     """Whether ``poll`` commits what earlier polls returned, every ``auto_commit_interval_ms``. (Kafka's: true.)"""
     auto_commit_interval_ms: int = 5000
+    """Time between automatic commits."""
     assignors: tuple[str, ...] = ("cooperative-sticky",)
     """Strategies in order of preference: cooperative-sticky, sticky, range, roundrobin. All members of a group must
     have one in common. (Kafka's default is range, then cooperative-sticky.)"""
@@ -59,6 +74,7 @@ class ConsumerConfig:
     """How long the application may stay away from ``poll`` before its partitions go to others; also how long a
     rebalance waits for a member."""
     fetch_min_bytes: int = 1
+    """Size of the records for which a broker waits before it responds to a fetch, in bytes."""
     fetch_max_wait_ms: int = 500
     """How long a broker waits for ``fetch_min_bytes``."""
     fetch_max_bytes: int = 50 * _MEBIBYTE
@@ -74,7 +90,9 @@ class ConsumerConfig:
     max_batch_bytes: int = 256 * _MEBIBYTE
     """What the records of one compressed batch may become. (Kafka has no bound.)"""
     max_poll_records: int = 500
+    """Maximum number of records that one ``poll`` returns."""
     check_crcs: bool = True
+    """Whether to verify the checksum of each batch."""
     client_rack: str | None = None
     """Where this consumer is: brokers may send it to a replica there (KIP-392)."""
     allow_auto_create_topics: bool = True
@@ -82,11 +100,14 @@ class ConsumerConfig:
     metadata_max_age_ms: int = 300_000
     """How often topics are looked for that a pattern matches, and for new partitions."""
     connect_timeout_ms: int = 10_000
+    """Maximum time of one attempt to connect to a broker."""
     request_timeout_ms: int = 30_000
+    """Maximum time of one request, and of one operation on the cluster in the background, with its retries."""
     default_api_timeout_ms: int = 60_000
     """How long calls try that take no time-out of their own."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "assignors", tuple(self.assignors))
         unknown = [name for name in self.assignors if name not in ASSIGNORS]
         if unknown or not self.assignors:
             raise ValueError(f"assignors: {', '.join(unknown) or 'none'}; there are {', '.join(sorted(ASSIGNORS))}")
@@ -94,6 +115,13 @@ class ConsumerConfig:
         parse_reset_policy(self.auto_offset_reset)
         for name in _IN_REQUESTS:
             checked_timeout(getattr(self, name), name)
+        for name in _SIZES:
+            checked_size(getattr(self, name), name)
+        for name, least in _SIZES_IN_REQUESTS.items():
+            checked_size(getattr(self, name), name, least=least, most=MAX_INT32)
+        for name in _TEXTS:
+            if (text := getattr(self, name)) is not None:
+                checked_text(text, name)
         for name in _POSITIVE:
             checked_milliseconds(getattr(self, name), name)
         checked_milliseconds(self.fetch_max_wait_ms, "fetch_max_wait_ms", least=0)
@@ -103,8 +131,8 @@ class ConsumerConfig:
             raise ValueError("heartbeat_interval_ms must be less than session_timeout_ms")
         if self.group_id is None and (self.group_instance_id is not None or self.enable_auto_commit):
             raise ValueError("group_instance_id and enable_auto_commit need a group_id")
-        if min(self.max_poll_records, self.max_partition_fetch_bytes, self.max_buffered_bytes) < 1:
-            raise ValueError("max_poll_records, max_partition_fetch_bytes and max_buffered_bytes must be at least 1")
+        if self.group_id == "":
+            raise ValueError("group_id must not be empty")
 
     @property
     def reset_policy(self) -> ResetPolicy:

@@ -34,9 +34,16 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
-from oncelog.clients.arguments import checked_group, checked_offsets, checked_timestamp, checked_topic
+from oncelog.clients.arguments import (
+    checked_group,
+    checked_offsets,
+    checked_timestamp,
+    checked_topic,
+    require_record,
+    wrong_argument,
+)
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.connection import Address
 from oncelog.clients.durations import checked_seconds
@@ -44,10 +51,12 @@ from oncelog.clients.errors import BufferFull, ClientError, IllegalState, Operat
 from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.obstacles import Obstacle
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.own_loop import OwnLoop
 from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
 from oncelog.clients.producer.producer_batch import Headers, ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
 from oncelog.clients.producer.producer_metadata import ProducerMetadata
+from oncelog.clients.producer.producer_settings import ProducerSettings
 from oncelog.clients.producer.producer_state import State
 from oncelog.clients.producer.record_accumulator import RecordAccumulator
 from oncelog.clients.producer.send_turns import WaitingCalls
@@ -71,15 +80,23 @@ class Producer:
         *,
         rng: Random | None = None,
         wall_clock: Callable[[], int] = system_clock_ms,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         """Set up a producer without connecting.
 
-        ``config`` is a ``ProducerConfig``, or ``host:port,host:port`` for one with defaults. ``rng`` spreads retries
-        and records without key; by default it is seeded by the system. ``wall_clock`` returns milliseconds since the
-        epoch, for the timestamps of records. Raises ``TypeError`` for a ``config`` of another type, and ``ValueError``
-        for a ``host:port`` that cannot be one.
+        ``config`` is a ``ProducerConfig``, or ``host:port,host:port`` with ``settings`` beside it, which are the fields
+        of ``ProducerConfig``. ``rng`` spreads retries and records without key; by default it is seeded by the system.
+        ``wall_clock`` returns milliseconds since the epoch, for the timestamps of records. Raises ``TypeError`` for an
+        argument of another type or name, ``ValueError`` for an invalid one, and ``IllegalState`` outside of a running
+        event loop.
         """
-        config = ProducerConfig(bootstrap=config) if isinstance(config, str) else checked_config(config, ProducerConfig)
+        config = (
+            ProducerConfig(bootstrap=config, **settings)
+            if isinstance(config, str)
+            else checked_config(config, ProducerConfig, settings)
+        )
+        self._own_loop = OwnLoop("Producer")
+        self._own_loop.require()
         self._config = config
         self._wall_clock = wall_clock
         self._partitioner = config.partitioner
@@ -127,14 +144,22 @@ class Producer:
 
     async def start(self) -> None:
         """Connect to the first broker that accepts. Raises ``NoBrokerReachable`` if none does."""
+        self._own_loop.require()
         self._require_new()
         await self._runtime.cluster.connection_to_any()
         self._require_new()
         self._is_open = True
         self._sending = self._runtime.tasks.spawn(self._sender.run(), "sender")
+        self._sending.add_done_callback(self._sender_ended)
+
+    def _sender_ended(self, sending: "asyncio.Task[None]") -> None:
+        """Accept no more records: nothing would send them. A loop that ends before ``close`` cancels the sender."""
+        self._is_open = False
 
     def _require_new(self) -> None:
-        if self._is_open or self._is_closed:
+        if self._is_closed:
+            raise ProducerClosed("the producer is closed: create another one")
+        if self._sending is not None:
             raise IllegalState("a producer is started once")
 
     async def close(self, timeout_seconds: float | None = None) -> None:
@@ -146,6 +171,7 @@ class Producer:
         if timeout_seconds is None:
             timeout_seconds = self._config.delivery_timeout_ms / 1000 + self._max_block_seconds
         checked_seconds(timeout_seconds, "timeout_seconds")
+        self._own_loop.require()
         if self._is_closed:
             return
         self._is_closed = self._accumulator.is_closed = True
@@ -204,14 +230,25 @@ class Producer:
         accumulator = self._accumulator
         if not self._manager.state.accepts_records or not self._is_open:
             self._refuse()
-        queues = accumulator.topics.get(topic)
-        if queues is None or accumulator.used_bytes >= accumulator.buffer_bytes:
-            raise BufferFull("the topic is not known yet" if queues is None else "all of buffer_bytes is in use")
-        timestamp = self._wall_clock() if timestamp_ms is None else checked_timestamp(timestamp_ms)
-        if partition is None and key is None and self._partitioner is None:
-            return accumulator.append_sticky(queues, timestamp, value, headers)
-        queue = queues.queue_for(self._partitioner, key, value, partition)
-        return accumulator.append(queue, timestamp, key, value, headers)
+        try:
+            queues = accumulator.topics.get(topic)
+            if queues is None:
+                require_record(
+                    topic, value, key, headers, partition, timestamp_ms
+                )  # Before a request can create the topic.
+                raise BufferFull("the topic is not known yet")
+            if accumulator.used_bytes >= accumulator.buffer_bytes:
+                raise BufferFull("all of buffer_bytes is in use")
+            timestamp = self._wall_clock() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+            if partition is None and key is None and self._partitioner is None:
+                return accumulator.append_sticky(queues, timestamp, value, headers)
+            queue = queues.queue_for(self._partitioner, key, value, partition)
+            return accumulator.append(queue, timestamp, key, value, headers)
+        except TypeError:
+            wrong = wrong_argument(topic, value, key, headers, partition, timestamp_ms)
+            if wrong is not None:
+                raise wrong from None
+            raise
 
     async def send(
         self,
@@ -270,6 +307,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Send all records that were accepted so far, and return when each is acknowledged or has failed."""
+        self._own_loop.require()
         self._accumulator.flushes += 1
         self._sender.wake()
         try:
@@ -284,9 +322,12 @@ class Producer:
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise ProducerClosed("the producer is closed")
-        if not self._is_open:
+            raise ProducerClosed("the producer is closed: create another one")
+        self._own_loop.require()
+        if self._sending is None:
             raise IllegalState("the producer is not started: use `async with Producer(...)`, or await start() first")
+        if self._sending.cancelled():
+            raise ProducerClosed("the task that sends was cancelled before close(): create another producer")
 
     # Transactions
 

@@ -1,18 +1,18 @@
 """The settings of a producer: Kafka's, with their defaults and bounds.
 
-Names are Kafka's ``ProducerConfig`` in snake_case with the unit at the end. Two things differ: ``batch_bytes`` is four
-times Kafka's, because for a client in Python a request costs more than its bytes; and ``acks`` other than ``all``
+Names end in the unit; ``KAFKA_NAMES`` has those that Kafka calls otherwise. Two more things differ: ``batch_bytes`` is
+four times Kafka's, because for a client in Python a request costs more than its bytes; and ``acks`` other than ``all``
 needs ``enable_idempotence=False`` beside it, where Kafka's client switches idempotence off silently.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from oncelog.clients.arguments import checked_text, checked_timeout
+from oncelog.clients.arguments import checked_size, checked_text, checked_timeout
 from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.durations import checked_milliseconds
-from oncelog.clients.unknown_settings import naming_unknown
 from oncelog.protocol.records.compression import Compression
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
@@ -39,17 +39,21 @@ _TIMES: Final = (
     "retry_backoff_max_ms",
     "metadata_max_age_ms",
 )
+KAFKA_NAMES: Final[Mapping[str, str | None]] = {
+    "bootstrap": "bootstrap.servers",
+    "transaction_protocol": None,
+    "compression": "compression.type",
+    "batch_bytes": "batch.size",
+    "buffer_bytes": "buffer.memory",
+    "max_request_bytes": "max.request.size",
+    "connect_timeout_ms": "socket.connection.setup.timeout.ms",
+    "max_in_flight": "max.in.flight.requests.per.connection",
+    "partitioner": "partitioner.class",
+}
+"""Kafka's names of the settings that are called otherwise here; None where Kafka has no such setting."""
 
 
-@naming_unknown(
-    bootstrap_servers="bootstrap",
-    compression_type="compression",
-    batch_size="batch_bytes",
-    buffer_memory="buffer_bytes",
-    max_request_size="max_request_bytes",
-    max_in_flight_requests_per_connection="max_in_flight",
-    partitioner_class="partitioner",
-)
+@checked_fields(KAFKA_NAMES)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
     """Settings of one producer. Raises ``ValueError``, with the name of the setting, for an invalid value."""
@@ -57,6 +61,7 @@ class ProducerConfig:
     bootstrap: str
     """``host:port,host:port``: the brokers to connect to first."""
     client_id: str = "oncelog"
+    """The name that brokers log, and meter for quotas."""
     transactional_id: str | None = None
     """Makes the producer transactional; producers with the same id fence each other."""
     transaction_timeout_ms: int = 60_000
@@ -68,6 +73,7 @@ class ProducerConfig:
     acks: Acks | Literal["-1", -1, 0, 1] = "all"
     """Acknowledgements required: of all in-sync replicas (``all``), of the leader (``1``), or none (``0``)."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    """Codec of the batches."""
     linger_ms: float = 5
     """Time that a batch that is not full waits for more records."""
     batch_bytes: int = 64 * 1024
@@ -81,19 +87,24 @@ class ProducerConfig:
     delivery_timeout_ms: int = 120_000
     """Maximum time from ``send`` to the acknowledgement; at least ``linger_ms`` and ``request_timeout_ms`` together."""
     request_timeout_ms: int = 30_000
+    """Maximum time that a broker may take for one request."""
     connect_timeout_ms: int = 10_000
+    """Maximum time of one attempt to connect to a broker."""
     retry_backoff_ms: int = 100
+    """Time before the first retry of a batch; it doubles with each further one."""
     retry_backoff_max_ms: int = 1_000
+    """Maximum time before a retry."""
     max_in_flight: int = MOST_IN_FLIGHT
     """Maximum number of produce requests to one broker without a response."""
     metadata_max_age_ms: int = 300_000
+    """Time after which the metadata of the topics in use is requested anew."""
     partitioner: Partitioner | None = None
     """Replaces murmur2 of the key, and the sticky random partition of records without key."""
 
     def __post_init__(self) -> None:
         parse_bootstrap(self.bootstrap)
         for name in _POSITIVE:
-            _require(getattr(self, name) > 0, name, "must be positive")
+            checked_size(getattr(self, name), name)
         for name in _TIMES:
             checked_milliseconds(getattr(self, name), name)
         for name in _IN_REQUESTS:

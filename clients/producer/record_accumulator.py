@@ -66,6 +66,8 @@ class TopicQueues:
         if partition is None:
             if partitioner is not None:
                 partition = partitioner(self.name, key, value, count)
+                if not isinstance(partition, int):
+                    raise TypeError(f"the partitioner must return int, not {type(partition).__name__}")
                 if not 0 <= partition < count:
                     raise ValueError(f"the partitioner chose partition {partition} of {self.name}, which has {count}")
             else:

@@ -287,7 +287,12 @@ class AdminCalls(CallSchedule):
     """Of an administrator."""
 
     def _new_client(self) -> Admin:
-        return Admin(self.stage.bootstrap, rng=self.rng, connect_seconds=1.0, operation_seconds=self.request_seconds)
+        return Admin(
+            self.stage.bootstrap,
+            rng=self.rng,
+            connect_timeout_ms=1000,
+            default_api_timeout_ms=int(self.request_seconds * 1000),
+        )
 
     def _bound(self, name: str) -> float:
         """A change whose answer is lost is looked for: two operations, and a connection to be made."""

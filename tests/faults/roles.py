@@ -25,7 +25,7 @@ class Roles:
 
     def admin(self) -> Admin:
         """With no memory of who was what."""
-        return Admin(self._bootstrap, rng=Random(0), connect_seconds=3.0, operation_seconds=20.0)
+        return Admin(self._bootstrap, rng=Random(0), connect_timeout_ms=3000, default_api_timeout_ms=20_000)
 
     async def partition(self, partition: TopicPartition) -> PartitionDescription:
         """Leader, replicas and ISR of a partition that has a leader."""

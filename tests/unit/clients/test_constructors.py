@@ -3,10 +3,15 @@
 import re
 from collections.abc import Callable
 from random import Random
+from typing import get_type_hints
 
 import pytest
 
 from oncelog import Admin, Consumer, ConsumerConfig, Producer, ProducerConfig
+from oncelog.clients.admin.admin_config import AdminConfig
+from oncelog.clients.admin.admin_settings import AdminSettings
+from oncelog.clients.consumer.consumer_settings import ConsumerSettings
+from oncelog.clients.producer.producer_settings import ProducerSettings
 from oncelog.clients.runtime import system_clock_ms
 
 BOOTSTRAP = "localhost:9092,[::1]:9093"
@@ -45,6 +50,51 @@ async def test_client_of_another_clients_configuration_raises_type_error() -> No
         Producer(ConsumerConfig(bootstrap=BOOTSTRAP))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"pass a ConsumerConfig .* not ProducerConfig"):
         Consumer(ProducerConfig(bootstrap=BOOTSTRAP))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "config"),
+    [
+        (Producer, {"transactional_id": "t", "compression": "lz4"}, ProducerConfig),
+        (Consumer, {"group_id": "g", "max_poll_records": 7}, ConsumerConfig),
+        (Admin, {"client_id": "a"}, AdminConfig),
+    ],
+)
+async def test_client_of_an_address_and_settings_equals_that_of_its_configuration(
+    kind: Callable[..., Client], settings: dict[str, object], config: Callable[..., object]
+) -> None:
+    first, second = kind(BOOTSTRAP, **settings), kind(config(bootstrap=BOOTSTRAP, **settings))
+    for client in (first, second):
+        if not isinstance(client, Admin):
+            assert client._config == config(bootstrap=BOOTSTRAP, **settings)
+        await client.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Consumer(BOOTSTRAP, groupid="g"), "ConsumerConfig has no setting groupid: did you mean group_id?"),
+        (lambda: Producer(BOOTSTRAP, batch_size=1), "ProducerConfig has no setting batch_size: did you mean batch_byt"),
+        (lambda: Admin(BOOTSTRAP, clientid="a"), "AdminConfig has no setting clientid: did you mean client_id?"),
+        (lambda: Consumer(BOOTSTRAP, group_id=7), "ConsumerConfig: group_id must be str or None, not int"),
+        (lambda: Consumer(ConsumerConfig(bootstrap=BOOTSTRAP), group_id="g"), "set group_id in the ConsumerConfig"),
+    ],
+)
+async def test_setting_that_cannot_be_raises_type_error_that_names_configuration_and_field(
+    make: Callable[[], Client], text: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("settings", "config"),
+    [(ProducerSettings, ProducerConfig), (ConsumerSettings, ConsumerConfig), (AdminSettings, AdminConfig)],
+)
+def test_keyword_arguments_for_type_checkers_are_the_fields_of_the_configuration(settings: type, config: type) -> None:
+    assert get_type_hints(settings) == {
+        name: kind for name, kind in get_type_hints(config).items() if name != "bootstrap"
+    }
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer])

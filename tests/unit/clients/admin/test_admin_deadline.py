@@ -90,7 +90,7 @@ def test_call_of_several_slow_requests_ends_within_one_operation_time(call: Call
         loop = asyncio.get_running_loop()
         broker = SlowBroker()
         address = await broker.start()
-        async with Admin(str(address), rng=Random(1), operation_seconds=SECONDS) as admin:
+        async with Admin(str(address), rng=Random(1), default_api_timeout_ms=int(SECONDS * 1000)) as admin:
             began = loop.time()
             outcome: object
             try:
@@ -110,7 +110,9 @@ async def test_time_for_a_connection_is_a_part_of_the_call() -> None:
     broker = ScriptedBroker({})
     broker.api_versions = Reaction.SILENCE
     address = await broker.start()
-    async with Admin(str(address), rng=Random(1), connect_seconds=60.0, operation_seconds=SECONDS) as admin:
+    async with Admin(
+        str(address), rng=Random(1), connect_timeout_ms=60_000, default_api_timeout_ms=int(SECONDS * 1000)
+    ) as admin:
         began = loop.time()
         with pytest.raises(ClientError, match=str(address)):
             await admin.list_topics()
@@ -123,6 +125,11 @@ async def test_time_for_a_connection_is_a_part_of_the_call() -> None:
 @in_virtual_time
 async def test_time_that_is_not_positive_and_finite_is_refused_with_its_name(name: str, seconds: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=name):
-        Admin("localhost:9092", rng=Random(1), **{name: seconds})
-    with pytest.raises((ValueError, TypeError), match=name):
         Cluster([Address("localhost", 9092)], rng=Random(1), **{name: seconds})
+
+
+@pytest.mark.parametrize("milliseconds", [math.nan, math.inf, -1, 0, "30", None], ids=str)
+@pytest.mark.parametrize("name", ["default_api_timeout_ms", "connect_timeout_ms"])
+def test_setting_that_is_no_positive_finite_time_is_refused_with_its_name(name: str, milliseconds: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match=name):
+        Admin("localhost:9092", rng=Random(1), **{name: milliseconds})

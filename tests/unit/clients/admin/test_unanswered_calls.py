@@ -203,7 +203,7 @@ async def outcome_of(call: Call, broker: ScriptedBroker) -> object:
     loop = asyncio.get_running_loop()
     address = await broker.start()
     began = loop.time()
-    async with Admin(str(address), rng=Random(1), operation_seconds=_SECONDS) as admin:
+    async with Admin(str(address), rng=Random(1), default_api_timeout_ms=int(_SECONDS * 1000)) as admin:
         try:
             return await call(admin)
         except ClientError as error:

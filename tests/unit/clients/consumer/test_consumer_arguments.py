@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -120,6 +121,66 @@ def test_commit_of_offset_that_no_request_can_hold_is_refused(bad: Any) -> None:
             with pytest.raises((ValueError, TypeError, AttributeError)):
                 await consumer.commit({ORDERS: bad})
             await consumer.commit({ORDERS: OffsetAndMetadata(1)})
+
+    play()
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda c: c.assign(ORDERS), "partitions must be a collection of TopicPartition, not TopicPartition: put it"),
+        (lambda c: c.assign("orders"), "partitions must be a collection of TopicPartition, not str"),
+        (lambda c: c.assign(["orders"]), "a partition must be a TopicPartition, not str"),
+        (lambda c: c.assign(None), "partitions must be a collection of TopicPartition, not NoneType"),
+        (lambda c: c.seek("orders", 3), "a partition must be a TopicPartition, not str"),
+        (lambda c: c.seek(ORDERS, "3"), "offset must be int, not str"),
+        (lambda c: c.seek_to_beginning(ORDERS), "partitions must be a collection of TopicPartition"),
+        (lambda c: c.seek_to_end("orders"), "partitions must be a collection of TopicPartition"),
+        (lambda c: c.pause(ORDERS), "partitions must be a collection of TopicPartition"),
+        (lambda c: c.resume(None), "partitions must be a collection of TopicPartition"),
+        (lambda c: c.lag("orders"), "a partition must be a TopicPartition, not str"),
+        (lambda c: c.position(["orders"]), "a partition must be a TopicPartition, not list"),
+        (lambda c: c.poll(0.1, max_records="3"), "max_records must be int, not str"),
+        (lambda c: c.commit({ORDERS: 3}), "the offset of orders-0 must be OffsetAndMetadata, not int: pass OffsetAndM"),
+        (lambda c: c.commit([ORDERS]), "offsets must be a mapping of TopicPartition to OffsetAndMetadata, not list"),
+        (lambda c: c.committed(ORDERS), "partitions must be a collection of TopicPartition"),
+        (lambda c: c.offsets_for_times([ORDERS]), "timestamps must be a mapping of TopicPartition to timestamps"),
+        (lambda c: c.end_offsets(ORDERS), "partitions must be a collection of TopicPartition"),
+        (lambda c: c.beginning_offsets("orders"), "partitions must be a collection of TopicPartition"),
+    ],
+)
+def test_argument_of_another_type_raises_type_error_that_names_it(call: Callable[[Consumer], Any], text: str) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+            consumer.assign([ORDERS])
+            with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
+                await call(consumer)
+            assert consumer.assignment == {ORDERS}
+
+    play()
+
+
+@pytest.mark.parametrize(
+    ("topics", "listener", "error", "text"),
+    [
+        ("orders", None, TypeError, "topics must be a collection of str, not str: put it into a list"),
+        (3, None, TypeError, "topics must be a collection of str, not int"),
+        ([3], None, TypeError, "topics[0] must be str, not int"),
+        (re.compile(b"orders"), None, TypeError, "the pattern of a subscription must be str, not bytes"),
+        ([], None, ValueError, "topics must not be empty: to end a subscription, call unsubscribe()"),
+        (["orders"], print, TypeError, "listener must be RebalanceListener or None, not builtin_function_or_method"),
+    ],
+)
+def test_subscription_of_another_type_raises_an_error_that_names_it(
+    topics: Any, listener: Any, error: type[Exception], text: str
+) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+            with pytest.raises(error, match=f"^{re.escape(text)}"):
+                consumer.subscribe(topics, listener)
+            assert consumer.subscription == frozenset()
 
     play()
 

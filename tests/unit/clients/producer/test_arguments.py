@@ -14,6 +14,7 @@ from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer import ProducerConfig
 from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.protocol.messages.metadata import MetadataRequest
 from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.record_batch import Record, iter_records, read_header
 from oncelog.protocol.topic_partition import TopicPartition
@@ -141,14 +142,95 @@ async def test_record_that_cannot_be_written_is_refused_and_others_of_the_batch_
         if known:
             await producer.send(TOPIC, b"before")
         record = {"topic": TOPIC, "value": b"value", **BAD_RECORDS[kind]}
-        if known or "topic" in kind:
+        if known or kind != "header with half a character":
             await refused(lambda: producer.send(**record))
-        else:
-            with pytest.raises((TypeError, ValueError)):
+        else:  # A header is encoded when its topic is known.
+            with pytest.raises(ValueError, match="surrogates"):
                 await producer.send(**record)
         await producer.send(TOPIC, b"after")
         await producer.commit_transaction()
     assert stage.values() == ([b"before", b"after"] if known else [b"after"])
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known topic", "new topic"])
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        ({"key": 7}, "the key must be bytes, not int"),
+        ({"key": "k"}, "the key must be bytes, not str: encode it"),
+        ({"value": 3}, "the value must be bytes, not int"),
+        ({"value": "v", "key": b"k"}, "the value must be bytes, not str: encode it"),
+        ({"headers": {"ab": b"c"}}, "headers must be (name, value) pairs, not a mapping: pass list(headers.items())"),
+        ({"headers": 5}, "headers must be a sequence of (name, value) pairs, not int"),
+        ({"headers": ["ab"]}, "a header must be a (name, value) pair, not str"),
+        ({"headers": [("ab", "c")]}, "header 'ab' must be bytes, not str"),
+        ({"partition": "0"}, "partition must be int, not str"),
+        ({"partition": 0.0}, "partition must be int, not float"),
+        ({"timestamp_ms": "0"}, "timestamp_ms must be int, not str"),
+        ({"topic": 7}, "topic must be str, not int"),
+        ({"topic": [TOPIC]}, "topic must be str, not list"),
+    ],
+)
+@in_virtual_time
+async def test_argument_of_another_type_is_named_before_any_request(
+    record: dict[str, Any], text: str, known: bool
+) -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing() as producer:
+        if known:
+            await producer.partitions_for(TOPIC)
+        seen = len(stage.broker.seen(MetadataRequest))
+        arguments = {"topic": TOPIC, "value": b"value", **record}
+        with pytest.raises(TypeError, match=f"^{re.escape(text)}") as sent:
+            await producer.send(**arguments)
+        with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
+            producer.send_nowait(**arguments)
+        assert sent.value.__suppress_context__ or sent.value.__context__ is None
+        assert len(stage.broker.seen(MetadataRequest)) == seen
+    assert stage.values() == []
+
+
+@in_virtual_time
+async def test_type_error_of_a_partitioner_is_raised_as_it_is() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(partitioner=lambda *_: len(3)) as producer:  # type: ignore[arg-type]
+        await producer.partitions_for(TOPIC)
+        with pytest.raises(TypeError, match=r"object of type 'int' has no len"):
+            await producer.send(TOPIC, b"value")
+
+
+@pytest.mark.parametrize(
+    ("offsets", "group", "text"),
+    [
+        ({INPUT: 3}, GROUP, "the offset of input-0 must be OffsetAndMetadata, not int: pass OffsetAndMetadata(offset)"),
+        ([INPUT], GROUP, "offsets must be a mapping of TopicPartition to OffsetAndMetadata, not list"),
+        ({"input": OffsetAndMetadata(3)}, GROUP, "a partition must be a TopicPartition, not str"),
+        ({INPUT: OffsetAndMetadata(3)}, "readers", "group must be ConsumerGroupMetadata, not str"),
+    ],
+)
+@in_virtual_time
+async def test_offsets_of_another_type_are_named(offsets: Any, group: Any, text: str) -> None:
+    async with Stage(partitions=1).transacting() as producer:
+        with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
+            await producer.send_offsets_to_transaction(offsets, group)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"acks": [1]}, "ProducerConfig: acks must be str or int, not list"),
+        ({"acks": True}, "ProducerConfig: acks must be str or int, not bool"),
+        ({"batch_bytes": "5"}, "ProducerConfig: batch_bytes must be int, not str"),
+        ({"compression": None}, "ProducerConfig: compression must be str, not NoneType"),
+        ({"linger_ms": "5"}, "ProducerConfig: linger_ms must be a number, not str"),
+        ({"partitioner": 3}, "ProducerConfig: partitioner must be a function or None, not int"),
+        ({"enable_idempotence": "no"}, "ProducerConfig: enable_idempotence must be bool, not str"),
+        ({"transactional_id": 7}, "ProducerConfig: transactional_id must be str or None, not int"),
+    ],
+)
+def test_setting_of_another_type_raises_type_error_that_names_it(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+        ProducerConfig(**{"bootstrap": "x", **settings})
 
 
 @pytest.mark.parametrize("protocol", [1, 2])

@@ -1,0 +1,33 @@
+"""The settings that ``Consumer`` takes as keyword arguments beside an address."""
+
+from typing import Literal, TypedDict
+
+
+class ConsumerSettings(TypedDict, total=False):
+    """The fields of ``ConsumerConfig`` without ``bootstrap``, for type checkers."""
+
+    client_id: str
+    group_id: str | None
+    group_instance_id: str | None
+    isolation_level: Literal["read_committed", "read_uncommitted"]
+    auto_offset_reset: str
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    assignors: tuple[str, ...]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    max_buffered_bytes: int
+    max_batch_bytes: int
+    max_poll_records: int
+    check_crcs: bool
+    client_rack: str | None
+    allow_auto_create_topics: bool
+    metadata_max_age_ms: int
+    connect_timeout_ms: int
+    request_timeout_ms: int
+    default_api_timeout_ms: int
