@@ -38,7 +38,7 @@ class Oncelog:
     def json(self, words: str) -> Any:
         return json.loads(self(f"{words} --format json"))
 
-    def fails(self, words: str, exit_code: int = 1) -> str:
-        done = self.run(words)
+    def fails(self, words: str, exit_code: int = 1, text: str = "") -> str:
+        done = self.run(words, text)
         assert done.returncode == exit_code, done.stdout + done.stderr
         return done.stderr

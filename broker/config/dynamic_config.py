@@ -22,7 +22,8 @@ from oncelog.broker.config.broker_config import (
     attribute,
 )
 from oncelog.broker.config.listeners import parse_per_ip_limits
-from oncelog.broker.config.settings import ConfigError
+from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
+from oncelog.broker.config.sources import variable_of_key
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
 
@@ -116,7 +117,9 @@ def current_config(config: BrokerConfig, configs: ConfigRepository, broker_id: i
 
 def with_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> BrokerConfig:
     """Return the configuration with those overrides that a running broker can take; others may be left by a tool."""
-    usable = {key: value for key, value in overrides.items() if why_not_dynamic(key, value) is None}
+    usable = {
+        key: value for key, value in overrides.items() if key in DYNAMIC_KEYS and why_not_dynamic(key, value) is None
+    }
     values = {attribute(key): BROKER_SETTINGS[key].parse(value) for key, value in usable.items()}
     return replace(config, given={**config.given, **usable}, **values)
 
@@ -124,9 +127,15 @@ def with_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> Broker
 def why_not_dynamic(key: str, value: str) -> str | None:
     """Return why a running broker cannot take this setting, or None."""
     if key not in BROKER_SETTINGS:
-        return f"Unknown broker config name: {key}"
+        synonyms = topic_config.SYNONYMS.get(key)
+        nearest = synonyms[0].key if synonyms else nearest_key(key, BROKER_SETTINGS)
+        return f"Unknown broker config name: {key}{did_you_mean(nearest)}"
     if key not in DYNAMIC_KEYS:
-        return f"Cannot update these configs dynamically: {key}"
+        return (
+            f"Cannot update these configs dynamically: {key}. It is read when a broker starts: give it as "
+            f"`oncelog serve --set {key}=VALUE`, as the environment variable {variable_of_key(key)}, or as a line "
+            f"{key}=VALUE of the --config file, and restart that broker"
+        )
     try:
         parsed = BROKER_SETTINGS[key].parse(value)
         if key == _PER_IP_LIMITS:

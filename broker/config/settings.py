@@ -5,7 +5,7 @@ underscores. From such a table come the parsing of every source of configuration
 page. A wrong value is a ``ConfigError`` that names the key, the value and what was expected.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Final
@@ -120,6 +120,19 @@ class Setting:
     def _error(self, text: str) -> ConfigError:
         shown = "(hidden)" if self.kind is Kind.PASSWORD else repr(text)
         return ConfigError(f"{self.key}={shown} is not valid: expected {self.expected}")
+
+
+def nearest_key(key: str, known: Iterable[str]) -> str | None:
+    """Return the known key that looks most like ``key``, if one does."""
+    import difflib  # Only a mistake pays for it.
+
+    found = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+    return found[0] if found else None
+
+
+def did_you_mean(nearest: str | None) -> str:
+    """Return the end of a message about an unknown key: empty if no known key is near."""
+    return f": did you mean {nearest}?" if nearest else ""
 
 
 def boolean(default: bool, doc: str, *, unused: str = "") -> Any:

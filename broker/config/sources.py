@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
-from oncelog.broker.config.settings import ConfigError
+from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
 
 _NOT_SETTINGS: Final = re.compile(
     r"KAFKA_(HOME|VERSION|OPTS|HEAP_OPTS|JVM_PERFORMANCE_OPTS|GC_LOG_OPTS|LOG4J_\w+|JMX_\w+|DEBUG|CLASSPATH"
@@ -143,18 +143,13 @@ def _parse_override(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def nearest_key(key: str) -> str | None:
-    """Return the known key that looks most like ``key``, if one does."""
-    import difflib  # Only a mistake pays for it.
-
-    found = difflib.get_close_matches(key, BROKER_SETTINGS, n=1, cutoff=0.75)
-    return found[0] if found else None
+def variable_of_key(key: str) -> str:
+    """Return the environment variable that sets a key."""
+    return "KAFKA_" + key.replace("_", "__").replace(".", "_").replace("-", "___").upper()
 
 
 def _unknown(key: str) -> str:
-    nearest = nearest_key(key)
-    hint = f": did you mean {nearest}?" if nearest else ""
-    return f"unknown setting {key}{hint}"
+    return f"unknown setting {key}{did_you_mean(nearest_key(key, BROKER_SETTINGS))}"
 
 
 def _in_unserved_family(key: str) -> bool:

@@ -16,10 +16,12 @@ from oncelog.broker.config.settings import (
     ConfigError,
     Setting,
     boolean,
+    did_you_mean,
     double,
     integer,
     long,
     named,
+    nearest_key,
     string,
     strings,
 )  # fmt: skip
@@ -139,6 +141,11 @@ def _synonyms() -> dict[str, tuple[Synonym, ...]]:
 
 SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = MappingProxyType(_synonyms())
 
+_OF_BROKER: Final[Mapping[str, str]] = MappingProxyType(
+    {synonym.key: key for key, synonyms in SYNONYMS.items() for synonym in synonyms}
+)
+"""The topic setting whose default a broker's setting is, by the latter's key."""
+
 _LOG_CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "flush.messages": "flush_interval_messages",
@@ -168,7 +175,8 @@ def validate(key: str, text: str | None) -> str | None:
     """Return why a topic must not get this setting, or None. A value of None resets it to the default."""
     setting = TOPIC_SETTINGS.get(key)
     if setting is None:
-        return f"Unknown topic config name: {key}"
+        nearest = _OF_BROKER.get(key) or nearest_key(key, TOPIC_SETTINGS)
+        return f"Unknown topic config name: {key}{did_you_mean(nearest)}"
     if text is None:
         return None
     try:

@@ -1,7 +1,8 @@
 """``oncelog config``: configurations of topics and brokers."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 import click
@@ -21,7 +22,8 @@ from oncelog.clients.cli.arguments import config_change_options
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.session import Session, example, with_session
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.errors import Refusal
+from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.protocol.errors import ErrorCode
 
 _ALL_BROKERS: Final = Resource(type=ResourceType.BROKER, name="")
 
@@ -122,7 +124,7 @@ def _entries(resource: Resource, described: list[ConfigEntry] | Refusal) -> list
 @with_session()
 def describe(session: Session, resource: Resource, keys: tuple[str, ...], show_all: bool, docs: bool) -> None:
     """Show settings that differ from the defaults, and where each value comes from."""
-    entries = session.run(lambda cluster: describe_config(cluster, resource, keys or None, documentation=docs))
+    entries = session.run(lambda cluster: _describe(cluster, resource, keys, documentation=docs))
     rows = [
         {
             "name": entry.name,
@@ -141,6 +143,19 @@ def describe(session: Session, resource: Resource, keys: tuple[str, ...], show_a
         click.echo(
             f"{hidden} setting{'s have their defaults' if hidden > 1 else ' has its default'}: see --all", err=True
         )
+
+
+async def _describe(
+    cluster: Cluster, resource: Resource, keys: Collection[str], *, documentation: bool
+) -> list[ConfigEntry]:
+    """Return the settings named by ``keys``, or all. Raises ``BrokerRefused`` for a setting that does not exist."""
+    entries = await describe_config(cluster, resource, documentation=documentation)
+    names = [entry.name for entry in entries]
+    for missing in sorted(set(keys).difference(names)):
+        near = get_close_matches(missing, names, n=1, cutoff=0.75)
+        unknown = Refusal(error=ErrorCode.INVALID_CONFIG, message=f"did you mean {near[0]}?" if near else None)
+        raise BrokerRefused(f"{resource} has no setting {missing}", unknown)
+    return [entry for entry in entries if not keys or entry.name in keys]
 
 
 @config.command(

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -12,10 +12,10 @@ import click
 
 from oncelog.clients.cli.consumption import Consumption
 from oncelog.clients.cli.group_offsets import GroupOffsets
-from oncelog.clients.cli.named_partitions import named_partitions
+from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.paced_output import PacedOutput
 from oncelog.clients.cli.record_writers import TABLE_HEAD, Writer, choose_writer
-from oncelog.clients.cli.remedies import NO_RESPONSE
+from oncelog.clients.cli.remedies import NO_RESPONSE, remedy
 from oncelog.clients.cli.session import NO_BROKER, Session, complain, example, wall_clock, with_session
 from oncelog.clients.cli.signals import stopped_by_signals
 from oncelog.clients.cli.waiting import Watch
@@ -118,10 +118,7 @@ class _Request:
             click.echo(f"Read {consumption.count} record{'' if consumption.count == 1 else 's'}.", err=True)
 
     async def _choose(self, cluster: Cluster) -> list[TopicPartition]:
-        chosen = []
-        for name, topic in (await cluster.topics(self.topics)).items():
-            chosen += named_partitions(name, topic, self.only_partitions)
-        return chosen
+        return await find_partitions(cluster, dict.fromkeys(self.topics, self.only_partitions))
 
     async def _assign(
         self, cluster: Cluster, watch: Watch, consumption: Consumption, partitions: Collection[TopicPartition]
@@ -129,12 +126,23 @@ class _Request:
         """Assign the partitions that are not at their end, without a group."""
         start = await self._resolve(cluster, watch, partitions, self.position or BEGINNING)
         ends = consumption.ends
+        self._warn_of_start_beyond_end(start, ends)
         unread = [tp for tp, offset in start.items() if tp not in ends or offset < ends[tp]]
         if not unread:
             return consumption.stop()
         consumption.consumer.assign(unread)
         for topic_partition in unread:
             consumption.consumer.seek(topic_partition, start[topic_partition])
+
+    def _warn_of_start_beyond_end(
+        self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        beyond = [f"{tp} ends at {ends[tp]}" for tp in sorted(start) if tp in ends and start[tp] > ends[tp]]
+        if beyond and self.position is not None and self.position.kind is PositionKind.OFFSET:
+            _warn(
+                f"no offset {max(start.values())}: {', '.join(beyond)}",
+                remedy(Refusal(error=ErrorCode.OFFSET_OUT_OF_RANGE)),
+            )
 
     def _group(
         self, cluster: Cluster, watch: Watch, consumer: Consumer, output: PacedOutput, group_id: str

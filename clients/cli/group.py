@@ -18,7 +18,7 @@ from oncelog.clients.admin.groups import (
 )
 from oncelog.clients.admin.offsets import LATEST, list_offsets
 from oncelog.clients.cli.lazy_group import LazyGroup
-from oncelog.clients.cli.named_partitions import named_partitions
+from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.session import Session, example, with_session
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.consumer.positions import Position, parse_position, resolve_position
@@ -190,10 +190,7 @@ async def _choose(
     """Return the named partitions, or else those for which the group has offsets."""
     if not wanted:
         return sorted(committed)
-    chosen = []
-    for name, topic in (await cluster.topics(wanted)).items():
-        chosen += named_partitions(name, topic, wanted[name])
-    return chosen
+    return await find_partitions(cluster, wanted)
 
 
 _topics_option = click.option(
@@ -266,6 +263,9 @@ def offset_delete(session: Session, group_id: str, topics: tuple[str, ...]) -> N
 
     async def work(cluster: Cluster) -> dict[TopicPartition, Refusal | None]:
         committed = await committed_offsets(cluster, group_id)
+        if not committed:
+            missing = Refusal(error=ErrorCode.GROUP_ID_NOT_FOUND, message="it has no committed offsets")
+            raise BrokerRefused(f"group {group_id}", missing)
         chosen = [
             tp
             for tp in sorted(committed)

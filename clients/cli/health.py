@@ -1,7 +1,7 @@
 """``oncelog health`` and ``oncelog wait``: check the health of a cluster, and wait for its brokers."""
 
 import asyncio
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -10,7 +10,7 @@ from oncelog.clients.cli.directories import about_directory, failed_directories
 from oncelog.clients.cli.in_sync_minimum import in_sync_minimums
 from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json, format_table
-from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
+from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, with_session
 from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal, Unreachable
@@ -97,6 +97,12 @@ async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rac
     )
 
 
+_WAIT_ADVICE: Final = (
+    "start the brokers that are missing and see their logs, or wait longer with --timeout; --bootstrap or "
+    "ONCELOG_BOOTSTRAP says where to look"
+)
+
+
 @click.command(epilog=example("oncelog wait --brokers 3 --timeout 60"))
 @click.option(
     "--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of brokers to wait for."
@@ -108,7 +114,7 @@ def wait(session: Session, brokers: int) -> None:
     if result.is_enough:
         click.echo(f"{result.seen} broker{'s' if result.seen > 1 else ''} and a controller")
         return
-    click.echo(f"Error: after {session.timeout_seconds:g} s {result.missing}", err=True)
+    complain(f"Error: after {session.timeout_seconds:g} s {result.missing}", _WAIT_ADVICE)
     raise click.exceptions.Exit(NO_BROKER)
 
 

@@ -1,12 +1,13 @@
 """``oncelog log-dirs``: the log directories of brokers, their replicas and sizes."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import click
 
 from oncelog.clients.admin.log_dirs import LogDirDescription, describe_log_dirs
 from oncelog.clients.admin.named_brokers import require_broker
+from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.session import Session, example, with_session
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
@@ -24,15 +25,13 @@ def log_dirs(session: Session, broker_ids: tuple[int, ...], topics: tuple[str, .
     async def work(cluster: Cluster) -> dict[int, tuple[LogDirDescription, ...] | Refusal]:
         for broker_id in broker_ids:
             await require_broker(cluster, broker_id)
-        return await describe_log_dirs(cluster, broker_ids or None)
+        described = await describe_log_dirs(cluster, broker_ids or None)
+        if topics and not _replicas(_directories_of(described), topics):
+            await find_partitions(cluster, dict.fromkeys(topics, ()))
+        return described
 
     responses = session.run(work)
-    described = [
-        (broker, directory)
-        for broker, directories in responses.items()
-        if not isinstance(directories, Refusal)
-        for directory in directories
-    ]
+    described = _directories_of(responses)
     if topics:
         columns = ("broker", "topic", "partition", "size", "offset_lag", "path")
         session.show_rows(
@@ -47,6 +46,17 @@ def log_dirs(session: Session, broker_ids: tuple[int, ...], topics: tuple[str, .
     refusals = {f"broker {broker}": response for broker, response in responses.items() if isinstance(response, Refusal)}
     refusals |= {directory.path: directory.refused for _, directory in described if directory.refused is not None}
     session.fail_if_any(refusals)
+
+
+def _directories_of(
+    responses: Mapping[int, tuple[LogDirDescription, ...] | Refusal],
+) -> list[tuple[int, LogDirDescription]]:
+    return [
+        (broker, directory)
+        for broker, directories in responses.items()
+        if not isinstance(directories, Refusal)
+        for directory in directories
+    ]
 
 
 def _directories(described: Iterable[tuple[int, LogDirDescription]]) -> list[dict[str, Any]]:

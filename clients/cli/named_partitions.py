@@ -1,19 +1,39 @@
-"""The partitions that a command names by topic and index, which have to be there. Pure."""
+"""The partitions that a command names by topic and index, which have to exist."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal, error_code
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.metadata import MetadataResponseTopic
 from oncelog.protocol.topic_partition import TopicPartition
 
 HAS_OTHERS: Final = "it has"
-"""How a refusal of a partition goes on whose topic is there."""
+"""How a refusal of a partition goes on whose topic exists."""
+NOT_CREATED: Final = "it does not exist, and the brokers do not create it (auto.create.topics.enable=false)"
+"""The message about a missing topic that brokers were permitted to create."""
+
+
+async def find_partitions(
+    cluster: Cluster, wanted: Mapping[str, Collection[int]], *, create: bool = False
+) -> list[TopicPartition]:
+    """Return the partitions of topics, all of them for a topic without indexes.
+
+    Raises ``BrokerRefused`` if a topic or a partition does not exist. With ``create`` brokers may create topics.
+    """
+    found: list[TopicPartition] = []
+    for name, topic in (await cluster.topics(wanted, create=create)).items():
+        if create and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise BrokerRefused(
+                f"topic {name}", Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=NOT_CREATED)
+            )
+        found += named_partitions(name, topic, wanted[name])
+    return found
 
 
 def named_partitions(name: str, topic: MetadataResponseTopic, indexes: Collection[int]) -> list[TopicPartition]:
-    """Return those partitions of a topic, all of them without indexes. Raises ``BrokerRefused`` if one is not there."""
+    """Return those partitions of a topic, all of them without indexes. Raises ``BrokerRefused`` if one is missing."""
     if topic.error_code:
         raise BrokerRefused(f"topic {name}", Refusal(error=error_code(topic.error_code)))
     there = sorted(partition.partition_index for partition in topic.partitions)

@@ -14,6 +14,7 @@ from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.cli.arguments import parse_assignments
 from oncelog.clients.cli.line_producer import LineProducer
 from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong
+from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.remedies import remedy
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, wall_clock, with_session
 from oncelog.clients.cli.signals import Heeded, stopped_by_signals
@@ -190,6 +191,8 @@ def produce(session: Session, /, **given: Any) -> None:
         raise click.UsageError("standard input is closed: its lines are what is to be written")
 
     async def work(cluster: Cluster, watch: Watch) -> tuple[LineProducer, Heeded]:
+        chosen = () if options.partition is None else (options.partition,)
+        await find_partitions(cluster, {options.topic: chosen}, create=True)
         producer = Producer(options.config(session), rng=Random(), wall_clock=wall_clock)
         watch.add(producer)
         lines = LineProducer(

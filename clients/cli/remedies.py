@@ -12,7 +12,7 @@ _COLLISION: Final = (
     "the names of metrics have an underscore for each dot, so a.b and a_b would be one: choose a name that differs "
     "in more than that"
 )
-_MISSING_PARTITION: Final = "`oncelog topic add-partitions` adds to them"
+_MISSING_PARTITION: Final = "name one of these, or add some: `oncelog topic add-partitions TOPIC --num N`"
 _MEMBERS: Final = "stop the group's members first: `oncelog group describe GROUP` lists them"
 
 _REMEDIES: Final[Mapping[ErrorCode, str]] = {

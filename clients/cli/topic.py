@@ -1,6 +1,6 @@
 """``oncelog topic``: topics and their partitions."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -19,6 +19,7 @@ from oncelog.clients.admin.topics import (
 )
 from oncelog.clients.cli.arguments import config_change_options, parse_assignments
 from oncelog.clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.session import Session, example, with_session
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
@@ -225,7 +226,7 @@ def trim_prefix(session: Session, name: str, before: str, partitions: tuple[int,
         raise click.BadParameter(str(error), param_hint="--before") from None
 
     async def work(cluster: Cluster) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
-        chosen = await _partitions(cluster, name, partitions)
+        chosen = await find_partitions(cluster, {name: partitions})
         deleted = await delete_records(cluster, await resolve_position(cluster, chosen, position))
         return deleted.found, deleted.failed
 
@@ -234,11 +235,3 @@ def trim_prefix(session: Session, name: str, before: str, partitions: tuple[int,
     session.show_rows(rows, ("topic", "partition", "begin"), none="No partition was trimmed.")
     if failed:
         session.fail({str(topic_partition): Refusal(error=error) for topic_partition, error in failed.items()})
-
-
-async def _partitions(cluster: Cluster, name: str, only: Collection[int]) -> list[TopicPartition]:
-    described = (await describe_topics(cluster, [name]))[name]
-    if isinstance(described, Refusal):
-        raise described.as_error(f"topic {name}")
-    indexes = only or [partition.partition for partition in described.partitions]
-    return [TopicPartition(name, index) for index in indexes]

@@ -11,12 +11,11 @@ import click
 from oncelog.clients.admin.producers import ProducersOfPartitions, describe_producers
 from oncelog.clients.admin.transactions import STATES, TransactionDescription, describe_transaction, list_transactions
 from oncelog.clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.session import Session, example, wall_clock, with_session
 from oncelog.clients.cli.txn_arguments import topic_argument, transactional_id_argument
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.errors import BrokerRefused, Refusal, error_code
 from oncelog.clients.routes import Coordinator
-from oncelog.protocol.topic_partition import TopicPartition
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 """States in which no transaction is open or being ended."""
@@ -132,11 +131,7 @@ def producers(session: Session, topic: str, partitions: tuple[int, ...], broker_
     """Show the active producers of a topic, and the first offset of their open transactions."""
 
     async def work(cluster: Cluster) -> ProducersOfPartitions:
-        known = (await cluster.topics([topic]))[topic]
-        if known.error_code:
-            raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(known.error_code)))
-        indexes = partitions or sorted(partition.partition_index for partition in known.partitions)
-        chosen = [TopicPartition(topic, index) for index in indexes]
+        chosen = await find_partitions(cluster, {topic: partitions})
         return await describe_producers(cluster, chosen, broker_id=broker_id)
 
     described = session.run(work)

@@ -13,10 +13,10 @@ from oncelog.clients.admin.transaction_abort import (
     find_open_transaction,
     prepare_abort,
 )
+from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.output import format_fields, format_json, format_table
 from oncelog.clients.cli.session import REFUSED, Session, example, with_session
 from oncelog.clients.cluster import Cluster
-from oncelog.protocol.topic_partition import TopicPartition
 
 
 @click.command(
@@ -57,9 +57,8 @@ def abort(session: Session, /, topic: str, partition: int, dry_run: bool, **give
         raise click.UsageError("name the transaction: --start-offset or --producer-id")
 
     async def prepare(cluster: Cluster) -> AbortPlan:
-        return await prepare_abort(
-            cluster, await find_open_transaction(cluster, TopicPartition(topic, partition), which)
-        )
+        (named,) = await find_partitions(cluster, {topic: [partition]})
+        return await prepare_abort(cluster, await find_open_transaction(cluster, named, which))
 
     async def carry_out(cluster: Cluster) -> tuple[Check, ...]:
         await carry_out_abort(cluster, plan)

@@ -10,9 +10,9 @@ from oncelog.clients.admin.hanging_transactions import (
     find_hanging_transactions,
     partitions_to_search,
 )
+from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.session import Session, example, wall_clock, with_session
 from oncelog.clients.cluster import Cluster
-from oncelog.protocol.topic_partition import TopicPartition
 
 _MINUTE_MS: Final = 60_000
 _COLUMNS: Final = (
@@ -61,7 +61,7 @@ def find_hanging(
 
     async def work(cluster: Cluster) -> Findings:
         if topic is not None and partition is not None:
-            partitions = [TopicPartition(topic, partition)]
+            partitions = await find_partitions(cluster, {topic: [partition]})
         else:
             partitions = await partitions_to_search(cluster, topic=topic, broker_id=broker_id)
         return await find_hanging_transactions(

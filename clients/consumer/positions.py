@@ -43,8 +43,17 @@ def parse_position(text: str) -> Position:
     try:
         number = int(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not beginning, end, OFFSET, -COUNT or @TIME") from None
+        hint = f"; a time has an @ in front: @{text}" if _is_time(text) else ""
+        raise ValueError(f"{text!r} is not beginning, end, OFFSET, -COUNT or @TIME{hint}") from None
     return Position(PositionKind.OFFSET, number) if number >= 0 else Position(PositionKind.BEFORE_END, -number)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parse_time(text: str) -> int:

@@ -129,7 +129,6 @@ def test_settings_of_internal_topics_are_listed_only_with_all(oncelog: Oncelog, 
     [
         ("group list --state Dead", "No groups in state Dead."),
         ("txn list --producer-id 987654", "No transactional ids match."),
-        ("log-dirs --topic nothing", "No replicas of nothing on these brokers."),
     ],
 )
 def test_empty_table_is_a_sentence_on_standard_error_and_an_empty_list_in_json(
@@ -138,6 +137,79 @@ def test_empty_table_is_a_sentence_on_standard_error_and_an_empty_list_in_json(
     done = oncelog.run(words)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", f"{sentence}\n")
     assert oncelog.json(words) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topic describe nothing",
+        "topic trim-prefix nothing --before end",
+        "consume nothing -e",
+        "consume nothing --group nothing -n 1",
+        "group seek nothing --topic nothing --to end",
+        "txn producers nothing",
+        "txn find-hanging --topic nothing --partition 0",
+        "txn abort --topic nothing --partition 0 --start-offset 0",
+        "log-dirs --topic nothing",
+    ],
+)
+def test_missing_topic_is_an_error_that_leads_to_the_list_of_topics(oncelog: Oncelog, words: str) -> None:
+    said = oncelog.fails(words)
+    assert said.startswith("Error: ")
+    assert "nothing" in said
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in said
+    assert "`oncelog topic list`" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "produce {} --partition 9",
+        "consume {} --partition 9 -e",
+        "topic trim-prefix {} --before end --partition 9",
+        "group seek nothing --topic {}:9 --to end",
+        "txn producers {} --partition 9",
+        "txn find-hanging --topic {} --partition 9",
+        "txn abort --topic {} --partition 9 --start-offset 0",
+    ],
+)
+def test_missing_partition_is_an_error_that_names_those_that_exist(oncelog: Oncelog, words: str) -> None:
+    topic = "halves"
+    oncelog(f"topic create {topic} -p 2 -r 1 --if-not-exists")
+    said = oncelog.fails(f"{words.format(topic)} --timeout 600", text="a line\n")  # The limit of a test is far below.
+    assert f"Error: partition 9 of topic {topic}: UNKNOWN_TOPIC_OR_PARTITION: it has partitions 0 to 1\n" in said
+    assert "`oncelog topic add-partitions TOPIC --num N`" in said
+    assert "topic create" not in said
+
+
+def test_deleting_offsets_of_a_missing_group_fails(oncelog: Oncelog, topic: str) -> None:
+    said = oncelog.fails(f"group offset-delete nothing --topic {topic}")
+    assert "group nothing: GROUP_ID_NOT_FOUND" in said
+    assert "`oncelog group list`" in said
+
+
+def test_reading_from_behind_the_end_warns_and_names_the_end(oncelog: Oncelog, topic: str) -> None:
+    done = oncelog.run(f"consume {topic} --from 99 -e --partition 0")
+    assert f"Warning: no offset 99: {topic}-0 ends at 0" in done.stderr
+    assert "oncelog topic describe" in done.stderr
+
+
+def test_time_without_its_sign_is_refused_with_the_sign(oncelog: Oncelog, topic: str) -> None:
+    said = oncelog.fails(f"consume {topic} --from 2030-01-01T00:00:00", exit_code=2)
+    assert "a time has an @ in front: @2030-01-01T00:00:00" in said
+
+
+def test_static_setting_is_refused_with_its_remedy(oncelog: Oncelog, broker: BrokerProcess) -> None:
+    said = oncelog.fails("config alter broker --default --set log.dirs=/elsewhere")
+    for remedy in ("--set log.dirs=", "KAFKA_LOG_DIRS", "--config", "restart that broker"):
+        assert remedy in said
+
+
+def test_unknown_setting_is_refused_with_the_nearest(oncelog: Oncelog, topic: str) -> None:
+    assert "did you mean retention.ms?" in oncelog.fails(f"config alter topic {topic} --set retention.mss=1")
+    assert "did you mean retention.ms?" in oncelog.fails(f"config describe topic {topic} --key retention.mss")
+    assert "did you mean log.retention.ms?" in oncelog.fails("config alter broker --default --set retention.ms=1")
+    assert "did you mean retention.ms?" in oncelog.fails(f"topic create {topic}-2 --config log.retention.ms=1")
 
 
 def test_config_command_without_resource_requires_one(oncelog: Oncelog) -> None:

@@ -307,3 +307,21 @@ def test_line_that_is_too_large_holds_up_no_other(tmp_path: Path) -> None:
         assert "max.message.bytes" in done.stderr
         assert "3 written, 2 not: lines 2, 4\n" in done.stderr
         assert oncelog("consume orders -e --format value").split() == ["1", "3", "5"]
+
+
+def test_missing_topic_that_brokers_do_not_create_ends_a_writer_within_seconds(tmp_path: Path) -> None:
+    with OncelogProcess(tmp_path, ["auto.create.topics.enable=false"]) as broker:
+        said = Oncelog(broker.address).fails("produce orders --timeout 600", text="1\n")
+    assert (
+        "Error: topic orders: UNKNOWN_TOPIC_OR_PARTITION: it does not exist, and the brokers do not create it" in said
+    )
+    assert "auto.create.topics.enable=false" in said
+    assert "`oncelog topic create`" in said
+
+
+def test_wait_for_brokers_that_do_not_come_names_what_to_do(tmp_path: Path) -> None:
+    with OncelogProcess(tmp_path) as broker:
+        said = Oncelog(broker.address).fails("wait --brokers 2 --timeout 1", exit_code=3)
+    assert "Error: after 1 s 1 of 2 brokers" in said
+    assert "--timeout" in said
+    assert "--bootstrap" in said

@@ -296,10 +296,21 @@ def test_bootstrap_text_is_parsed_into_addresses(text: str, addresses: list[tupl
     assert parse_bootstrap(text) == addresses
 
 
-@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", "SASL_PLAINTEXT", "http"])
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", "SASL_PLAINTEXT"])
 def test_listeners_with_security_are_refused_as_such(protocol: str) -> None:
     with pytest.raises(ValueError, match=f"{protocol}://a:1': only PLAINTEXT .* TLS and SASL are not supported yet"):
         parse_bootstrap(f"b:2,{protocol}://a:1")
+
+
+@pytest.mark.parametrize("text", ["a:1;b:2", "a:1 b:2", "a:1|b:2"])
+def test_bootstrap_with_another_separator_raises_and_names_the_comma(text: str) -> None:
+    with pytest.raises(ValueError, match="separated by commas"):
+        parse_bootstrap(text)
+
+
+def test_bootstrap_with_the_scheme_of_a_url_raises_and_names_it() -> None:
+    with pytest.raises(ValueError, match="'http://a:1' is not HOST:PORT: an address has no http:// in front"):
+        parse_bootstrap("http://a:1")
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "999999"])
@@ -308,7 +319,9 @@ def test_bootstrap_port_out_of_range_raises_and_is_named(port: str) -> None:
         parse_bootstrap(f"a:{port}")
 
 
-@pytest.mark.parametrize("text", ["", ",", "a:", ":1", "a:b", "a:-1", "a..b:9092", ".", "x" * 64, "PLAINTEXT://"])
+@pytest.mark.parametrize(
+    "text", ["", ",", "a:", ":1", "a:b", "a:-1", "a..b:9092", ".", "x" * 64, "PLAINTEXT://", "a:1:2", "[a:1]:2"]
+)
 def test_bootstrap_text_without_an_address_raises(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         parse_bootstrap(text)

@@ -7,8 +7,8 @@ import pytest
 
 import oncelog.broker
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, BrokerConfig, attribute
-from oncelog.broker.config.settings import ConfigError
-from oncelog.broker.config.sources import load_config, nearest_key, parse_properties, settings_in_environment
+from oncelog.broker.config.settings import ConfigError, nearest_key
+from oncelog.broker.config.sources import load_config, parse_properties, settings_in_environment
 from oncelog.broker.config.topic_config import SYNONYMS
 from oncelog.broker.handlers import all_handlers
 from oncelog.protocol.api_keys import ApiKey
@@ -118,7 +118,7 @@ def test_unknown_key_is_reported_with_the_nearest_known_one() -> None:
         "unknown setting log.retention.hour: did you mean log.retention.hours?",
         "unknown setting no.such.thing.at.all",
     )
-    assert nearest_key("auto.create.topic.enable") == "auto.create.topics.enable"
+    assert nearest_key("auto.create.topic.enable", BROKER_SETTINGS) == "auto.create.topics.enable"
 
 
 def test_unserved_image_variable_is_reported_with_remedy() -> None:

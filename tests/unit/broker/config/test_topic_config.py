@@ -80,6 +80,8 @@ def test_synonyms_belong_to_known_topic_settings() -> None:
         ("cleanup.policy", "", "cleanup.policy= is not valid: expected compact, delete or both"),
         ("retention.ms", "-2", "retention.ms='-2' is not valid: expected a whole number, at least -1"),
         ("no.such", "1", "Unknown topic config name: no.such"),
+        ("retention.mss", "1", "Unknown topic config name: retention.mss: did you mean retention.ms?"),
+        ("log.retention.hours", "1", "Unknown topic config name: log.retention.hours: did you mean retention.ms?"),
         ("compression.gzip.level", "9", None),
         ("compression.gzip.level", "-1", None),
         (
