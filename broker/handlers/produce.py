@@ -17,10 +17,10 @@ producer's. Before the first batch of a transaction on a partition its coordinat
 to it, or, from version 12 on, adds it (``oncelog.broker.transactions.verification``). Until the coordinator has
 decided, this handler is a coroutine, and no later request of the connection overtakes it.
 
-A request may name any number of partitions, and a batch may hold any amount of records to walk. So this is sliced work
-(``SlicedWork``): batch after batch, with a pause whenever the budget of a slice is used up. After a
-pause the partition is looked up again. The batches of a transaction are all walked first; then they are verified and
-appended in one step, ``_PART_SIZE`` partitions at a time.
+A request may name any number of partitions, and a batch may hold any amount of records to walk. So judging is sliced
+work (``SlicedWork``): batch after batch, with a pause whenever the budget of a slice is used up. After a pause the
+partitions are looked up again. The batches of a request are all judged first; then they are verified and appended in
+one step, ``_PART_SIZE`` partitions at a time.
 
 A partition that a request names more than once is appended once, with the batch that comes last, and has one result,
 as in Kafka.
@@ -35,8 +35,9 @@ partitions to the transaction, and may get CONCURRENT_TRANSACTIONS while the one
 topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
@@ -61,7 +62,6 @@ from oncelog.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from oncelog.protocol.records.compression import Compression
@@ -71,7 +71,7 @@ from oncelog.protocol.records.record_batch import (
     BatchHeader,
     peek_transactional_producer,
 )
-from oncelog.protocol.records.record_walk import RecordRules
+from oncelog.protocol.records.record_walk import RecordRules, WorkBudget
 from oncelog.protocol.records.validation import (
     BatchRules,
     Conformed,
@@ -80,7 +80,7 @@ from oncelog.protocol.records.validation import (
     counts_too_many,
     validate_header,
 )
-from oncelog.protocol.schema import ZERO_UUID, Message
+from oncelog.protocol.schema import ZERO_UUID
 
 _ACKS: Final = frozenset({-1, 0, 1})
 _NO_ACKS: Final = 0
@@ -89,18 +89,16 @@ _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
 _PART_SIZE: Final = 64
-"""Partitions of a transactional request that are verified and appended in one step."""
+"""Partitions of a request that are verified and appended in one step."""
 _LARGE: Final = 1_000
 """A request with more partitions is not even looked through in the turn of the loop in which it was decoded."""
-_LOOKUP_UNITS: Final = 4
-_APPEND_UNITS: Final = 50
-"""What a batch that is refused or appended costs, in the units of a ``WorkBudget``."""
+_BATCH_UNITS: Final = 50
+"""What a batch costs that is appended without a walk, in the units of a ``WorkBudget``."""
+_ALL_VERIFIED: Final[Errors] = {}
+_partition_data: Final = attrgetter("partition_data")
 
 _Judged: TypeAlias = Conformed | ErrorCode | RejectedRecords
 """A batch as it will be stored, or why it is not."""
-
-
-_NOTHING_JUDGED: Final[dict[tuple[str, int], _Judged]] = {}
 
 
 class _Unwalked(NamedTuple):
@@ -109,6 +107,21 @@ class _Unwalked(NamedTuple):
     batch: memoryview
     header: BatchHeader
     rules: BatchRules
+
+
+class _Batch:
+    """One batch of a request, on its way from the request to its response."""
+
+    __slots__ = ("data", "judged", "partition", "topic")
+
+    def __init__(self, topic: TopicProduceResponse, data: PartitionProduceData) -> None:
+        self.topic = topic
+        """The response of its topic."""
+        self.data = data
+        self.partition: LeadingPartition | ErrorCode = ErrorCode.NONE
+        """Where it goes, as of this turn of the loop; or why it cannot be appended."""
+        self.judged: _Judged | _Unwalked = ErrorCode.NONE
+        """NONE: not judged yet."""
 
 
 _CODECS: Final = {
@@ -125,296 +138,181 @@ def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> P
     """Return KAFKA_STORAGE_ERROR for every partition after an unexpected exception."""
     if request.acks == _NO_ACKS:
         raise CloseConnection("a produce without acks failed")
-    return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)
+    return _refused(*_collect(request), ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 @handles(ApiKey.PRODUCE, versions="3-13", advertised="0-13", error_response=error_response)
 def handle_produce(broker: Broker, context: RequestContext, request: ProduceRequest) -> Outcome:
-    topics = request.topic_data
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        return _produce(broker, context, request, has_one_batch=True)
-    if sum([len(topic.partition_data) for topic in topics]) > _LARGE:
+    if sum(map(len, map(_partition_data, request.topic_data))) > _LARGE:
         return _produce_large(broker, context, request)
-    _merge_duplicates(request)
-    return _produce(broker, context, request)
+    return _Produce(broker, context, request).begin()
 
 
 async def _produce_large(broker: Broker, context: RequestContext, request: ProduceRequest) -> Any:
-    await broker.sliced_work.run(_pause_after(_merge_duplicates, request), new_budget(), context.connection)
-    outcome = _produce(broker, context, request)
+    steps = _pause_after(lambda: _Produce(broker, context, request))
+    produce = await broker.sliced_work.run(steps, new_budget(), context.connection)
+    outcome = produce.begin()
     return await outcome if isinstance(outcome, Coroutine) else outcome
 
 
-def _pause_after(step: Callable[[ProduceRequest], None], request: ProduceRequest) -> Steps[None]:
-    step(request)
+def _pause_after(step: Callable[[], "_Produce"]) -> Steps["_Produce"]:
+    produce = step()
     yield None
+    return produce
 
 
-def _produce(
-    broker: Broker, context: RequestContext, request: ProduceRequest, *, has_one_batch: bool = False
-) -> Outcome:
-    if context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
-        for topic in request.topic_data:
-            topic.name = broker.replica_manager.topic_name(topic.topic_id) or ""
-    written = _transactional_batches(request)
-    refusal = _refusal(broker, context, request, written)
-    if refusal:
-        return _respond(broker, context, request, _refused(request, refusal))
-    appends = _Appends(broker, context, request)
-    if request.transactional_id is not None:
-        return _produce_in_transaction(broker, context, request, appends, written)
-    steps = appends.append_one() if has_one_batch else appends.append_all()
-    if steps is None:
-        return appends.outcome()
-    return broker.sliced_work.start(steps, appends.budget, context.connection, holds_window=True)
-
-
-def _produce_in_transaction(
-    broker: Broker,
-    context: RequestContext,
-    request: ProduceRequest,
-    appends: "_Appends",
-    written: Sequence[WrittenBatch],
-) -> Outcome:
-    topics = request.topic_data
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        steps = appends.judge_one()
-    else:
-        parts = list(_parts(request))
-        if len(parts) != 1:
-            return _append_parts(broker, context, parts, appends)
-        steps = appends.judge(request)
-    if steps is not None:
-        judging = broker.sliced_work.start(steps, appends.budget, context.connection, holds_window=True)
-        if judging is not None:
-            return _append_when_judged(judging, request, appends, written)
-    verdict = appends.verify(written)
-    if isinstance(verdict, Pending):
-        return _append_when_verified(verdict, request, appends)
-    appends.append_judged(request, verdict)
-    return appends.outcome()
-
-
-async def _append_when_verified(
-    pending: Pending, request: ProduceRequest, appends: "_Appends"
-) -> ProduceResponse | Later | None:
-    errors = await pending.decided()
-    appends.append_judged(request, errors)
-    return appends.outcome()
-
-
-async def _append_when_judged(
-    judging: Coroutine[Any, Any, None],
-    request: ProduceRequest,
-    appends: "_Appends",
-    written: Sequence[WrittenBatch],
-) -> ProduceResponse | Later | None:
-    await judging
-    appends.append_judged(request, await appends.verified(written))
-    return appends.outcome()
-
-
-async def _append_parts(
-    broker: Broker, context: RequestContext, parts: list[ProduceRequest], appends: "_Appends"
-) -> ProduceResponse | Later | None:
-    for part in parts:
-        await broker.sliced_work.run(appends.judge(part), appends.budget, context.connection)
-        appends.append_judged(part, await appends.verified(_transactional_batches(part)))
-    return appends.outcome()
-
-
-def _merge_duplicates(request: ProduceRequest) -> None:
-    """Leave each partition one batch, the last one."""
-    topics = request.topic_data
-    if len({(topic.name, topic.topic_id) for topic in topics}) == len(topics) and all(
-        len({data.index for data in topic.partition_data}) == len(topic.partition_data) for topic in topics
-    ):
-        return
-    merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
-    for topic in topics:
-        partitions = merged.setdefault((topic.name, topic.topic_id), {})
-        for data in topic.partition_data:
-            partitions[data.index] = data
-    request.topic_data = [
-        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(partitions.values()))
-        for (name, topic_id), partitions in merged.items()
-    ]
-
-
-def _parts(request: ProduceRequest) -> Iterator[ProduceRequest]:
-    """Yield the request itself, or as several requests of few partitions."""
-    if sum([len(topic.partition_data) for topic in request.topic_data]) <= _PART_SIZE:
-        yield request
-        return
+def _collect(request: ProduceRequest) -> tuple[list[TopicProduceResponse], list[_Batch]]:
+    """Return the topics' responses, still empty, and the batches: of each partition the one that comes last."""
+    topics: dict[tuple[str, bytes], TopicProduceResponse] = {}
+    batches: dict[tuple[str, bytes, int], _Batch] = {}
     for topic in request.topic_data:
-        for start in range(0, len(topic.partition_data), _PART_SIZE):
-            data = topic.partition_data[start : start + _PART_SIZE]
-            part = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=data)
-            yield ProduceRequest(
-                transactional_id=request.transactional_id,
-                acks=request.acks,
-                timeout_ms=request.timeout_ms,
-                topic_data=[part],
-            )
+        name, topic_id = topic.name, topic.topic_id
+        response = topics.get((name, topic_id))
+        if response is None:
+            response = topics[name, topic_id] = TopicProduceResponse(name=name, topic_id=topic_id)
+        for data in topic.partition_data:
+            known = batches.get((name, topic_id, data.index))
+            if known is None:
+                batches[name, topic_id, data.index] = _Batch(response, data)
+            else:
+                known.data = data
+    return list(topics.values()), list(batches.values())
 
 
-class _Appends:
-    """The appends of one request."""
+class _Produce:
+    """One request, whose batches are judged, then verified and appended: in one step, or ``_PART_SIZE`` at a time."""
 
-    __slots__ = (
-        "_broker",
-        "_context",
-        "_judged",
-        "_now_ms",
-        "_request",
-        "_responses",
-        "_size",
-        "_unacknowledged",
-        "budget",
-    )
+    __slots__ = ("_batches", "_broker", "_context", "_now_ms", "_request", "_responses", "_size", "_unacknowledged")
 
     def __init__(self, broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
+        if context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
+            for topic in request.topic_data:
+                topic.name = broker.replica_manager.topic_name(topic.topic_id) or ""
         self._broker = broker
         self._context = context
         self._request = request
         self._now_ms = broker.wall_clock()
         self._size = 0
-        self._responses: list[TopicProduceResponse] = []
         self._unacknowledged: list[Unacknowledged] = []
-        self._judged: dict[tuple[str, int], _Judged] = _NOTHING_JUDGED
-        self.budget = new_budget()
+        self._responses, self._batches = _collect(request)
 
-    def outcome(self) -> ProduceResponse | Later | None:
+    def begin(self) -> Outcome:
+        """Do the work at once if it is little and its transaction's coordinator has decided, else in a coroutine."""
+        batches = self._batches
+        written = _transactional_batches(batches)
+        refusal = self._refusal(written)
+        if refusal:
+            return self._respond(_refused(self._responses, batches, refusal))
+        if len(batches) > _PART_SIZE:
+            return self._append_parts()
+        judging = self._begin_judging(batches)
+        if judging is not None:
+            return self._append_when_judged(judging)
+        verdict = self._verify(written) if written else _ALL_VERIFIED
+        if isinstance(verdict, Pending):
+            return self._append_when_verified(verdict)
+        self._append_all(batches, verdict)
+        return self._outcome()
+
+    async def _append_when_verified(self, pending: Pending) -> ProduceResponse | Later | None:
+        errors = await pending.decided()
+        self._append_after_pause(self._batches, errors)
+        return self._outcome()
+
+    async def _append_when_judged(self, judging: Coroutine[Any, Any, None]) -> ProduceResponse | Later | None:
+        await judging
+        self._append_after_pause(self._batches, await self._verified(self._batches))
+        return self._outcome()
+
+    async def _append_parts(self) -> ProduceResponse | Later | None:
+        budget = new_budget()
+        for start in range(0, len(self._batches), _PART_SIZE):
+            part = self._batches[start : start + _PART_SIZE]
+            await self._broker.sliced_work.run(self._judge_all(part, budget), budget, self._context.connection)
+            self._append_after_pause(part, await self._verified(part))
+        return self._outcome()
+
+    def _outcome(self) -> ProduceResponse | Later | None:
         """Return the response, once everything is appended, or a future of it."""
         broker, context = self._broker, self._context
         response = ProduceResponse(
             responses=self._responses, throttle_time_ms=broker.quotas.record_produce(context, self._size)
         )
         if not self._unacknowledged:
-            return _respond(broker, context, self._request, response)
+            return self._respond(response)
         delayed = DelayedProduce(
             response, acks=self._request.acks, complete=lambda response: _with_leaders(broker, context, response)
         )
         return delayed.start(self._unacknowledged, self._request.timeout_ms)
 
-    # One batch after the other
-
-    def append_one(self) -> Steps[Message | Later | None] | None:
-        """Judge and append the only batch, as most requests have one; if it must be walked, the rest of the work."""
-        topic = self._request.topic_data[0]
-        data, name, topic_id = topic.partition_data[0], topic.name, topic.topic_id
-        partition = self._topic_error(name) or self._led(name, topic_id, data.index)
-        if isinstance(partition, ErrorCode):
-            response = refused_batch(data.index, partition)
-        else:
-            judged = self._judge(data, partition)
-            if isinstance(judged, _Unwalked):
-                return self._append_walked(topic, data.index, judged)
-            response = self._append(partition, data.index, judged)
-        self._responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[response]))
+    def _respond(self, response: ProduceResponse) -> ProduceResponse | None:
+        if self._request.acks != _NO_ACKS:
+            return _with_leaders(self._broker, self._context, response)
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                if partition.error_code:
+                    error = ErrorCode(partition.error_code).name
+                    raise CloseConnection(f"a produce without acks to {topic.name}-{partition.index} failed: {error}")
         return None
 
-    def _append_walked(self, topic: TopicProduceData, index: int, unwalked: _Unwalked) -> Steps[Message | Later | None]:
-        judged = yield from conform_batch(*unwalked, self.budget)
-        response = self._append(self._led(topic.name, topic.topic_id, index), index, judged)
-        self._responses.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[response])
-        )
-        return self.outcome()
+    # The request as a whole
 
-    def append_all(self) -> Steps[Message | Later | None]:
-        """Judge and append batch after batch; returns the outcome."""
-        budget = self.budget
-        for topic in self._request.topic_data:
-            name, topic_id = topic.name, topic.topic_id
-            response = TopicProduceResponse(name=name, topic_id=topic_id)
-            self._responses.append(response)
-            responses, error = response.partition_responses, self._topic_error(name)
-            for data in topic.partition_data:
-                if budget.left <= 0:
-                    yield None
-                budget.left -= _LOOKUP_UNITS
-                index = data.index
-                partition = error or self._led(name, topic_id, index)
-                if isinstance(partition, ErrorCode):
-                    responses.append(refused_batch(index, partition))
-                    continue
-                judged = self._judge(data, partition)
-                if isinstance(judged, _Unwalked):
-                    judged = yield from conform_batch(*judged, self.budget)
-                    partition = self._led(name, topic_id, index)
-                responses.append(self._append(partition, index, judged))
-        return self.outcome()
+    def _refusal(self, written: Sequence[WrittenBatch]) -> ErrorCode:
+        """Return the error of the request as a whole; ``written``: its transactional batches."""
+        if self._request.acks not in _ACKS:
+            return ErrorCode.INVALID_REQUIRED_ACKS
+        if not written:
+            return ErrorCode.NONE
+        transactional_id = self._request.transactional_id
+        if transactional_id is None or not self._broker.authorizer.authorize(
+            self._context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        ):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if len(written) > 1 and len({producer[:2] for _, _, producer in written}) > 1:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return ErrorCode.NONE
 
-    # In a transaction
-
-    def judge_one(self) -> Steps[None] | None:
-        """Judge the only batch, and keep it for ``append_judged``; if it must be walked, the rest of the work."""
-        topic = self._request.topic_data[0]
-        data, name = topic.partition_data[0], topic.name
-        partition = self._topic_error(name) or self._led(name, topic.topic_id, data.index)
-        judged = partition if isinstance(partition, ErrorCode) else self._judge(data, partition)
-        if isinstance(judged, _Unwalked):
-            return self._walk_judged((name, data.index), judged)
-        self._judged = {(name, data.index): judged}
-        return None
-
-    def _walk_judged(self, key: tuple[str, int], unwalked: _Unwalked) -> Steps[None]:
-        self._judged = {key: (yield from conform_batch(*unwalked, self.budget))}
-
-    def judge(self, request: ProduceRequest) -> Steps[None]:
-        """Judge all batches of a part of the request, and keep them for ``append_judged``."""
-        self._judged = {}
-        for topic in request.topic_data:
-            name, topic_id = topic.name, topic.topic_id
-            error = self._topic_error(name)
-            for data in topic.partition_data:
-                if self.budget.left <= 0:
-                    yield None
-                self.budget.left -= _LOOKUP_UNITS
-                partition = error or self._led(name, topic_id, data.index)
-                judged = partition if isinstance(partition, ErrorCode) else self._judge(data, partition)
-                if isinstance(judged, _Unwalked):
-                    judged = yield from conform_batch(*judged, self.budget)
-                self._judged[name, data.index] = judged
-
-    def verify(self, written: Sequence[WrittenBatch]) -> Errors | Pending:
+    def _verify(self, written: Sequence[WrittenBatch]) -> Errors | Pending:
         """Return the coordinator's verdict on transactional batches of the request."""
-        verifier, request, version = self._broker.transaction_verifier, self._request, self._context.api_version
-        transactional_id = request.transactional_id
-        assert transactional_id is not None
-        may_write = partial(_may_write, self._broker, self._context)
-        return verifier.verify_produce(transactional_id, written, request.timeout_ms, version, may_write)
+        broker, context, transactional_id = self._broker, self._context, self._request.transactional_id
+        assert transactional_id is not None, "a request without one has no transactional batches"
+        may_write = partial(_may_write, broker, context)
+        return broker.transaction_verifier.verify_produce(
+            transactional_id, written, self._request.timeout_ms, context.api_version, may_write
+        )
 
-    async def verified(self, written: Sequence[WrittenBatch]) -> Errors:
+    async def _verified(self, batches: Sequence[_Batch]) -> Errors:
         """Return the coordinator's verdict once it is known."""
-        verdict = self.verify(written)
+        written = _transactional_batches(batches)
+        verdict = self._verify(written) if written else _ALL_VERIFIED
         return await verdict.decided() if isinstance(verdict, Pending) else verdict
 
-    def append_judged(self, request: ProduceRequest, unverified: Errors) -> None:
-        """Append what was judged to be right and is not unverified: in the same step as the verification."""
-        for topic in request.topic_data:
-            name, responses = topic.name, self._responses_of(topic)
-            for data in topic.partition_data:
-                index = data.index
-                judged = self._judged[name, index]
-                if isinstance(judged, ErrorCode):
-                    responses.append(refused_batch(index, judged))
-                    continue
-                partition = self._led(name, topic.topic_id, index)
-                if unverified and isinstance(partition, LeadingPartition) and not isinstance(judged, RejectedRecords):
-                    partition = unverified.get(partition.topic_partition) or partition
-                responses.append(self._append(partition, index, judged))
+    # Judging
 
-    # One batch
+    def _begin_judging(self, batches: Sequence[_Batch]) -> Coroutine[Any, Any, None] | None:
+        """Judge batches. Returns None if that is done, else what does the rest in later turns of the loop."""
+        if len(batches) == 1:
+            (batch,) = batches
+            self._judge(batch, self._topic_error(batch.topic.name))
+            if not isinstance(batch.judged, _Unwalked):
+                return None
+        budget = new_budget()
+        return self._broker.sliced_work.start(
+            self._judge_all(batches, budget), budget, self._context.connection, holds_window=True
+        )
 
-    def _responses_of(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
-        """Return the responses of a topic, which may come in parts."""
-        last = self._responses[-1] if self._responses else None
-        if last is None or (last.name, last.topic_id) != (topic.name, topic.topic_id):
-            last = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-            self._responses.append(last)
-        return last.partition_responses
+    def _judge_all(self, batches: Sequence[_Batch], budget: WorkBudget) -> Steps[None]:
+        topic, error = None, ErrorCode.NONE
+        for batch in batches:
+            if budget.left <= 0:
+                yield None
+            budget.left -= _BATCH_UNITS
+            if batch.topic is not topic:
+                topic, error = batch.topic, self._topic_error(batch.topic.name)
+            if batch.judged is ErrorCode.NONE:
+                self._judge(batch, error)
+            if isinstance(batch.judged, _Unwalked):
+                batch.judged = yield from conform_batch(*batch.judged, budget)
 
     def _topic_error(self, name: str) -> ErrorCode:
         if not name and self._context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
@@ -423,44 +321,24 @@ class _Appends:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return ErrorCode.INVALID_TOPIC_EXCEPTION if name in INTERNAL_TOPICS else ErrorCode.NONE
 
-    def _led(self, topic: str, topic_id: bytes, index: int) -> LeadingPartition | ErrorCode:
-        partition = self._broker.replica_manager.led_partition((topic, index))
+    def _led(self, batch: _Batch) -> LeadingPartition | ErrorCode:
+        topic = batch.topic
+        partition = self._broker.replica_manager.led_partition((topic.name, batch.data.index))
         if isinstance(partition, ErrorCode):
             return partition
-        known_id = partition.log.topic_id
+        topic_id, known_id = topic.topic_id, partition.log.topic_id
         if topic_id is not ZERO_UUID and known_id is not None and topic_id != known_id:
             return ErrorCode.UNKNOWN_TOPIC_ID  # Another topic of the same name.
         return partition
 
-    def _append(self, partition: LeadingPartition | ErrorCode, index: int, judged: _Judged) -> PartitionProduceResponse:
-        if isinstance(partition, ErrorCode):
-            return refused_batch(index, partition)
-        if isinstance(judged, ErrorCode):
-            return refused_batch(index, judged)
-        if isinstance(judged, RejectedRecords):
-            return rejected_records(index, judged, partition.log.log_start_offset)
-        batch, header = judged
-        self.budget.left -= _APPEND_UNITS
-        acks = self._request.acks
-        info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
-        if isinstance(info, ErrorCode):
-            return refused_batch(index, info)
-        self._size += len(batch)
-        response = PartitionProduceResponse(
-            index=index,
-            base_offset=info.base_offset,
-            log_append_time_ms=info.log_append_time,
-            log_start_offset=info.log_start_offset,
-        )
-        end_offset = info.last_offset + 1
-        if acks != _NO_ACKS and not partition.is_acknowledged(end_offset, acks):
-            self._unacknowledged.append(Unacknowledged(partition, end_offset, response))
-        return response
-
-    def _judge(self, data: PartitionProduceData, partition: LeadingPartition) -> _Judged | _Unwalked:
+    def _judge(self, batch: _Batch, topic_error: ErrorCode) -> None:
         """Judge a batch by its header, and find out whether that is enough."""
+        partition = batch.partition = topic_error or self._led(batch)
+        if isinstance(partition, ErrorCode):
+            batch.judged = partition
+            return
         config = partition.log.config
-        records = data.records
+        records = batch.data.records
         if records is not None and (not isinstance(records, memoryview) or records.readonly):
             # Not from a socket, whose frames are ours to write to.
             records = memoryview(bytearray(b"".join(records) if isinstance(records, list) else records))
@@ -470,7 +348,8 @@ class _Appends:
             allow_zstd=self._context.api_version >= _FIRST_VERSION_WITH_ZSTD,
         )
         if not isinstance(header, BatchHeader):
-            return header
+            batch.judged = header
+            return
         assert records is not None
         if (
             config.compression_type != "producer"
@@ -479,11 +358,13 @@ class _Appends:
             or self._broker.config.oncelog_validate_records == "full"
             or (header.attributes & COMPRESSION_MASK and counts_too_many(header))
         ):
-            return _Unwalked(records, header, self._rules(config))
+            batch.judged = _Unwalked(records, header, self._rules(config))
+            return
         earliest, latest = self._now_ms - config.timestamp_before_max_ms, self._now_ms + config.timestamp_after_max_ms
-        if not earliest <= header.max_timestamp <= latest and header.max_timestamp != NO_TIMESTAMP:
-            return ErrorCode.INVALID_TIMESTAMP
-        return records, header
+        if earliest <= header.max_timestamp <= latest or header.max_timestamp == NO_TIMESTAMP:
+            batch.judged = records, header
+        else:
+            batch.judged = ErrorCode.INVALID_TIMESTAMP
 
     def _rules(self, config: LogConfig) -> BatchRules:
         settings, now_ms = self._broker.config, self._now_ms
@@ -501,34 +382,58 @@ class _Appends:
             log_append_time_ms=now_ms if config.timestamp_type == "LogAppendTime" else None,
         )
 
+    # Appending
 
-def _transactional_batches(request: ProduceRequest) -> Sequence[WrittenBatch]:
+    def _append_after_pause(self, batches: Sequence[_Batch], unverified: Errors) -> None:
+        """Append batches that were judged in an earlier turn of the loop: look their partitions up again."""
+        for batch in batches:
+            batch.partition = self._led(batch)
+        self._append_all(batches, unverified)
+
+    def _append_all(self, batches: Sequence[_Batch], unverified: Errors) -> None:
+        """Append what was judged to be right and is not unverified: in the same step as the verification."""
+        for batch in batches:
+            partition, judged = batch.partition, batch.judged
+            if unverified and isinstance(partition, LeadingPartition) and not isinstance(judged, RejectedRecords):
+                partition = unverified.get(partition.topic_partition) or partition
+            batch.topic.partition_responses.append(self._append(batch.data.index, partition, judged))
+
+    def _append(
+        self, index: int, partition: LeadingPartition | ErrorCode, judged: _Judged | _Unwalked
+    ) -> PartitionProduceResponse:
+        if isinstance(judged, ErrorCode):
+            return refused_batch(index, judged)
+        if isinstance(partition, ErrorCode):
+            return refused_batch(index, partition)
+        if isinstance(judged, RejectedRecords):
+            return rejected_records(index, judged, partition.log.log_start_offset)
+        assert not isinstance(judged, _Unwalked), "its records are walked before it is appended"
+        batch, header = judged
+        acks = self._request.acks
+        info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
+        if isinstance(info, ErrorCode):
+            return refused_batch(index, info)
+        self._size += len(batch)
+        response = PartitionProduceResponse(
+            index=index,
+            base_offset=info.base_offset,
+            log_append_time_ms=info.log_append_time,
+            log_start_offset=info.log_start_offset,
+        )
+        end_offset = info.last_offset + 1
+        if acks != _NO_ACKS and not partition.is_acknowledged(end_offset, acks):
+            self._unacknowledged.append(Unacknowledged(partition, end_offset, response))
+        return response
+
+
+def _transactional_batches(batches: Sequence[_Batch]) -> Sequence[WrittenBatch]:
     """Return the producers of all batches whose header has the transactional bit; they are validated later."""
     written: list[WrittenBatch] = []
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = data.records
-            if isinstance(records, memoryview) and (producer := peek_transactional_producer(records)) is not None:
-                written.append((topic.name, data.index, producer))
+    for batch in batches:
+        records = batch.data.records
+        if isinstance(records, memoryview) and (producer := peek_transactional_producer(records)) is not None:
+            written.append((batch.topic.name, batch.data.index, producer))
     return written
-
-
-def _refusal(
-    broker: Broker, context: RequestContext, request: ProduceRequest, written: Sequence[WrittenBatch]
-) -> ErrorCode:
-    """Return the error of the request as a whole; ``written``: its transactional batches."""
-    if request.acks not in _ACKS:
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    if not written:
-        return ErrorCode.NONE
-    transactional_id = request.transactional_id
-    if transactional_id is None or not broker.authorizer.authorize(
-        context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-    ):
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    (producer_id, epoch, _), *others = [producer for _, _, producer in written]
-    has_others = any((other_id, other_epoch) != (producer_id, epoch) for other_id, other_epoch, _ in others)
-    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if has_others else ErrorCode.NONE
 
 
 def _may_write(broker: Broker, context: RequestContext, topic: str) -> bool:
@@ -538,30 +443,10 @@ def _may_write(broker: Broker, context: RequestContext, topic: str) -> bool:
     )
 
 
-def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[refused_batch(data.index, error) for data in topic.partition_data],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
-def _respond(
-    broker: Broker, context: RequestContext, request: ProduceRequest, response: ProduceResponse
-) -> ProduceResponse | None:
-    if request.acks != _NO_ACKS:
-        return _with_leaders(broker, context, response)
-    for topic in response.responses:
-        for partition in topic.partition_responses:
-            if partition.error_code:
-                error = ErrorCode(partition.error_code).name
-                raise CloseConnection(f"a produce without acks to {topic.name}-{partition.index} failed: {error}")
-    return None
+def _refused(responses: list[TopicProduceResponse], batches: Sequence[_Batch], error: ErrorCode) -> ProduceResponse:
+    for batch in batches:
+        batch.topic.partition_responses.append(refused_batch(batch.data.index, error))
+    return ProduceResponse(responses=responses)
 
 
 def _with_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> ProduceResponse:

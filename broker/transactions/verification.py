@@ -123,10 +123,10 @@ class TransactionVerifier:
         self, transactional_id: str, written: Sequence[WrittenBatch], timeout_ms: int, version: int, may_write: MayWrite
     ) -> "Errors | Pending":
         """Verify a request whose batches are all of one producer. Topics that may not be written to are left out."""
+        if not self._begins_transaction(written):
+            return {}
         operation = operation_of_produce(version)
         if not self._applies(operation):
-            return {}
-        if not self._begins_transaction(written):
             return {}
         batches = [_batch(*each) for each in written if may_write(each[0])]
         wait_seconds = min(timeout_ms / 1000, _LONGEST_WAIT_SECONDS)

@@ -161,8 +161,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B04", _PRODUCE,
-        "    errors = await pending.decided()\n",
-        "    errors = await pending.decided()\n    import asyncio\n    await asyncio.sleep(0.003)\n",
+        "        errors = await pending.decided()\n",
+        "        errors = await pending.decided()\n        import asyncio\n        await asyncio.sleep(0.003)\n",
         f"{_LATE}::test_marker_does_not_come_between_verification_and_append",
     ),
     Mutation(
