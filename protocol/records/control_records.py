@@ -11,17 +11,26 @@ from enum import IntEnum
 from typing import Final
 
 from oncelog.protocol.records.record_batch import (
+    CONTROL_BIT,
+    MAGIC,
     NO_PARTITION_LEADER_EPOCH,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptRecord,
-    NewRecord,
-    build_batch,
+    assemble_batch,
     iter_records,
 )
 from oncelog.protocol.records.varint import Buffer
 
 _KEY: Final = struct.Struct(">hh")
 _END_TXN_VALUE: Final = struct.Struct(">hi")
+_END_TXN_RECORD: Final = struct.Struct(">bbbbbhhbhib")
+"""The whole record of a marker: its lengths and deltas are varints of one byte, and always the same."""
+_RECORD_LENGTH: Final = 2 * (_END_TXN_RECORD.size - 1)
+_KEY_LENGTH: Final = 2 * _KEY.size
+_VALUE_LENGTH: Final = 2 * _END_TXN_VALUE.size
+"""As varints, zig-zagged. The record's own length does not count itself."""
 _VERSION: Final = 0
 _MAX_DECOMPRESSED_BYTES: Final = 64 * 1024
 """Far above any control batch; they are not compressed, but nothing forbids it."""
@@ -53,17 +62,17 @@ def build_end_txn_marker(
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
     """Return the control batch that commits or aborts what the producer wrote to a partition in this transaction."""
-    key = _KEY.pack(_VERSION, ControlRecordType.COMMIT if commit else ControlRecordType.ABORT)
-    value = _END_TXN_VALUE.pack(_VERSION, coordinator_epoch)
-    return build_batch(
-        (NewRecord(timestamp, key, value),),
-        base_offset=base_offset,
-        partition_leader_epoch=partition_leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
+    control_type = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
+    record = _END_TXN_RECORD.pack(
+        *(_RECORD_LENGTH, 0, 0, 0, _KEY_LENGTH, _VERSION, control_type),
+        *(_VALUE_LENGTH, _VERSION, coordinator_epoch, 0),
     )
+    attributes = TRANSACTIONAL_BIT | CONTROL_BIT
+    header = (
+        *(base_offset, 0, partition_leader_epoch, MAGIC, 0),
+        *(attributes, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1),
+    )
+    return assemble_batch(header, record)
 
 
 def parse_end_txn_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTxnMarker | None:

@@ -587,8 +587,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B35", _PRODUCE,
-        "    return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)\n",
-        "    return _refused(request, error)\n",
+        "    return _refused(*_collect(request), ErrorCode.KAFKA_STORAGE_ERROR)\n",
+        "    return _refused(*_collect(request), error)\n",
         f"{_TEST_PRODUCE}::test_unexpected_exception_is_a_storage_error",
     ),
     Mutation(

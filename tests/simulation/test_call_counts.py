@@ -126,11 +126,11 @@ async def play(cluster: SimulatedCluster, operation: Callable[[TransactionalClie
 @pytest.mark.parametrize(
     ("brokers", "operation", "most"),
     [
-        (1, TransactionalClient.produce_one, 73),
+        (1, TransactionalClient.produce_one, 72),
         (1, TransactionalClient.fetch_one, 86),
-        (1, TransactionalClient.commit_one, 485),
-        (3, TransactionalClient.produce_one, 555),
-        (3, TransactionalClient.commit_one, 3_090),
+        (1, TransactionalClient.commit_one, 442),
+        (3, TransactionalClient.produce_one, 550),
+        (3, TransactionalClient.commit_one, 3_060),
     ],
 )
 def test_operation_takes_few_calls(
