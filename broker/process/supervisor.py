@@ -15,7 +15,10 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
+
+from oncelog.broker.process.containment import Containment
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -105,38 +108,39 @@ class Supervisor:
 
     async def _supervise(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         loop = asyncio.get_running_loop()
+        contained = Containment(partial(self._note_failure, name))
         while True:
             recovered = loop.call_later(_RECOVERED_SECONDS, self._recovered, name)
             try:
-                await work()
-            except Exception as error:
-                pause = self._note_failure(name, error)
-            else:
-                self._recovered(name)
-                return
+                with contained:
+                    await work()
+                    self._recovered(name)
+                    return
             finally:
                 recovered.cancel()
-            await asyncio.sleep(pause)
+            await asyncio.sleep(self._pause_seconds(name))
 
     async def _repeat(self, act: Callable[[], Awaitable[None]], name: str, interval: "Interval") -> None:
-        longest = math.inf
+        contained = Containment(partial(self._note_failure, name))
         while True:
-            await interval.elapse(longest)
-            longest = math.inf
-            try:
+            await interval.elapse(self._pause_seconds(name))
+            with contained:
                 await act()
-            except Exception as error:
-                longest = self._note_failure(name, error)
-            else:
                 self._recovered(name)
 
-    def _note_failure(self, name: str, error: Exception) -> float:
-        """Log and count a failure. Returns the seconds to wait before the next attempt."""
+    def _pause_seconds(self, name: str) -> float:
+        """Return the seconds after which a task that failed is begun again; infinity: its last attempt did not fail."""
+        failing = self.failing.get(name)
+        if failing is None:
+            return math.inf
+        return min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failing.attempts - 1, 16), _LONGEST_PAUSE_SECONDS)
+
+    def _note_failure(self, name: str, error: Exception) -> None:
+        """Log and count a failure."""
         known = self.failing.get(name)
         attempts = 1 if known is None else known.attempts + 1
         self.failing[name] = Failing(attempts, f"{type(error).__name__}: {error}")
         self.failures[name] += 1
-        pause = min(_FIRST_PAUSE_SECONDS * 2.0 ** min(attempts - 1, 16), _LONGEST_PAUSE_SECONDS)
         if attempts & (attempts - 1) == 0:  # Log attempts 1, 2, 4, 8 and so on.
             # The traceback of an error that repeats says nothing new; an OSError says what it has to say by itself.
             is_known = isinstance(error, OSError) or (known is not None and known.error == self.failing[name].error)
@@ -148,7 +152,6 @@ class Supervisor:
                 self.failing[name].error,
                 exc_info=None if is_known else error,
             )
-        return pause
 
     def _recovered(self, name: str) -> None:
         failing = self.failing.pop(name, None)
