@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from oncelog.broker.process.containment import Containment
 from oncelog.broker.replication.followed_partition import FollowedPartition
 from oncelog.broker.replication.follower_session import FetcherSettings, FollowerSession
 from oncelog.broker.replication.partition import Partition
@@ -26,7 +27,7 @@ from oncelog.broker.replication.replication_quota import ReplicationQuota
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
 from oncelog.protocol.errors import ErrorCode, error_of
-from oncelog.protocol.messages.fetch import FetchResponse, PartitionData
+from oncelog.protocol.messages.fetch import FetchResponse
 from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -169,32 +170,31 @@ class ReplicaFetcher:
 
     async def _take(self, connection: Connection, response: FetchResponse) -> None:
         out_of_range = []
+        contained = Containment(lambda error: self._abandon(followed, error))
         for followed, reply in self._session.take_response(response):
             if not self._session.is_followed(followed):
                 continue  # The controller has changed its role meanwhile.
-            error = self._take_reply(followed, reply)
-            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                out_of_range.append(followed)
-            elif error:
-                self._rest(followed, error)
-            elif self._session.is_followed(followed):
-                self._changed(followed)
-                self._throttle(followed)
+            with contained:
+                error = followed.take(reply)
+                if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    out_of_range.append(followed)
+                elif error:
+                    self._rest(followed, error)
+                elif self._session.is_followed(followed):
+                    self._changed(followed)
+                    if self._quota.is_throttled(followed.partition.topic_partition):
+                        if reply.records:
+                            self._quota.record(len(reply.records), asyncio.get_running_loop().time())
+                        self._throttle(followed)
             if reply.diverging_epoch is not None:
                 await asyncio.sleep(0)  # To cut a log may mean to read much of it again; others wait, too.
         for followed in out_of_range:
             await self._reset(connection, followed)
 
-    def _take_reply(self, followed: FollowedPartition, reply: PartitionData) -> ErrorCode:
-        try:
-            error = followed.take(reply)
-            if reply.records and not error and self._quota.is_throttled(followed.partition.topic_partition):
-                self._quota.record(len(reply.records), asyncio.get_running_loop().time())
-            return error
-        except Exception:
-            logger.exception("%s is not followed any more", followed.partition.topic_partition)
-            self.unfollow(followed.partition.topic_partition)
-            return ErrorCode.NONE
+    def _abandon(self, followed: FollowedPartition, error: Exception) -> None:
+        """Follow a partition no more, whose reply met an unforeseen exception, and go on with the others."""
+        logger.error("%s is not followed any more", followed.partition.topic_partition, exc_info=error)
+        self.unfollow(followed.partition.topic_partition)
 
     def _changed(self, followed: FollowedPartition) -> None:
         self._unflushed[followed] = None
