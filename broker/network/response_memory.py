@@ -140,6 +140,14 @@ class ResponseMemory:
             return wanted
         return min(wanted, LARGEST_GRANT, max(SMALLEST_GRANT, share))
 
+    def exchange(self, held: int, size: int) -> int:
+        """Hold ``size`` bytes in the place of ``held``. Return ``size``."""
+        if size > held:
+            self.hold(size - held)
+        elif size < held:
+            self.release(held - size)
+        return size
+
     def hold(self, size: int) -> None:
         assert size >= 0, "less than nothing cannot be held"
         self.held += size

@@ -27,6 +27,7 @@ from typing import Final, TypeAlias
 from oncelog.broker.dispatch.request import ConnectionInfo
 from oncelog.broker.network.response_memory import FRUGAL_BYTES, SMALLEST_GRANT, TURN_BYTES, ResponseMemory
 from oncelog.broker.network.send_queue import unacknowledged_bytes
+from oncelog.broker.process.containment import Containment
 from oncelog.broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
 from oncelog.broker.replication.fetch_session import (
     NO_SESSION,
@@ -116,27 +117,35 @@ class DelayedFetch:
         if len(self._context.session.dirty) > _MANY_PARTITIONS:
             self._loop.call_soon(self._begin_large)
             return self._promise()
-        outcome = None
+        has_begun = False
         try:
-            outcome = self._read_first()
+            response = self._serve(parks=True)
+            has_begun = True
         finally:
-            if outcome is None:
+            if not has_begun:
                 self._unpark()
                 self._give_up()
-        return outcome
+        return self._promise() if response is None else response
 
-    def _read_first(self) -> FetchResponse | asyncio.Future[FetchResponse]:
-        """Read in the turn in which the request came."""
+    def _serve(self, *, parks: bool) -> FetchResponse | None:
+        """Read. Return the response, or None if it is still to come.
+
+        ``parks``: wait for more records if there are too few.
+        """
         attempt = self._read()
         if attempt.left_large and self._must_await_room(attempt):
             self._await_room()
-            return self._promise()
-        if not attempt.cold and self._is_enough(attempt):
-            self._context.session.waiting = None
+        elif attempt.cold:
+            self._unpark()
+            self._held = self._memory.exchange(self._held, attempt.size + attempt.excess)
+            self._spawn(self._respond_cold(attempt), "fetch of cold data")
+        elif parks and not self._is_enough(attempt):
+            self._park(attempt)
+        else:
+            if self._context.session.waiting is self:
+                self._context.session.waiting = None
             return self._respond()
-        future = self._promise()
-        self._go_on(attempt)
-        return future
+        return None
 
     def _promise(self) -> "asyncio.Future[FetchResponse]":
         self._future = self._loop.create_future()
@@ -193,28 +202,10 @@ class DelayedFetch:
         assert future is not None
         if future.done() or self._woken:  # Cancelled, or `_wake` is scheduled.
             return
-        try:
-            attempt = self._read()
-            if attempt.left_large and self._must_await_room(attempt):
-                self._await_room()
-            elif attempt.cold or not self._is_enough(attempt):
-                self._go_on(attempt)
-            else:
-                self._unpark()
-                future.set_result(self._respond())
-        except Exception as error:
-            self._unpark()
-            future.set_exception(error)
-
-    def _go_on(self, attempt: Attempt) -> None:
-        """Wait after the first read: for the disk, or for more records."""
-        assert self._future is not None
-        if attempt.cold:
-            self._unpark()
-            self._hold(attempt.size + attempt.excess)
-            self._spawn(self._respond_cold(self._future, attempt), "fetch of cold data")
-        else:
-            self._park(attempt)
+        with Containment(self._fail):
+            response = self._serve(parks=True)
+            if response is not None:
+                future.set_result(response)
 
     def _read(self) -> Attempt:
         memory, client, wanted = self._memory, self._client, self._params.max_bytes
@@ -226,14 +217,6 @@ class DelayedFetch:
         if not attempt.left_large:
             client.large_left_since = None
         return attempt
-
-    def _hold(self, size: int) -> None:
-        """Count so many bytes as read and not handed over, in the place of what was counted before."""
-        if size > self._held:
-            self._memory.hold(size - self._held)
-        elif size < self._held:
-            self._memory.release(self._held - size)
-        self._held = size
 
     def _is_enough(self, attempt: Attempt) -> bool:
         return (
@@ -315,42 +298,39 @@ class DelayedFetch:
         future = self._future
         if future is None or future.done():
             return
-        try:
-            attempt = Attempt() if self._context.overtaken else self._read()
-            if attempt.left_large and self._must_await_room(attempt):
-                self._await_room()
-                return
-            if attempt.cold:
-                self._hold(attempt.size + attempt.excess)
-                self._spawn(self._respond_cold(future, attempt), "fetch of cold data")
-            else:
-                future.set_result(self._respond())
-        except Exception as error:  # The dispatcher, which awaits the future, handles it.
-            future.set_exception(error)
+        with Containment(self._fail):
+            response = _overtaken(self._context) if self._context.overtaken else self._serve(parks=False)
+            if response is not None:
+                future.set_result(response)
 
-    async def _respond_cold(self, future: "asyncio.Future[FetchResponse]", attempt: Attempt) -> None:
+    async def _respond_cold(self, attempt: Attempt) -> None:
+        future = self._future
+        assert future is not None
         try:
-            await self._reader.read_cold(self._context, attempt)
-            if future.done():
-                return
-            if attempt.needs_room:  # There may be small batches behind those that are now known to be too large.
-                self._hold(0)
-                self._wake()
-            else:
-                self._hold(attempt.size)
-                future.set_result(self._respond())
+            with Containment(self._fail):
+                await self._reader.read_cold(self._context, attempt)
+                if future.done():
+                    return
+                if attempt.needs_room:  # There may be small batches behind those that are now known to be too large.
+                    self._held = self._memory.exchange(self._held, 0)
+                    self._wake()
+                else:
+                    self._held = self._memory.exchange(self._held, attempt.size)
+                    future.set_result(_overtaken(self._context) if self._context.overtaken else self._respond())
         except asyncio.CancelledError:
             future.cancel()
             raise
-        except Exception as error:
-            if future.done():  # Its connection is gone: only the task that runs this can report the error.
-                raise
-            future.set_exception(error)
+
+    def _fail(self, error: Exception) -> None:
+        """End with an unforeseen exception: the dispatcher, which awaits the future, handles it."""
+        future = self._future
+        if future is None or future.done():  # Its connection is gone: only the loop, or its task, can report the error.
+            raise error
+        self._unpark()
+        future.set_exception(error)
 
     def _respond(self) -> FetchResponse:
         context, session = self._context, self._context.session
-        if context.overtaken:
-            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
         self._reader.count(context)
         response = self._shape(context)
         session.responded_ms = now_ms = int(self._loop.time() * 1000)
@@ -371,15 +351,20 @@ class DelayedFetch:
 
     def _settled(self, future: "asyncio.Future[FetchResponse]") -> None:
         """Clean up: the fetch has its response, or was cancelled because the connection has gone."""
-        self._unpark()
         if self._has_awaited_room:
             self._memory.forget(self._read_again)
         if self._held:  # The connection writes the response in this turn.
             self._loop.call_soon(self._memory.release, self._held)
         if future.cancelled() or future.exception() is not None:
+            self._unpark()
             self._give_up()
 
     def _give_up(self) -> None:
         """End a session that the client does not know of: there will be no response."""
         if self._context.kind is not FetchKind.INCREMENTAL:
             self._context.session.close()
+
+
+def _overtaken(context: FetchContext) -> FetchResponse:
+    """Return the response to a fetch whose session has accepted a later one."""
+    return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=context.session.id)

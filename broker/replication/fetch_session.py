@@ -150,7 +150,8 @@ class FetchPosition:
     def watch(self, partition: Watched) -> None:
         if self.watched is partition:
             return
-        self.unwatch()
+        if self.watched is not None:
+            self.unwatch()
         self.watched = partition
         partition.add_watcher(self)
 
