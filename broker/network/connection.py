@@ -3,7 +3,7 @@
 Request n+1 begins when request n has its response or has had all its effects: a handler that returns a future has had
 them, one that returns a coroutine has not, and the connection waits for it (``Outcome``). Responses are sent in the
 order of the requests, whatever the order in which they are ready. Responses that are ready together are sent in one
-write. There is no task per request.
+write (``ResponseWriter``). There is no task per request.
 
 A connection begins a slice of its requests in one turn of the loop (``_SLICE``), or less while many connections have
 requests (``turn_share``); then the others have their turn. It is not read while requests wait for the next slice: a
@@ -30,6 +30,7 @@ their responses leave.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, cast
 
@@ -39,21 +40,18 @@ from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
 from oncelog.broker.network.frames import FrameReader
 from oncelog.broker.network.long_requests import LONG_BYTES, Account, LongRequests
 from oncelog.broker.network.response_memory import Reading, ResponseMemory
-from oncelog.broker.network.send_queue import unacknowledged_bytes
+from oncelog.broker.network.response_writer import ResponseWriter
 from oncelog.broker.network.turn_share import SMALL, TurnShare, units_of
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
-_WRITE_HIGH_WATER: Final = 128 * 1024
 _MOST_REPLICA_FETCHES: Final = 2
 _MAX_READY_BYTES: Final = 1 << 20
 _SLICE: Final = 64
 """Begun in one turn of the loop: so many small requests, or fewer larger ones (``units_of``)."""
 _SEND_ABOVE: Final = 256 * 1024
-_JOIN_BELOW: Final = 16 * 1024
-"""Copying so little together costs less than handing over many buffers."""
 
 
 class Limits(Protocol):
@@ -111,16 +109,11 @@ class Connection(asyncio.BufferedProtocol):
         "_closing",
         "_dispatcher",
         "_frames",
-        "_full_at",
-        "_full_since",
-        "_large",
-        "_last_read",
         "_limits",
         "_listener_name",
         "_long_requests",
         "_loop",
         "_owner",
-        "_read_then",
         "_reader",
         "_reading_paused",
         "_ready_bytes",
@@ -130,17 +123,17 @@ class Connection(asyncio.BufferedProtocol):
         "_supervisor",
         "_transport",
         "_turn_share",
-        "_writing_paused",
         "bytes_in",
-        "bytes_out",
         "has_sent_request",
         "info",
         "last_activity",
-        "unread_bytes",
+        "writer",
     )
 
     _transport: asyncio.Transport
     info: ConnectionInfo
+    writer: ResponseWriter
+    """For reading only."""
 
     def __init__(
         self,
@@ -175,21 +168,10 @@ class Connection(asyncio.BufferedProtocol):
         """A coroutine of this connection runs: nothing begins before it is done."""
         self._closing = False
         self._reading_paused = False
-        self._writing_paused = False
-        self._large = 0
-        """The size of the large responses of which the transport has a part: it keeps them whole until all is sent."""
-        self._full_since = self._last_read = 0.0
-        """Since when the transport is full, and when the client last read something meanwhile."""
-        self._full_at = self._read_then = 0
-        """What the client had read when the transport became full, and when it was last looked at."""
-        self.unread_bytes = 0
-        """What is kept in memory for a client that does not read."""
         self.last_activity = self._loop.time()
         self.has_sent_request = False
         """Whether a whole request has come."""
         self.bytes_in = 0
-        self.bytes_out = 0
-        """Handed to the transport."""
 
     # What the transport calls
 
@@ -200,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         self.info = ConnectionInfo(client_host=peer[0], client_port=peer[1], listener_name=self._listener_name)
         if socket is not None:
             self.info.descriptor = socket.fileno()
-        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        self.writer = ResponseWriter(self._transport, self.info, self._owner.response_memory)
         if not self._owner.connection_made(self):
             self.abort()
 
@@ -214,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
         try:
             self._owner.response_memory.remove_slow(self)
-            self._count_unread(0)
+            self.writer.release()
         finally:  # Whatever is wrong with the account, the connection's slot is free.
             self._owner.connection_lost(self)
 
@@ -234,42 +216,20 @@ class Connection(asyncio.BufferedProtocol):
         self._process()
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
-        self._full_since = self._last_read = self._loop.time()
-        self._full_at = self._read_then = self.bytes_out - self._unread()
-        self._count_held()
+        self.writer.pause(self._loop.time())
         self._owner.response_memory.add_slow(self)
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
         self._owner.response_memory.remove_slow(self)
-        self._end_large()
-        self._count_unread(0)
+        self.writer.resume()
         self.last_activity = self._loop.time()
         self._process()
 
     def note_reading(self) -> Reading:
         """Look how far a client is that has not read its responses; to read some of them is activity."""
-        self._count_held()
-        unread = self._unread()
-        read = self.bytes_out - unread
-        if read > self._read_then:
-            self._read_then = read
-            self._last_read = self.last_activity = self._loop.time()
-        return Reading(self._full_since, self._last_read, read - self._full_at, unread)
-
-    def _unread(self) -> int:
-        """Return the bytes that were sent and have not arrived at the client."""
-        return self._transport.get_write_buffer_size() + unacknowledged_bytes(self.info.descriptor)
-
-    def _count_held(self) -> None:
-        self._count_unread(max(self._transport.get_write_buffer_size(), self._large))
-
-    def _count_unread(self, size: int) -> None:
-        memory = self._owner.response_memory
-        memory.hold(size)
-        memory.release(self.unread_bytes)
-        self.unread_bytes = size
+        reading = self.writer.note_reading(self._loop.time())
+        self.last_activity = max(self.last_activity, reading.last_read)
+        return reading
 
     # Requests and responses
 
@@ -278,15 +238,15 @@ class Connection(asyncio.BufferedProtocol):
         out: ResponseBuffers = []
         unsent = 0
         frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
-        share, allowed = self._turn_share, self._slice
+        share, allowed, writer = self._turn_share, self._slice, self.writer
         if frames and allowed > share.left:
             if share.left <= 0 < allowed and units_of(frames[0]) > 1:
-                self._await_turn()
+                self._rest(share.await_turn)
                 allowed = 0
             else:
                 allowed = share.limit(allowed)
         left = allowed
-        while frames and left > 0 and not (self._blocked or self._writing_paused or self._closing):
+        while frames and left > 0 and not (self._blocked or writer.is_paused or self._closing):
             frame = frames[0]
             if slots and self._must_wait(frame):
                 break
@@ -307,14 +267,14 @@ class Connection(asyncio.BufferedProtocol):
                 out += response
                 unsent += len(response[0]) if len(response) == 1 else sum(map(len, response))
                 if unsent >= _SEND_ABOVE:  # So that a client that does not read stops us here, not after the loop.
-                    self._send(out, unsent)
+                    writer.send(out, unsent)
                     out, unsent = [], 0
             elif response:
                 slot = _Slot(response)
                 slots.append(slot)
                 self._ready_bytes += slot.ready_bytes
         if out:
-            self._send(out, unsent)
+            writer.send(out, unsent)
         if left != allowed:
             begun = allowed - left
             self._slice -= begun
@@ -323,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 share.spend(begun)
         if left <= 0 and not self._resting:
-            self._rest()
+            self._rest(self._loop.call_soon)
         if frames or slots or self._reading_paused or self._reader.refusal:
             self._pace_reading()
         if info.carries_heartbeats and not (frames or slots or self._closing):
@@ -341,26 +301,18 @@ class Connection(asyncio.BufferedProtocol):
             return False
         return len(self._slots) >= (_MOST_REPLICA_FETCHES if self.info.is_replica_fetcher else 1)
 
-    def _rest(self) -> None:
-        """Begin no more in this turn of the loop."""
+    def _rest(self, resume: Callable[[Callable[[], None]], object]) -> None:
+        """Begin no more before ``resume`` calls back."""
         self._resting = True
         self._slice = 0
-        self._loop.call_soon(self._next_slice)
-
-    def _await_turn(self) -> None:
-        """Begin no more until all connections together have units for it."""
-        self._resting = True
-        self._slice = 0
-        self._turn_share.await_turn(self._next_slice)
+        resume(self._next_slice)
 
     def _awaits_room(self, frame: memoryview) -> bool:
         """Return whether a long request must wait for others; if so, no more begins until it may."""
         account = self._long_requests.account_of(frame)
         if account is None or account.has_room(len(frame)):
             return False
-        self._resting = True
-        self._slice = 0
-        account.await_room(self._next_slice)
+        self._rest(account.await_room)
         return True
 
     def _next_slice(self) -> None:
@@ -430,37 +382,10 @@ class Connection(asyncio.BufferedProtocol):
             out += slot.response or ()
             size += slot.ready_bytes
             if slot.closes:
-                self._send(out, size)
+                self.writer.send(out, size)
                 self._transport.close()
                 return
-        self._send(out, size)
-
-    def _send(self, out: ResponseBuffers, size: int) -> None:
-        """Hand buffers of ``size`` bytes in all to the transport."""
-        if not out:
-            return
-        self.bytes_out += size
-        if size > _WRITE_HIGH_WATER:
-            self._begin_large(size)
-        if len(out) == 1:
-            self._transport.write(out[0])
-        elif size <= _JOIN_BELOW:
-            self._transport.write(b"".join(out))
-        else:
-            self._transport.writelines(out)
-        if self._large and not self._writing_paused:
-            self._end_large()
-
-    def _begin_large(self, size: int) -> None:
-        """Have the transport count as full until a large response, all of it in memory, is sent."""
-        self._large += size
-        self.info.was_sent_much = True
-        self._transport.set_write_buffer_limits(high=0)
-
-    def _end_large(self) -> None:
-        if self._large:
-            self._large = 0
-            self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        self.writer.send(out, size)
 
     def _pace_reading(self) -> None:
         """Read, or do not read, by what waits."""
@@ -491,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
         Requests that came before a malformed one do not keep a connection for ever, nor do responses that the client
         does not read.
         """
-        return self._closing or self._writing_paused or (not self._slots and not self._frames)
+        return self._closing or self.writer.is_paused or (not self._slots and not self._frames)
 
     def close(self) -> None:
         """End the connection once what is written has left."""

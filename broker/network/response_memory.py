@@ -70,14 +70,12 @@ class Reading(NamedTuple):
     """What it has read since its transport is full."""
     unread: int
     """What it has still to read, in the transport and in the kernel."""
+    held: int
+    """What is kept in memory for it."""
 
 
 class SlowClient(Protocol):
     """A connection whose transport is full."""
-
-    @property
-    def unread_bytes(self) -> int:
-        """What is kept in memory for it."""
 
     def note_reading(self) -> Reading:
         """Look how far the client is."""
@@ -274,10 +272,10 @@ class ResponseMemory:
         now = asyncio.get_running_loop().time()
         hopeless = [(client, reading) for client, reading in readings if is_too_slow(reading, now)]
         excess = self._excess
-        for client, _ in sorted(hopeless, key=lambda entry: entry[1].last_read):
+        for client, reading in sorted(hopeless, key=lambda entry: entry[1].last_read):
             if excess <= 0:
                 break
-            excess -= client.unread_bytes
+            excess -= reading.held
             self.disconnected += 1
             client.abort()
         if self.disconnected > self._logged and now - self._logged_at >= _LOG_SECONDS:

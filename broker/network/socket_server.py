@@ -56,7 +56,7 @@ class Traffic:
 
     def add(self, connection: Connection) -> None:
         self.bytes_in += connection.bytes_in
-        self.bytes_out += connection.bytes_out
+        self.bytes_out += connection.writer.bytes_out
 
 
 class SocketServer:
@@ -222,7 +222,7 @@ class SocketServer:
             "The connection of %s has ended: %d bytes received, %d sent",
             connection.info,
             connection.bytes_in,
-            connection.bytes_out,
+            connection.writer.bytes_out,
         )
         self._ended[connection.info.listener_name].add(connection)
         if connection not in self._adopted:

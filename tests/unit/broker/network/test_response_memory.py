@@ -36,7 +36,7 @@ class Client:
             self._read += self._reads
             self.unread_bytes -= self._reads
             self._last_read = asyncio.get_running_loop().time()
-        return Reading(self._since, self._last_read, self._read, self.unread_bytes)
+        return Reading(self._since, self._last_read, self._read, self.unread_bytes, self.unread_bytes)
 
     def abort(self) -> None:
         self.is_connected = False
@@ -188,11 +188,11 @@ def test_client_that_reads_at_an_honest_pace_is_not_too_slow(pace: int) -> None:
         now = tenths / 10
         read = pace * tenths // 10 // 65_536 * 65_536  # As the kernel reports it.
         last_read = read / pace
-        assert not is_too_slow(Reading(0.0, last_read, read, size - read), now), now
+        assert not is_too_slow(Reading(0.0, last_read, read, size - read, held=0), now), now
 
 
 def test_client_that_would_need_longer_than_a_minute_is_too_slow_after_some_seconds() -> None:
     size = 4 << 20
     pace = size / LONGEST_RESPONSE_SECONDS / 2
-    assert not is_too_slow(Reading(0.0, 3.9, int(3.9 * pace), size - int(3.9 * pace)), 4.0)
-    assert is_too_slow(Reading(0.0, 6.0, int(6.0 * pace), size - int(6.0 * pace)), 6.0)
+    assert not is_too_slow(Reading(0.0, 3.9, int(3.9 * pace), size - int(3.9 * pace), held=0), 4.0)
+    assert is_too_slow(Reading(0.0, 6.0, int(6.0 * pace), size - int(6.0 * pace), held=0), 6.0)
