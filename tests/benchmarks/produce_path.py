@@ -149,8 +149,8 @@ class Bench:
         await self.session_fetches()
 
     async def session_fetches(self) -> None:
-        answer = self.call(handle_fetch, fetch(*range(PARTITIONS), offset=0, session=(0, 0)), FETCH)
-        response = await answer if asyncio.isfuture(answer) else answer
+        outcome = self.call(handle_fetch, fetch(*range(PARTITIONS), offset=0, session=(0, 0)), FETCH)
+        response = await outcome if asyncio.isfuture(outcome) else outcome
         session_id, epoch = response.session_id, 0
         self.call(handle_fetch, fetch(0, offset=self.end(), session=(session_id, 1)), FETCH)
         epoch = 1

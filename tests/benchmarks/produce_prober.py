@@ -168,11 +168,11 @@ class ProduceProber:
 
     async def _judge(self, leader: _Leader, response: ProduceResponse) -> bool:
         (topic,) = response.responses
-        (answer,) = topic.partition_responses
-        if answer.error_code == ErrorCode.NONE:
+        (produced,) = topic.partition_responses
+        if produced.error_code == ErrorCode.NONE:
             return True
-        self._count(ErrorCode(answer.error_code).name)
-        hint = answer.current_leader
+        self._count(ErrorCode(produced.error_code).name)
+        hint = produced.current_leader
         if hint is None or not _learn(leader, hint.leader_id, hint.leader_epoch):
             await self._look_once()
         return False

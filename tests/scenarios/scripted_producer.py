@@ -73,12 +73,12 @@ class ScriptedProducer:
 
     async def produce(self, batch: bytearray, partition: TopicPartition) -> PartitionProduceResponse:
         """Produce a batch as it is."""
-        answer = await self._settled(
+        settled = await self._settled(
             requests.produce(partition, bytearray(batch), transactional_id=self.transactional_id),
             requests.PRODUCE_VERSION,
-            lambda answer: answer.responses[0].partition_responses[0].error_code,
+            lambda settled: settled.responses[0].partition_responses[0].error_code,
         )
-        response: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        response: PartitionProduceResponse = settled.responses[0].partition_responses[0]
         return response
 
     async def add_offsets(self, group: str) -> ErrorCode:

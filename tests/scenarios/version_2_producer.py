@@ -18,12 +18,12 @@ class Version2Producer(ScriptedProducer):
         return self.producer_id, self.epoch
 
     async def produce(self, batch: bytearray, partition: TopicPartition) -> PartitionProduceResponse:
-        answer = await self._settled(
+        settled = await self._settled(
             requests.produce(partition, bytearray(batch), transactional_id=self.transactional_id),
             requests.TRANSACTION_2_PRODUCE_VERSION,
-            lambda answer: answer.responses[0].partition_responses[0].error_code,
+            lambda settled: settled.responses[0].partition_responses[0].error_code,
         )
-        response: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        response: PartitionProduceResponse = settled.responses[0].partition_responses[0]
         return response
 
     async def commit_offsets(

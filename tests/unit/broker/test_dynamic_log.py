@@ -27,8 +27,8 @@ async def test_changed_dynamic_setting_is_logged_once_with_both_values(caplog: p
     async with running_broker() as broker:
         for key, value in (("log.retention.ms", "60000"), ("log.retention.ms", "60000"), ("message.max.bytes", "2000")):
             handler, response = handle_incremental_alter_configs, IncrementalAlterConfigsResponse
-            answer = await ask(broker, handler, change(key, value), response)
-            assert answer.responses[0].error_code == ErrorCode.NONE
+            changed = await ask(broker, handler, change(key, value), response)
+            assert changed.responses[0].error_code == ErrorCode.NONE
             await settle()
         refused = await ask(broker, handler, change("log.cleanup.policy", ""), response)
         assert refused.responses[0].error_code != ErrorCode.NONE

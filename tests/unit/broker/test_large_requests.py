@@ -66,8 +66,8 @@ async def test_large_request_is_decoded_over_several_turns_and_gets_its_response
         async def answered() -> bytes:
             return await finished(broker, dispatcher.dispatch(received, connection()))
 
-        answer, lines = await longest_turn(answered)
-        _, response = parse_response(OffsetForLeaderEpochResponse, VERSION, memoryview(answer)[4:])
+        encoded, lines = await longest_turn(answered)
+        _, response = parse_response(OffsetForLeaderEpochResponse, VERSION, memoryview(encoded)[4:])
         assert [topic.topic for topic in response.topics] == [f"topic-{number}" for number in range(TOPICS)]
         assert lines < 60_000  # To decode it at once takes 200,000.
         assert dispatcher.request_counts()["OffsetForLeaderEpoch", VERSION] == (2, 0)
@@ -88,8 +88,8 @@ async def test_large_request_whose_handler_fails_gets_its_error_response() -> No
         names = [f"a-group-with-a-name-of-some-length-{number}" for number in range(9_000)]
         received = frame(DeleteGroupsRequest(groups_names=names), 2)
         broker.authorizer = None  # type: ignore[assignment]
-        answer = await finished(broker, Dispatcher(broker, all_handlers()).dispatch(received, connection()))
-        _, response = parse_response(DeleteGroupsResponse, 2, memoryview(answer)[4:])
+        encoded = await finished(broker, Dispatcher(broker, all_handlers()).dispatch(received, connection()))
+        _, response = parse_response(DeleteGroupsResponse, 2, memoryview(encoded)[4:])
         errors = {result.group_id: result.error_code for result in response.results}
         assert errors == dict.fromkeys(names, ErrorCode.UNKNOWN_SERVER_ERROR)
 

@@ -65,9 +65,9 @@ async def ask(broker: Broker, handler: ApiHandler[Any], request: Message, respon
     chosen = handler.versions.last if version < 0 else version
     connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
     outcome = without_shape(handler(broker, RequestContext(chosen, 1, "client", connection), request))
-    answer = await outcome if inspect.isawaitable(outcome) else outcome
-    assert isinstance(answer, response)
-    return answer
+    received = await outcome if inspect.isawaitable(outcome) else outcome
+    assert isinstance(received, response)
+    return received
 
 
 async def settle() -> None:

@@ -251,8 +251,8 @@ async def test_impossible_reassignment_returns_its_reason() -> None:
         partition = ReassignablePartition(partition_index=0, replicas=[1])
         request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[partition])])
         response = AlterPartitionReassignmentsResponse
-        answer = await ask(broker, handle_alter_partition_reassignments, request, response, 1)
-        (result,) = answer.responses[0].partitions
+        received = await ask(broker, handle_alter_partition_reassignments, request, response, 1)
+        (result,) = received.responses[0].partitions
         assert (result.error_code, result.error_message) == (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "The partition does not exist.",

@@ -342,10 +342,10 @@ async def test_fetch_without_records_waits_its_time_and_returns_none() -> None:
 @in_virtual_time
 async def test_append_wakes_a_waiting_fetch(epoch: int) -> None:
     broker = led(2)
-    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
-    assert await still_waits(answer)
+    outcome = broker.call(handle_fetch, fetch((0, 0), (1, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
+    assert await still_waits(outcome)
     broker.append(batch(b"a"), index=1)
-    response = await answer
+    response = await outcome
     assert asyncio.get_running_loop().time() == 0
     assert {index: values(reply) for index, reply in replies(response).items()} == {0: [], 1: [b"a"]}
     assert replies(response)[1].high_watermark == 1
@@ -728,10 +728,10 @@ async def test_cold_data_is_read_off_the_loop() -> None:
     end_transaction(broker, 1, commit=False)
     broker.append(batch(b"b"), index=1)
     gate = cold(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), read_committed=True, session=(0, NEW_SESSION)), NAMES)
-    assert await still_waits(answer)
+    outcome = broker.call(handle_fetch, fetch((0, 0), (1, 0), read_committed=True, session=(0, NEW_SESSION)), NAMES)
+    assert await still_waits(outcome)
     gate.set()
-    response = await answer
+    response = await outcome
     assert {index: values(reply) for index, reply in replies(response).items()} == {0: [b"aborted"], 1: [b"b"]}
     aborted = replies(response)[0].aborted_transactions
     assert [(a.producer_id, a.first_offset) for a in aborted or []] == [(1, 0)]

@@ -33,8 +33,8 @@ async def test_small_batches_are_read_at_once(is_cold: bool) -> None:
     fill(broker)
     if is_cold:
         cold(broker).set()
-    answer = broker.call(handle_fetch, fetch((0, 0)), NAMES)
-    response = await answer if isinstance(answer, asyncio.Future) else answer
+    outcome = broker.call(handle_fetch, fetch((0, 0)), NAMES)
+    response = await outcome if isinstance(outcome, asyncio.Future) else outcome
     assert 50 < len(values(replies(response)[0])) < 64
 
 
@@ -70,10 +70,10 @@ async def test_negative_sizes_count_as_none_at_all(sizes: dict[str, int], is_fol
     gate = cold(broker)
     request = fetch((0, 0), (1, 0), **sizes)  # type: ignore[arg-type]
     request.replica_id = OTHER if is_follower else -1
-    answer = broker.call(handle_fetch, request, NAMES)
+    outcome = broker.call(handle_fetch, request, NAMES)
     assert broker.response_memory.held >= 0
     gate.set()
-    response = await answer if isinstance(answer, asyncio.Future) else answer
+    response = await outcome if isinstance(outcome, asyncio.Future) else outcome
     read = sum(len(reply.records or b"") for reply in replies(response).values())
     assert read < 2 * len(LARGE) or "min_bytes" in sizes
     await end_of_turn()
@@ -87,10 +87,10 @@ async def test_cold_partitions_that_there_is_no_room_for_are_not_read() -> None:
     for index in range(3):
         broker.append(batch(LARGE), index=index)
     gate = cold(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), (2, 0), max_bytes=1), NAMES)
+    outcome = broker.call(handle_fetch, fetch((0, 0), (1, 0), (2, 0), max_bytes=1), NAMES)
     assert broker.response_memory.held > 0
     gate.set()
-    response = await answer
+    response = await outcome
     assert [len(values(reply)) for reply in replies(response).values()] == [1, 0, 0]
     await end_of_turn()
     assert broker.response_memory.held == 0
@@ -231,12 +231,12 @@ async def test_cold_first_batch_counts_in_full_while_it_is_read_and_until_it_is_
     memory.release(1)
     held, gate = memory.held, cold(broker)
     session = {"session": (0, NEW_SESSION)} if with_session else {}
-    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), max_wait_ms=500, **session), NAMES)
-    answer.add_done_callback(lambda _: counted.append(memory.held - held))
+    outcome = broker.call(handle_fetch, fetch((0, 0), (1, 0), max_wait_ms=500, **session), NAMES)
+    outcome.add_done_callback(lambda _: counted.append(memory.held - held))
     await end_of_turn()
     counted = [memory.held - held]
     gate.set()
-    response = await asyncio.wait_for(answer, 10)
+    response = await asyncio.wait_for(outcome, 10)
     sizes = [len(reply.records or b"") for reply in replies(response).values()]
     assert sizes[0] > len(value)
     assert counted[0] >= sizes[0]
@@ -251,12 +251,12 @@ async def test_cold_fetch_counts_what_it_has_read_and_not_what_it_might_have() -
     for _ in range(10):
         broker.append(batch(bytes(1000)))
     memory, gate = broker.response_memory, cold(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0), partition_max_bytes=2500, max_wait_ms=500), NAMES)
-    answer.add_done_callback(lambda _: counted.append(memory.held))
+    outcome = broker.call(handle_fetch, fetch((0, 0), partition_max_bytes=2500, max_wait_ms=500), NAMES)
+    outcome.add_done_callback(lambda _: counted.append(memory.held))
     await end_of_turn()
     counted = [memory.held]
     gate.set()
-    response = await asyncio.wait_for(answer, 10)
+    response = await asyncio.wait_for(outcome, 10)
     assert counted[0] >= 2500
     assert counted[1:] == [len(replies(response)[0].records or b"")]
 
@@ -317,9 +317,9 @@ async def test_consumer_of_a_busy_small_partition_gets_its_large_batch_in_turn()
     async def consume_large() -> None:
         connection = new_connection()
         while True:
-            answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), NAMES, connection=connection)
-            if isinstance(answer, asyncio.Future):
-                await answer
+            outcome = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), NAMES, connection=connection)
+            if isinstance(outcome, asyncio.Future):
+                await outcome
             memory.hold(len(LARGE))
             loop.call_later(1, memory.release, len(LARGE))
 
@@ -329,8 +329,8 @@ async def test_consumer_of_a_busy_small_partition_gets_its_large_batch_in_turn()
     sizes = list[int]()
     for offset in range(100):
         broker.append(batch(b"small"), index=1)
-        answer = broker.call(handle_fetch, fetch((0, 0), (1, offset), max_wait_ms=500), NAMES)
-        response = await answer if isinstance(answer, asyncio.Future) else answer
+        outcome = broker.call(handle_fetch, fetch((0, 0), (1, offset), max_wait_ms=500), NAMES)
+        response = await outcome if isinstance(outcome, asyncio.Future) else outcome
         sizes.append(len(values(replies(response)[0])))
         if sizes[-1]:
             break

@@ -109,8 +109,8 @@ async def call(broker: Broker, handler: ApiHandler[Any], request: Message, respo
     """A request and its answer as a client of this version would encode the one and decode the other."""
     chosen = handler.versions.last if version < 0 else version
     arrived = decode(type(request), chosen, encode(request, chosen))
-    answer = await ask(broker, handler, arrived, response, chosen)
-    return decode(response, chosen, encode(answer, chosen))
+    received = await ask(broker, handler, arrived, response, chosen)
+    return decode(response, chosen, encode(received, chosen))
 
 
 def topic_id(broker: Broker, name: str = "t") -> bytes:
@@ -203,14 +203,14 @@ async def fetch(
             for topic in response.topics
             for p in topic.partitions
         }
-    (answer,) = response.groups
-    assert answer.group_id == group
-    return answer.error_code, {
+    (fetched,) = response.groups
+    assert fetched.group_id == group
+    return fetched.error_code, {
         (by_id.get(topic.topic_id, "?") if chosen >= 10 else topic.name, p.partition_index): (
             p.committed_offset,
             p.error_code,
         )
-        for topic in answer.topics
+        for topic in fetched.topics
         for p in topic.partitions
     }
 

@@ -121,9 +121,9 @@ def test_member_with_long_names_leaves_its_group_whole(
 
             async def joined(request: JoinGroupRequest, name: str) -> JoinGroupResponse:
                 while True:
-                    answer = await outcome(dispatcher, request, 5, name)
-                    assert answer is not None
-                    _, response = parse_response(JoinGroupResponse, 5, memoryview(b"".join(answer)[4:]))
+                    frame = await outcome(dispatcher, request, 5, name)
+                    assert frame is not None
+                    _, response = parse_response(JoinGroupResponse, 5, memoryview(b"".join(frame)[4:]))
                     if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                         request.member_id = response.member_id
                     elif response.error_code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):

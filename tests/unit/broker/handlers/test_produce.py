@@ -368,9 +368,9 @@ async def test_lost_leadership_is_returned_with_the_new_leader() -> None:
     """B80: whoever waits for acks=all learns where the leader is now."""
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
-    answer = broker.call(handle_produce, produce(("t", 0, batch()), acks=-1), 10)
+    outcome = broker.call(handle_produce, produce(("t", 0, batch()), acks=-1), 10)
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
-    response = await answer
+    response = await outcome
     assert error(response) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert only(response).current_leader == LeaderIdAndEpoch(leader_id=OTHER, leader_epoch=1)
     assert response.node_endpoints == [

@@ -164,7 +164,7 @@ async def test_request_of_a_broker_about_a_busy_id_completes_at_once() -> None:
         async with without_leader(broker, 1):
             ended = asyncio.create_task(producer.end_by_version_2())  # noqa: TID251
             await settle()
-            client.send((0, question(producer.id, producer.epoch + 1), 5), (1, marker_of_somebody_else(), 2))
+            client.send((0, verification_request(producer.id, producer.epoch + 1), 5), (1, marker_of_somebody_else(), 2))
             assert await client.correlation_ids(2) == [0, 1]
             assert log_of(broker).log_end_offset == 3, "the batch, its marker, and that of somebody else"
             assert not ended.done()
@@ -174,7 +174,7 @@ async def test_request_of_a_broker_about_a_busy_id_completes_at_once() -> None:
         await client.lost
 
 
-def question(producer_id: int, epoch: int) -> AddPartitionsToTxnRequest:
+def verification_request(producer_id: int, epoch: int) -> AddPartitionsToTxnRequest:
     """Of a broker on which a producer writes to the first partition."""
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=TXN,

@@ -37,7 +37,7 @@ SEEDS = 400
 def script(seed: int, *, without: Collection[str] = ()) -> Iterator[tuple[str, object]]:
     """Steps at random, each kind as frequent as this seed has it; often some kinds of fault are missing."""
     rng = Random(seed)
-    weights = {"send": 6.0, "request": 6.0, "carry out": 7.0, "answer": 7.0}
+    weights = {"send": 6.0, "request": 6.0, "carry out": 7.0, "respond": 7.0}
     weights |= {fault: rng.choice((0.0, 0.3, 1.0, 3.0)) for fault in FAULTS if fault not in without}
     waits = rng.choice(((0.01, 0.1), (0.1, 1.0), (0.5, 1.0)))
     for name in rng.choices(list(weights), list(weights.values()), k=STEPS):
@@ -80,7 +80,7 @@ class World:
                     self.request()
                 case "carry out", _:
                     self.carry_out()
-                case "answer", _:
+                case "respond", _:
                     self.answer()
                 case "refuse", ErrorCode() as error:
                     self.refuse(error)
@@ -148,7 +148,7 @@ class World:
         for _ in range(500):
             if not self.producer.accumulator.incomplete and not self.wire.open:
                 return
-            self.play([("request", 0), ("carry out", 0), ("answer", 0), ("wait", 0.01)])
+            self.play([("request", 0), ("carry out", 0), ("respond", 0), ("wait", 0.01)])
         raise AssertionError("batches are still under way")
 
     # What must hold

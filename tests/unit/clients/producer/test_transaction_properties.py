@@ -108,7 +108,7 @@ class World:
     # The application
 
     def step(self) -> None:
-        weights = {"application": 6, "send": 8, "request": 8, "carry out": 9, "answer": 9, "ask": 8, "wait": 2}
+        weights = {"application": 6, "send": 8, "request": 8, "carry out": 9, "respond": 9, "ask": 8, "wait": 2}
         weights |= {"lose": 1 if self.fault else 0, "late": 0 if self.protocol == 1 else 2}
         name = self.rng.choices(list(weights), list(weights.values()))[0]
         getattr(self, name.replace(" ", "_"))()
@@ -291,7 +291,7 @@ class World:
                 self._await(self.manager.commit())
             else:
                 self.application()
-            for action in (self.request, self.carry_out, self.answer, self.ask, self._settle):
+            for action in (self.request, self.carry_out, self.respond, self.ask, self._settle):
                 action()
             self.producer.now += 0.01
         raise AssertionError(
