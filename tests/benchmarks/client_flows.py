@@ -177,7 +177,7 @@ class ConfluentProducerFlows(ThreadFlows):
         self._producer.poll(_POLL_SECONDS)
 
     def _send(self, place: TopicPartition) -> bool:
-        def answered(error: KafkaError | None, _: Message) -> None:
+        def responded(error: KafkaError | None, _: Message) -> None:
             self._unanswered[place] -= 1
             if error is None:
                 self.counts[place] += 1
@@ -187,7 +187,7 @@ class ConfluentProducerFlows(ThreadFlows):
                 self._send(place)
 
         try:
-            self._producer.produce(place.topic, _VALUE, partition=place.partition, on_delivery=answered)
+            self._producer.produce(place.topic, _VALUE, partition=place.partition, on_delivery=responded)
         except (KafkaException, BufferError) as error:
             self.errors[str(error)] += 1
             return False

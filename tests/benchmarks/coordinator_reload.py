@@ -80,7 +80,7 @@ def records_of(name: str, producer_id: int, lap: int, now_ms: int) -> Iterator[b
         yield build_record_batch(name, metadata, now_ms)
 
 
-def term_of(broker: Broker, index: int) -> CoordinatorLog:
+def epoch_log_of(broker: Broker, index: int) -> CoordinatorLog:
     partition = broker.replica_manager.led_partition((LOG, index))
     assert not isinstance(partition, ErrorCode), partition
     return CoordinatorLog(partition)
@@ -88,7 +88,7 @@ def term_of(broker: Broker, index: int) -> CoordinatorLog:
 
 async def fill(broker: Broker, transactions: int, ids: int) -> None:
     names = [f"transactional-id-{number}" for number in range(ids)]
-    terms = [term_of(broker, partition_for(name, PARTITIONS)) for name in names]
+    terms = [epoch_log_of(broker, partition_for(name, PARTITIONS)) for name in names]
     for number in range(transactions):
         lap, which = divmod(number, ids)
         for batch in records_of(names[which], 1_000 * (which + 1), lap, NOW_MS + number):
@@ -136,7 +136,7 @@ async def reload(broker: Broker) -> Load:
     coordinator = broker.transaction_coordinator
     meter, began, cpu = PauseMeter(), time.perf_counter(), time.process_time()
     for index in range(PARTITIONS):
-        coordinator.on_elected(index, term_of(broker, index))
+        coordinator.on_elected(index, epoch_log_of(broker, index))
     while coordinator.is_loading:  # noqa: ASYNC110
         await asyncio.sleep(0)
     seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu

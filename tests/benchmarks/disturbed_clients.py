@@ -413,13 +413,13 @@ def report(half: str, disturbance: str, client: str, findings: Sequence[Finding]
     rates = [statistics.median(window.rate for window in windows) for windows in (before, during)]
     stalls = [statistics.median(window.longest_stall for window in windows) * 1000 for windows in (before, during)]
     errors = sum((Counter(each.errors) for each in findings), Counter[str]())
-    told = ", ".join(f"{name} {count}" for name, count in sorted(errors.items()))
+    reported = ", ".join(f"{name} {count}" for name, count in sorted(errors.items()))
     ratio = statistics.median(of_rates)
     print(
         f"{name} {rates[0]:>9,.0f} -> {rates[1]:>9,.0f} records/s"
         f"  x {ratio:.2f} ({min(of_rates):.2f} to {max(of_rates):.2f}, {len(findings)} pairs)"
         f"  per cpu second x {efficiency:.2f}  longest stall {stalls[0]:>5,.0f} -> {stalls[1]:>5,.0f} ms"
-        f"{'' if ratio >= _WANTED else f'  below {_WANTED}'}{'  told: ' + told if told else ''}",
+        f"{'' if ratio >= _WANTED else f'  below {_WANTED}'}{'  reported: ' + reported if reported else ''}",
         flush=True,
     )
 

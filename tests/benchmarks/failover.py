@@ -335,8 +335,8 @@ async def until_a_controller_serves(survivors: Sequence[Address]) -> None:
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=True)
     async with asyncio.timeout(_RECOVERY_SECONDS):
         for connection in cycle(connections):
-            (answer,) = (await connection.send(request, CreateTopicsResponse)).topics
-            if answer.error_code == ErrorCode.NONE:
+            (response,) = (await connection.send(request, CreateTopicsResponse)).topics
+            if response.error_code == ErrorCode.NONE:
                 break
             await asyncio.sleep(_ASK_SECONDS)
     for connection in connections:

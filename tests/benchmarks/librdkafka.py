@@ -111,7 +111,7 @@ def consume(address: str, topic: str, *, partitions: int, count: int, **settings
     defaults = {"bootstrap.servers": address, "queued.min.messages": "1000000", "fetch.wait.max.ms": "100"}
     defaults |= {"group.id": "benchmark", "enable.auto.commit": "false", "check.crcs": "false"}
     with _client(_CONSUMER, {**defaults, **settings}) as (library, client):
-        look_away = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p)
+        ignore = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p)
         handle = ctypes.c_void_p(library.rd_kafka_topic_new(client, topic.encode(), None))
         queue = ctypes.c_void_p(library.rd_kafka_queue_new(client))
         started = time.perf_counter()
@@ -119,7 +119,7 @@ def consume(address: str, topic: str, *, partitions: int, count: int, **settings
             library.rd_kafka_consume_start_queue(handle, partition, ctypes.c_int64(_OFFSET_BEGINNING), queue)
         seen = 0
         while seen < count:
-            seen += library.rd_kafka_consume_callback_queue(queue, 100, look_away, None)
+            seen += library.rd_kafka_consume_callback_queue(queue, 100, ignore, None)
             if time.perf_counter() - started > 120:
                 raise LibrdkafkaError(f"{seen} of {count} records in 120 s")
         seconds = time.perf_counter() - started

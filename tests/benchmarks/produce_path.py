@@ -71,13 +71,13 @@ def frame_of(request: Any, version: int) -> bytes:
 
 
 def fetch(*partitions: int, offset: int, session: tuple[int, int] = (0, -1), max_wait_ms: int = 0) -> FetchRequest:
-    asked = [FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=1 << 20) for p in partitions]
+    requested = [FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=1 << 20) for p in partitions]
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
         session_id=session[0],
         session_epoch=session[1],
-        topics=[FetchTopic(topic="t", partitions=asked)] if asked else [],
+        topics=[FetchTopic(topic="t", partitions=requested)] if requested else [],
     )
 
 
@@ -93,9 +93,9 @@ class Bench:
         return handler(self.broker, RequestContext(version, 1, "benchmark", CLIENT), request)
 
     def dispatch(self, frame: bytes) -> object:
-        answer = self.dispatcher.dispatch(memoryview(bytearray(frame)), CLIENT)
-        assert not isinstance(answer, PendingResponse)
-        return answer
+        response = self.dispatcher.dispatch(memoryview(bytearray(frame)), CLIENT)
+        assert not isinstance(response, PendingResponse)
+        return response
 
     def append(self) -> None:
         self.partition.append(memoryview(batch()), read_header(batch()), origin=AppendOrigin.CLIENT, required_acks=1)
@@ -175,11 +175,11 @@ class Bench:
         loop = asyncio.get_running_loop()
         began = loop.time()
         for _ in range(CALLS):
-            answer = self.call(handle_fetch, fetch(0, offset=self.end(), max_wait_ms=1000), FETCH)
+            response = self.call(handle_fetch, fetch(0, offset=self.end(), max_wait_ms=1000), FETCH)
             self.append()
-            await answer
+            await response
         print(
-            f"{'fetch that waits + append that wakes it + answer':<66} {(loop.time() - began) / CALLS * 1e6:>8.2f} µs"
+            f"{'fetch that waits + append that wakes it + response':<66} {(loop.time() - began) / CALLS * 1e6:>8.2f} µs"
         )
 
     async def markers(self, count: int) -> None:

@@ -44,7 +44,7 @@ class _Leader:
 class _Broker:
     address: Address
     connection: Connection | None = None
-    asked: "asyncio.Future[MetadataResponse] | None" = None
+    requested: "asyncio.Future[MetadataResponse] | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,19 +144,19 @@ class ProduceProber:
 
     async def _try(self, partition: int) -> bool:
         leader = self._leaders[partition]
-        asked = leader.broker_id
-        broker = self._brokers.get(asked)
+        requested = leader.broker_id
+        broker = self._brokers.get(requested)
         if broker is None or broker.connection is None or not broker.connection.is_open:
             await self._look_once()
             return False
         try:
             future = broker.connection.send(self._requests[partition], ProduceResponse, at_most=12)
-            future.add_done_callback(_look_away)
+            future.add_done_callback(_retrieve_exception)
             while not future.done():
                 await asyncio.wait([future], timeout=_PATIENCE_SECONDS)
                 if not future.done():
                     await self._look_once()
-                    if leader.broker_id != asked:
+                    if leader.broker_id != requested:
                         future.cancel()
                         return False
             response = future.result()
@@ -191,33 +191,33 @@ class ProduceProber:
         for broker in cycle(self._brokers.values()):
             await self._wanted.wait()
             connection = broker.connection
-            if connection is not None and connection.is_open and (broker.asked is None or broker.asked.done()):
+            if connection is not None and connection.is_open and (broker.requested is None or broker.requested.done()):
                 self._wanted.clear()
-                broker.asked = connection.send(request, MetadataResponse, at_most=9)
-                broker.asked.add_done_callback(self._hear)
-                await asyncio.wait([broker.asked], timeout=_SILENCE_SECONDS)
-                if not broker.asked.done():
+                broker.requested = connection.send(request, MetadataResponse, at_most=9)
+                broker.requested.add_done_callback(self._hear)
+                await asyncio.wait([broker.requested], timeout=_SILENCE_SECONDS)
+                if not broker.requested.done():
                     self._wanted.set()
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _hear(self, answer: "asyncio.Future[MetadataResponse]") -> None:
-        if answer.exception() is not None:
+    def _hear(self, response: "asyncio.Future[MetadataResponse]") -> None:
+        if response.exception() is not None:
             self._wanted.set()
             return
-        self._take(answer.result())
+        self._take(response.result())
         self._seen.set()
         self._seen = asyncio.Event()
 
     def _take(self, response: MetadataResponse) -> None:
         partitions = [partition for topic in response.topics for partition in topic.partitions]
-        for told in partitions:
-            _learn(self._leaders[told.partition_index], told.leader_id, told.leader_epoch)
+        for reported in partitions:
+            _learn(self._leaders[reported.partition_index], reported.leader_id, reported.leader_epoch)
         self.view = View(
             controller_id=response.controller_id,
             live=frozenset(broker.node_id for broker in response.brokers),
-            leaders={told.partition_index: told.leader_id for told in partitions},
-            isr={told.partition_index: frozenset(told.isr_nodes) for told in partitions},
-            replicas={told.partition_index: tuple(told.replica_nodes) for told in partitions},
+            leaders={reported.partition_index: reported.leader_id for reported in partitions},
+            isr={reported.partition_index: frozenset(reported.isr_nodes) for reported in partitions},
+            replicas={reported.partition_index: tuple(reported.replica_nodes) for reported in partitions},
         )
 
 
@@ -229,10 +229,10 @@ def _learn(leader: _Leader, broker_id: int, epoch: int) -> bool:
     return True
 
 
-def _look_away(answer: "asyncio.Future[ProduceResponse]") -> None:
+def _retrieve_exception(response: "asyncio.Future[ProduceResponse]") -> None:
     """Also when nobody waits for it any more."""
-    if not answer.cancelled():
-        answer.exception()
+    if not response.cancelled():
+        response.exception()
 
 
 def _produce(topic: str, partition: int, batch: bytearray) -> ProduceRequest:

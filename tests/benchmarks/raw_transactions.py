@@ -140,16 +140,16 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         if len(self._received) >= 4 and len(self._received) >= 4 + int.from_bytes(self._received[:4], "big"):
-            answer, self._received = self._received[4:], b""
-            self._advance(answer)
+            response, self._received = self._received[4:], b""
+            self._advance(response)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.done.done():
             self.done.set_exception(error or ConnectionError("the broker closed the connection"))
 
-    def _advance(self, answer: bytes | None) -> None:
+    def _advance(self, response: bytes | None) -> None:
         try:
-            frame = next(self._requests) if answer is None else self._requests.send(answer)
+            frame = next(self._requests) if response is None else self._requests.send(response)
         except StopIteration:
             self.done.set_result(None)
             self._transport.close()

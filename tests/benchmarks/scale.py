@@ -57,7 +57,7 @@ class Scale:
             for address in self.cluster.address.split(","):
                 while not await self._is_whole(address):  # noqa: ASYNC110 - brokers do not tell by themselves
                     await asyncio.sleep(_PAUSE_SECONDS)
-            while not await self._leaders_answer():  # noqa: ASYNC110
+            while not await self._leaders_respond():  # noqa: ASYNC110
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _is_whole(self, address: str) -> bool:
@@ -70,7 +70,7 @@ class Scale:
             for topic in found
         )
 
-    async def _leaders_answer(self) -> bool:
+    async def _leaders_respond(self) -> bool:
         async with Cluster(parse_bootstrap(self.cluster.address), rng=Random(1)) as cluster:
             offsets = await list_offsets(cluster, dict.fromkeys(self.partitions, LATEST))
         return len(offsets.found) == len(self.partitions)

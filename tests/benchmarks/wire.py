@@ -42,10 +42,10 @@ class RawConnection:
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
-    def read_answers(self) -> list[bytes]:
+    def read_responses(self) -> list[bytes]:
         """Block until at least one whole answer is there; return all whole ones."""
-        answers: list[bytes] = []
-        while not answers:
+        responses: list[bytes] = []
+        while not responses:
             chunk = self._socket.recv(1 << 18)
             if not chunk:
                 raise ConnectionError("the broker closed the connection")
@@ -55,10 +55,10 @@ class RawConnection:
                 end = position + 4 + _SIZE.unpack_from(data, position)[0]
                 if end > len(data):
                     break
-                answers.append(data[position + 4 : end])
+                responses.append(data[position + 4 : end])
                 position = end
             self._pending = data[position:]
-        return answers
+        return responses
 
 
 def synchronous_latencies(address: str, topic: str, *, size: int, count: int, acks: int = -1) -> list[float]:
@@ -69,7 +69,7 @@ def synchronous_latencies(address: str, topic: str, *, size: int, count: int, ac
     for _ in range(count):
         started = time.perf_counter()
         connection.send(frame)
-        connection.read_answers()
+        connection.read_responses()
         latencies.append(time.perf_counter() - started)
     connection.close()
     return sorted(latencies)
@@ -81,10 +81,10 @@ def pipelined_requests_per_second(address: str, topic: str, *, size: int, count:
     connection = RawConnection(address)
     started = time.perf_counter()
     connection.send(frame * window)
-    sent, answered = window, 0
-    while answered < count:
-        number = len(connection.read_answers())
-        answered += number
+    sent, responded = window, 0
+    while responded < count:
+        number = len(connection.read_responses())
+        responded += number
         more = min(number, count - sent)
         if more > 0:
             connection.send(frame * more)

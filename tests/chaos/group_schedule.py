@@ -22,7 +22,7 @@ from tests.chaos.group_truth import append, read_commits, read_log
 from tests.chaos.stage import TOPIC, Stage
 from tests.simulation.simulated_broker import PORT
 from tests.simulation.virtual_loop import VirtualLoop
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 GROUP: Final = "group"
 _ASSIGNORS: Final = (
@@ -182,8 +182,8 @@ class GroupSchedule:
             topics=[CreatableTopic(name=name, num_partitions=count, replication_factor=1)], timeout_ms=5_000
         )
         async with self.stage.direct() as client:
-            answer = await client.call(request, 5)
-        assert answer.topics[0].error_code == 0
+            response = await client.call(request, 5)
+        assert response.topics[0].error_code == 0
         self.partitions += [TopicPartition(name, index) for index in range(count)]
 
     async def _restart(self) -> None:
@@ -201,10 +201,10 @@ class GroupSchedule:
         while not self.quiet.is_set():
             partition = self.rng.choice(self.partitions)
             try:
-                client = await WireClient.connect(PORT, answer_within=2)
+                client = await WireClient.connect(PORT, response_within=2)
                 await append(client, partition, [b"%d" % number] * self.rng.randint(1, 5))
                 client.close()
-            except NoAnswer:
+            except NoResponse:
                 pass
             number += 1
             await self._pass(self.rng.expovariate(1 / (self.pace_seconds / 4)))

@@ -216,11 +216,11 @@ class TransactionalSchedule:
     async def _committed_offset(self) -> int:
         async with self.stage.direct() as client:
             request = requests.offset_fetch(GROUP.group_id, TopicPartition(TOPIC, 0), require_stable=True)
-            answer = await client.call(request, requests.OFFSET_FETCH_VERSION)
-        if error := answer.groups[0].error_code:
+            response = await client.call(request, requests.OFFSET_FETCH_VERSION)
+        if error := response.groups[0].error_code:
             assert error == ErrorCode.NOT_COORDINATOR, "only a group of which nobody has ever asked is nowhere"
             return -1
-        committed: int = answer.groups[0].topics[0].partitions[0].committed_offset
+        committed: int = response.groups[0].topics[0].partitions[0].committed_offset
         return committed
 
     def _events(self) -> Counter[str]:

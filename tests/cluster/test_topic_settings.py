@@ -69,12 +69,14 @@ async def set_on(address: Address, topic: str) -> dict[str, str | None]:
     """What one broker says that a topic is set to."""
     connection = await connect(address)
     try:
-        asked = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=None)
-        request = DescribeConfigsRequest(resources=[asked])
-        answer = await connection.send(request, DescribeConfigsResponse)
+        requested = DescribeConfigsResource(
+            resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=[requested])
+        response = await connection.send(request, DescribeConfigsResponse)
     finally:
         connection.close()
-    (result,) = answer.results
+    (result,) = response.results
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG
     return {config.name: config.value for config in result.configs if config.config_source == own}
 

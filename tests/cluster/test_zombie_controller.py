@@ -89,7 +89,7 @@ async def test_controller_that_slept_through_the_end_of_its_session_changes_no_z
         began = loop.time()
         await asyncio.to_thread(cluster.verb, "pause", zombie)
         late = CreatableTopic(name="late", num_partitions=1, replication_factor=1)
-        answer = connection.send(CreateTopicsRequest(topics=[late], timeout_ms=30_000), CreateTopicsResponse)
+        response = connection.send(CreateTopicsRequest(topics=[late], timeout_ms=30_000), CreateTopicsResponse)
 
         async def is_replaced() -> bool:
             now = await everything(session)
@@ -107,10 +107,10 @@ async def test_controller_that_slept_through_the_end_of_its_session_changes_no_z
 
         await until(is_back)
         after = await everything(session)
-        (told,) = (await answer).topics
+        (reported,) = (await response).topics
         connection.close()
 
-    assert told.error_code == ErrorCode.NOT_CONTROLLER
+    assert reported.error_code == ErrorCode.NOT_CONTROLLER
     changed = {path for path in before.keys() | after.keys() if _id(before, path) != _id(after, path)}
     assert changed - partition_states(after).keys() == {paths.broker(zombie)}
     # Those that took it back into their ISR were written by the controller of now.

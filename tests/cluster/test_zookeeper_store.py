@@ -58,7 +58,7 @@ class ZooKeeperUnderTest:
         assert isinstance(store, ZooKeeperStore)
         credentials = store.credentials
         assert credentials is not None
-        started = told_of(store, SessionEvent.STARTED)
+        started = hint_of(store, SessionEvent.STARTED)
         while True:
             await self.end(credentials)
             try:
@@ -80,7 +80,7 @@ class ZooKeeperUnderTest:
             await store.close()
 
 
-def told_of(store: MetadataStore, wanted: SessionEvent) -> Hint:
+def hint_of(store: MetadataStore, wanted: SessionEvent) -> Hint:
     """Something to await: the next event of this kind."""
     hint = Hint()
 
@@ -128,7 +128,7 @@ async def test_server_restart_keeps_sessions_and_fires_watches(
     zookeeper: ZooKeeperServer, ensemble: ZooKeeperUnderTest
 ) -> None:
     store = await ensemble.connect()
-    suspended = told_of(store, SessionEvent.SUSPENDED)
+    suspended = hint_of(store, SessionEvent.SUSPENDED)
     session = session_of(store)
     await session.create("/e", b"mine", ephemeral=True)
     hint = Hint()
@@ -273,7 +273,7 @@ async def test_connection_that_breaks_for_a_moment_is_suspended_and_resumed_each
         store.add_session_listener(lambda event, _: events.append(event))
         try:
             for outages in (1, 2, 3):
-                resumed = told_of(store, SessionEvent.RESUMED)
+                resumed = hint_of(store, SessionEvent.RESUMED)
                 while ends:
                     ends.pop().abort()
                 await resumed.wait()
@@ -295,7 +295,7 @@ async def test_abandoned_session_can_be_ended_by_its_credentials(
         assert leaving.credentials is not None
         gone = Hint()
         assert await staying.get("/e", gone) is not None
-        suspended = told_of(leaving, SessionEvent.SUSPENDED)
+        suspended = hint_of(leaving, SessionEvent.SUSPENDED)
         listener.close()
         while ends:
             ends.pop().abort()

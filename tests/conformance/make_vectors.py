@@ -44,9 +44,9 @@ def encoded_by(peer: str, wanted: list[dict[str, Any]]) -> list[str]:
     """One answer for each instance from the Kafka whose jars are in ``.peers/<peer>/lib``."""
     command = ["java", "-cp", f"{PEERS / peer / 'lib'}/*", str(HERE / "java" / "KafkaVectors.java")]
     lines = "".join(json.dumps(instance) + "\n" for instance in wanted)
-    answered = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
-    assert answered.returncode == 0, answered.stderr
-    return answered.stdout.splitlines()
+    responded = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+    assert responded.returncode == 0, responded.stderr
+    return responded.stdout.splitlines()
 
 
 def write(name: str, vectors: list[dict[str, Any]]) -> None:
@@ -58,10 +58,10 @@ def write(name: str, vectors: list[dict[str, Any]]) -> None:
 def main() -> None:
     wanted = instances()
     for peer in ("kafka-3.9", "kafka-4"):
-        answers = encoded_by(peer, wanted)
-        paired = list(zip(wanted, answers, strict=True))
-        write(peer, [{**instance, "bytes": answer} for instance, answer in paired if answer != ABSENT])
-        wanted = [instance for instance, answer in paired if answer == ABSENT]
+        responses = encoded_by(peer, wanted)
+        paired = list(zip(wanted, responses, strict=True))
+        write(peer, [{**instance, "bytes": response} for instance, response in paired if response != ABSENT])
+        wanted = [instance for instance, response in paired if response == ABSENT]
     for instance in wanted:
         print(f"without a vector: {instance['message']} v{instance['version']}")
 

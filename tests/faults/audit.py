@@ -89,10 +89,10 @@ async def _look_at_logs(roles: Roles) -> list[Violation]:
     return found
 
 
-def _offsets(answers: PartitionResults[FoundOffset]) -> dict[TopicPartition, int | None]:
+def _offsets(responses: PartitionResults[FoundOffset]) -> dict[TopicPartition, int | None]:
     return {
-        **{partition: found.offset for partition, found in answers.found.items()},
-        **dict.fromkeys(answers.failed, None),
+        **{partition: found.offset for partition, found in responses.found.items()},
+        **dict.fromkeys(responses.failed, None),
     }
 
 

@@ -47,7 +47,7 @@ class RoleState:
         """When each was told, by the loop's clock."""
 
 
-class _Life(asyncio.SubprocessProtocol):
+class _Incarnation(asyncio.SubprocessProtocol):
     """One run of a client's program."""
 
     def __init__(self, on_line: Callable[[bytes], None], on_change: Callable[[], None]) -> None:
@@ -107,17 +107,17 @@ class ClientProcess:
         self._log = (directory / f"{name}.log").open("ab", buffering=0)
         self._errors = directory / f"{name}.stderr"
         self._loop = asyncio.get_running_loop()
-        self._life: _Life | None = None
+        self._incarnation: _Incarnation | None = None
         self._heard = asyncio.Event()
 
     async def start(self, address: str) -> None:
         self._address = address
         numbers = [str(1 + self._last_number(role)) for role in ROLES]
         command = [*await asyncio.to_thread(CLIENTS[self.name], address, self.name), *numbers]
-        self._life = life = _Life(self._hear_line, self._heard.set)
+        self._incarnation = incarnation = _Incarnation(self._hear_line, self._heard.set)
         with self._errors.open("ab") as errors:
             await self._loop.subprocess_exec(
-                lambda: life, *command, cwd=REPOSITORY, stderr=errors, env={**os.environ}, start_new_session=True
+                lambda: incarnation, *command, cwd=REPOSITORY, stderr=errors, env={**os.environ}, start_new_session=True
             )
 
     def _last_number(self, role: str) -> int:
@@ -125,8 +125,8 @@ class ClientProcess:
 
     async def restart(self) -> None:
         """kill -9, and a successor that runs at once. What it was about is unknown, until its successor has begun."""
-        assert self._life is not None
-        await self._life.kill()
+        assert self._incarnation is not None
+        await self._incarnation.kill()
         for transaction in self.transactions.values():
             if transaction.outcome == "open":
                 transaction.outcome, transaction.detail = "unknown", "its process was killed"
@@ -136,15 +136,15 @@ class ClientProcess:
 
     async def stop(self) -> None:
         """End the process, whatever it does."""
-        if self._life is not None:
-            await self._life.end(_END_SECONDS)
+        if self._incarnation is not None:
+            await self._incarnation.end(_END_SECONDS)
         self._log.close()
 
     def order(self, role: str, verb: str) -> None:
-        assert self._life is not None
+        assert self._incarnation is not None
         if verb == "run":
             self.roles[role].is_paused = False
-        self._life.tell(f"{role} {verb}")
+        self._incarnation.tell(f"{role} {verb}")
 
     async def until(self, condition: Callable[[], bool], deadline: float, failing: str) -> None:
         """Return when something that it says made the condition true; ``deadline`` is by the loop's clock.
@@ -154,7 +154,7 @@ class ClientProcess:
         try:
             async with asyncio.timeout_at(deadline):
                 while not condition():
-                    if self._life is None or self._life.ended.done():
+                    if self._incarnation is None or self._incarnation.ended.done():
                         raise ClientDied(f"{self.name} ended, see {self._errors}: {' / '.join(self.troubles[-2:])}")
                     self._heard.clear()
                     await self._heard.wait()

@@ -94,8 +94,8 @@ class CutPair(_Cutting):
         follower = scene.rng.choice(await scene.roles.followers(partition))
         cuts = scene.rng.sample(both_ways(leader, follower), self.ways)
         _network(scene).cut(cuts)
-        told = " and ".join(f"from {source} to {target}" for source, target in cuts)
-        return f"cut {told}: {leader} leads {partition}, {follower} follows"
+        reported = " and ".join(f"from {source} to {target}" for source, target in cuts)
+        return f"cut {reported}: {leader} leads {partition}, {follower} follows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class CutLink:
         cuts = scene.rng.sample(both_ways(*link), self.ways)
         _network(scene).cut(cuts)
         scene.notes["controller"] = str(controller_id)
-        told = " and ".join(f"from {source} to {target}" for source, target in cuts)
-        return f"cut {told}: {controller_id} is the controller"
+        reported = " and ".join(f"from {source} to {target}" for source, target in cuts)
+        return f"cut {reported}: {controller_id} is the controller"
 
     async def heal(self, scene: Scene) -> None:
         before, now = scene.notes["controller"], str(await scene.roles.controller())
@@ -165,8 +165,8 @@ class CutFromZooKeeper(_Cutting):
         victim, what = await scene.rng.choice([controller, partition_leader])(scene)
         cuts = scene.rng.sample(both_ways(victim, ZOOKEEPER), self.ways)
         _network(scene).cut(cuts)
-        told = " and ".join(f"from {source} to {target}" for source, target in cuts)
-        return f"cut {told}: broker {victim} is {what}"
+        reported = " and ".join(f"from {source} to {target}" for source, target in cuts)
+        return f"cut {reported}: broker {victim} is {what}"
 
 
 LINK_FAULTS: Final[Sequence[Fault]] = (

@@ -104,10 +104,12 @@ class Load:
 
     async def _committed(self) -> dict[str, dict[int, int]]:
         async with self._roles.admin() as admin:
-            answers = {client.name: await admin.committed_offsets(names.group(client.name)) for client in self.clients}
+            responses = {
+                client.name: await admin.committed_offsets(names.group(client.name)) for client in self.clients
+            }
         return {
             name: {partition.partition: found.offset for partition, found in offsets.items()}
-            for name, offsets in answers.items()
+            for name, offsets in responses.items()
         }
 
     async def evidence(self, inputs: list[Input]) -> Evidence:

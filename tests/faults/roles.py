@@ -13,7 +13,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 _LOOK_SECONDS: Final = 0.1
 
 
-class NobodyKnown(Exception):
+class RoleUnknown(Exception):
     """The cluster does not say who has a role."""
 
 
@@ -32,10 +32,10 @@ class Roles:
         async with self.admin() as admin:
             described = (await admin.describe_topics([partition.topic]))[partition.topic]
         if not isinstance(described, TopicDescription):
-            raise NobodyKnown(f"{partition.topic}: {described}")
+            raise RoleUnknown(f"{partition.topic}: {described}")
         found = next(each for each in described.partitions if each.partition == partition.partition)
         if found.leader is None:
-            raise NobodyKnown(f"{partition} has no leader")
+            raise RoleUnknown(f"{partition} has no leader")
         return found
 
     async def leader(self, partition: TopicPartition) -> int:
@@ -58,14 +58,14 @@ class Roles:
         async with self.admin() as admin:
             found = (await admin.cluster.coordinators([which]))[which]
         if isinstance(found, Refusal):
-            raise NobodyKnown(f"{which.key}: {found}")
+            raise RoleUnknown(f"{which.key}: {found}")
         return found
 
     async def controller(self) -> int:
         async with self.admin() as admin:
             found = (await admin.describe_cluster()).controller_id
         if found is None:
-            raise NobodyKnown("there is no controller")
+            raise RoleUnknown("there is no controller")
         return found
 
     async def out_of_sync(self) -> list[TopicPartition]:

@@ -17,7 +17,7 @@ from tests.faults.fault import Fault, Scene
 from tests.faults.load import Load
 from tests.faults.network import Network
 from tests.faults.reader import CannotRead
-from tests.faults.roles import NobodyKnown, Roles
+from tests.faults.roles import Roles, RoleUnknown
 from tests.faults.volumes import Volumes
 
 _CALM_SECONDS: Final = (0.3, 1.0)
@@ -36,7 +36,7 @@ class RoundResult:
     """What came of one fault."""
 
     fault: str
-    told: str = ""
+    reported: str = ""
     outcomes: Counter[str] = field(default_factory=Counter)
     """The round's transactions, by what is known of their end."""
     stalls: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Stage:
             await self._strike_and_heal(fault, hold_seconds, result)
             await self._pause_and_check(result)
             self._load.run()
-        except (TimeoutError, ClientDied, CannotRead, OrderFailed, ClientError, NobodyKnown) as error:
+        except (TimeoutError, ClientDied, CannotRead, OrderFailed, ClientError, RoleUnknown) as error:
             result.violations.append(Violation("stalled", f"{type(error).__name__}: {error}"))
         result.seconds = loop.time() - began
         return result
@@ -122,14 +122,14 @@ class Stage:
         struck = loop.time()
         try:
             async with asyncio.timeout(_STRIKE_SECONDS):
-                result.told = await fault.strike(scene)
+                result.reported = await fault.strike(scene)
             await asyncio.sleep(hold_seconds)
         finally:
             async with asyncio.timeout(_HEAL_SECONDS):
                 await fault.heal(scene)
                 await self._network.heal()
         healed = loop.time()
-        self._tell(f"{fault.name}: {result.told}; healed after {healed - struck:.1f} s")
+        self._tell(f"{fault.name}: {result.reported}; healed after {healed - struck:.1f} s")
         try:
             await self._load.until_progress()
         finally:

@@ -41,12 +41,12 @@ class Located(Protocol):
     port: int
 
 
-def redirect(request: Request, answer: memoryview, proxies: Mapping[int, ProxyAddress]) -> list[Buffer] | None:
+def redirect(request: Request, response: memoryview, proxies: Mapping[int, ProxyAddress]) -> list[Buffer] | None:
     """The answer with its size, naming for each broker's port its proxy; None if it may go on as it is."""
     cls = _NAMES_BROKERS.get(request.api)
     if cls is None or request.version < _FIRST_WITH_ENDPOINTS.get(request.api, 0):
         return None
-    correlation_id, message = parse_response(cls, request.version, answer)
+    correlation_id, message = parse_response(cls, request.version, response)
     changed = False
     for located in _addresses(message):
         proxy = proxies.get(located.port)

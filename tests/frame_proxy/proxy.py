@@ -25,7 +25,7 @@ from tests.frame_proxy.wire_record import WireRecord
 _SIZE = Struct(">i")
 _HOST = "127.0.0.1"
 _BEING_COMPLETED = {"PrepareCommit", "PrepareAbort"}
-_MOST_QUESTIONS = 100_000
+_MOST_REQUESTS = 100_000
 """Round trips after which a transaction that is being completed counts as stuck: tens of seconds."""
 
 
@@ -87,12 +87,12 @@ class FrameProxy:
         except OSError:
             client.cut()
             return
-        answers: asyncio.Queue[tuple[Request, asyncio.Future[memoryview | None]] | None] = asyncio.Queue(1_000)
+        responses: asyncio.Queue[tuple[Request, asyncio.Future[memoryview | None]] | None] = asyncio.Queue(1_000)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._pass_answers(client, answers))
-                await self._pass_requests(number, client, upstream, answers)
-                await answers.put(None)
+                tasks.create_task(self._pass_responses(client, responses))
+                await self._pass_requests(number, client, upstream, responses)
+                await responses.put(None)
         finally:
             if number not in self._held:
                 upstream.close()
@@ -102,7 +102,7 @@ class FrameProxy:
         number: int,
         client: Downstream,
         upstream: Upstream,
-        answers: "asyncio.Queue[tuple[Request, asyncio.Future[memoryview | None]] | None]",
+        responses: "asyncio.Queue[tuple[Request, asyncio.Future[memoryview | None]] | None]",
     ) -> None:
         while (frame := await client.next_frame()) is not None:
             request = Request.parse(number, frame)
@@ -116,24 +116,24 @@ class FrameProxy:
                 return
             if isinstance(action, Delay):
                 await self._round_trips(action.round_trips)
-            if _is_answered(request):
-                await answers.put((request, upstream.send(frame)))
+            if _has_response(request):
+                await responses.put((request, upstream.send(frame)))
             else:
                 upstream.send_without_response(frame)
 
-    async def _pass_answers(
+    async def _pass_responses(
         self,
         client: Downstream,
-        answers: "asyncio.Queue[tuple[Request, asyncio.Future[memoryview | None]] | None]",
+        responses: "asyncio.Queue[tuple[Request, asyncio.Future[memoryview | None]] | None]",
     ) -> None:
-        while (awaited := await answers.get()) is not None:
+        while (awaited := await responses.get()) is not None:
             request, future = awaited
-            answer = await future
-            if answer is None:
+            response = await future
+            if response is None:
                 client.cut()
                 continue
-            await self._deliver(self._script.answered(request, answer))
-            client.write(redirect(request, answer, self._proxies) or [_SIZE.pack(len(answer)), answer])
+            await self._deliver(self._script.responded(request, response))
+            client.write(redirect(request, response, self._proxies) or [_SIZE.pack(len(response)), response])
 
     # Late frames
 
@@ -148,9 +148,9 @@ class FrameProxy:
             (broker_port,) = self._broker_ports
             return await (await self._lane(late.sender, broker_port)).send(late.frame)
         upstream = self._held[late.held_on]
-        answer = await upstream.send(late.frame)
+        response = await upstream.send(late.frame)
         upstream.close()
-        return answer
+        return response
 
     async def _completed(self, transactional_id: str) -> None:
         """Wait until no transaction of the id is being completed, so that what comes next meets one definite state."""
@@ -158,10 +158,10 @@ class FrameProxy:
             await self._completed_at(broker_port, transactional_id)
 
     async def _completed_at(self, broker_port: int, transactional_id: str) -> None:
-        question = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        for _ in range(_MOST_QUESTIONS):
-            answer = await self._ask(transactional_id, broker_port, question, 0)
-            _, described = parse_response(DescribeTransactionsResponse, 0, answer)
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        for _ in range(_MOST_REQUESTS):
+            response = await self._ask(transactional_id, broker_port, request, 0)
+            _, described = parse_response(DescribeTransactionsResponse, 0, response)
             if described.transaction_states[0].transaction_state not in _BEING_COMPLETED:
                 return
         raise Stuck(transactional_id)
@@ -170,12 +170,12 @@ class FrameProxy:
         for _ in range(count):
             await self._ask("", self._broker_ports[0], ApiVersionsRequest(), 0)
 
-    async def _ask(self, sender: str, broker_port: int, question: Message, version: int) -> memoryview:
-        frame = b"".join(encode_request(0, "frame-proxy", question, version))
-        answer = await (await self._lane(sender, broker_port)).send(frame[_SIZE.size :])
-        if answer is None:
+    async def _ask(self, sender: str, broker_port: int, request: Message, version: int) -> memoryview:
+        frame = b"".join(encode_request(0, "frame-proxy", request, version))
+        response = await (await self._lane(sender, broker_port)).send(frame[_SIZE.size :])
+        if response is None:
             raise ConnectionError("the broker closed the proxy's own connection")
-        return answer
+        return response
 
     async def _lane(self, sender: str, broker_port: int) -> Upstream:
         lane = self._lanes.get((sender, broker_port))
@@ -184,5 +184,5 @@ class FrameProxy:
         return lane
 
 
-def _is_answered(request: Request) -> bool:
+def _has_response(request: Request) -> bool:
     return request.header.api_key != ProduceRequest.api_key or request.message(ProduceRequest).acks != 0

@@ -58,13 +58,13 @@ class Script(Protocol):
     def requested(self, request: Request) -> Action:
         """A client's request has come whole."""
 
-    def answered(self, request: Request, answer: memoryview) -> Sequence[LateFrame]:
+    def responded(self, request: Request, response: memoryview) -> Sequence[LateFrame]:
         """The broker has answered. What is returned arrives, and is answered, before the client has this answer."""
 
     def remaining(self) -> Sequence[LateFrame]:
         """What has not arrived when all clients are gone, in order."""
 
-    def delivered(self, late: LateFrame, answer: memoryview | None) -> None:
+    def delivered(self, late: LateFrame, response: memoryview | None) -> None:
         """The broker's answer to a late frame; None if it closed the connection instead."""
 
 
@@ -74,11 +74,11 @@ class ForwardEverything:
     def requested(self, request: Request) -> Action:
         return FORWARD
 
-    def answered(self, request: Request, answer: memoryview) -> Sequence[LateFrame]:
+    def responded(self, request: Request, response: memoryview) -> Sequence[LateFrame]:
         return ()
 
     def remaining(self) -> Sequence[LateFrame]:
         return ()
 
-    def delivered(self, late: LateFrame, answer: memoryview | None) -> None:
+    def delivered(self, late: LateFrame, response: memoryview | None) -> None:
         raise AssertionError("this script has no late frames")

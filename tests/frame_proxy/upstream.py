@@ -22,13 +22,13 @@ class Upstream(asyncio.Protocol):
 
     def send(self, frame: bytes) -> "asyncio.Future[memoryview | None]":
         """Send a frame that will be answered."""
-        answer: asyncio.Future[memoryview | None] = asyncio.get_running_loop().create_future()
+        response: asyncio.Future[memoryview | None] = asyncio.get_running_loop().create_future()
         if self.is_open:
-            self._awaited.append(answer)
+            self._awaited.append(response)
             self.send_without_response(frame)
         else:
-            answer.set_result(None)
-        return answer
+            response.set_result(None)
+        return response
 
     def send_without_response(self, frame: bytes) -> None:
         self._transport.writelines([_SIZE.pack(len(frame)), frame])
@@ -40,10 +40,10 @@ class Upstream(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        for answer in self._splitter.feed(data):
+        for response in self._splitter.feed(data):
             awaited = self._awaited.popleft()
             if not awaited.done():
-                awaited.set_result(answer)
+                awaited.set_result(response)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False

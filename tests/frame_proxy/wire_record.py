@@ -33,8 +33,8 @@ class WireRecord:
         connection.sent[request.api, request.version] += 1
         is_named = _FIRST_WITH_SOFTWARE <= request.version <= ApiVersionsRequest.versions.last
         if request.api is ApiKey.API_VERSIONS and is_named:
-            asked = request.message(ApiVersionsRequest)
-            connection.software = f"{asked.client_software_name} {asked.client_software_version}"
+            requested = request.message(ApiVersionsRequest)
+            connection.software = f"{requested.client_software_name} {requested.client_software_version}"
 
     def versions(self, api: ApiKey) -> set[int]:
         """Every version in which any client sent requests of the API."""

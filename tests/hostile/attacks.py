@@ -24,7 +24,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.hostile import hostile_bytes as made
 from tests.hostile.raw_connection import RawConnection
 from tests.simulation import requests
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 PLAIN: Final = "hostile-plain"
 COMPACTED: Final = "hostile-compacted"
@@ -125,7 +125,7 @@ class Attacker:
 
     async def prepare(self) -> None:
         topics = [_topic(name, configs=configs) for name, configs in TOPICS.items()]
-        client = await WireClient.connect(self.port, answer_within=_WITHIN_SECONDS)
+        client = await WireClient.connect(self.port, response_within=_WITHIN_SECONDS)
         await client.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)
         client.close()
 
@@ -138,10 +138,10 @@ class Attacker:
 
     async def produce(self, topic: str, batch: bytes) -> ErrorCode | None:
         """Produce one batch; None if the connection ended instead."""
-        client = await WireClient.connect(self.port, answer_within=_WITHIN_SECONDS)
+        client = await WireClient.connect(self.port, response_within=_WITHIN_SECONDS)
         try:
             response = await client.call(requests.produce(TopicPartition(topic, 0), batch), 9)
-        except NoAnswer:
+        except NoResponse:
             if not client.closed:
                 raise
             self.tally.add(1, "closed")
@@ -154,7 +154,7 @@ class Attacker:
 
     async def list_offsets(self, topic: str, timestamp: int) -> int:
         """The offset of the first record at or after a timestamp, or -1."""
-        client = await WireClient.connect(self.port, answer_within=_WITHIN_SECONDS)
+        client = await WireClient.connect(self.port, response_within=_WITHIN_SECONDS)
         topics = [ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=timestamp)])]
         try:
             response = await client.call(ListOffsetsRequest(topics=topics), 7)
@@ -366,7 +366,7 @@ async def _abort(connections: Iterable[RawConnection]) -> None:
 
 async def _await_coordinator(attacker: Attacker, key_type: int) -> None:
     """Until groups (0), or transactional ids (1), have a coordinator: their topics are created by the first request."""
-    client = await WireClient.connect(attacker.port, answer_within=_WITHIN_SECONDS)
+    client = await WireClient.connect(attacker.port, response_within=_WITHIN_SECONDS)
     try:
         for _ in range(100):
             response = await client.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"]), 4)

@@ -29,7 +29,7 @@ def prepare_for_frames(port: int) -> list[bytes]:
 
 
 async def _prepare(port: int) -> list[bytes]:
-    client = await WireClient.connect(port, answer_within=30.0)
+    client = await WireClient.connect(port, response_within=30.0)
     topics = [
         CreatableTopic(
             name=name,

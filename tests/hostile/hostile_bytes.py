@@ -97,8 +97,8 @@ def long_poll_and_fetches(topic: str, end: int, fetches: int) -> bytes:
 
 def _fetch(topic: str, offset: int, max_wait_ms: int, max_bytes: int) -> bytes:
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=2**31 - 1)
-    asked = [FetchTopic(topic=topic, partitions=[partition])]
-    return request_frame(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=asked), 11)
+    requested = [FetchTopic(topic=topic, partitions=[partition])]
+    return request_frame(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=requested), 11)
 
 
 def join_group(group: str, instance: str | None, client_id: str = "hostile", reason: str | None = None) -> bytes:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, NamedTuple, Self
 
 
-class NeverAnswered(Exception):
+class NeverResponded(Exception):
     """Neither a response nor the end of the connection came in time."""
 
 
@@ -68,7 +68,7 @@ class RawConnection(asyncio.Protocol):
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError as error:
-            raise NeverAnswered(f"{self.responses} of {responses} responses after {within:g} s") from error
+            raise NeverResponded(f"{self.responses} of {responses} responses after {within:g} s") from error
         return Received(self.responses, self.closed.done())
 
     async def __aenter__(self) -> Self:

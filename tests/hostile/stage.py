@@ -14,9 +14,9 @@ from typing import Any, Final, Self
 import uvloop
 
 from tests.hostile.attacks import Tally
-from tests.hostile.raw_connection import NeverAnswered
+from tests.hostile.raw_connection import NeverResponded
 from tests.processes import REPOSITORY, OncelogProcess
-from tests.simulation.wire_client import NoAnswer
+from tests.simulation.wire_client import NoResponse
 
 _BYSTANDER_SECONDS: Final = 400.0
 _RAW_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
@@ -106,7 +106,7 @@ class Stage:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(attack(tally))  # type: ignore[arg-type]
-        except (NeverAnswered, NoAnswer, OSError) as error:
+        except (NeverResponded, NoResponse, OSError) as error:
             tally.harm(repr(error))
         self.problems += [f"{name}: {count} times {harm}" for harm, count in tally.harms.items()]
         seen = self._prober.ask()

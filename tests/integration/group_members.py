@@ -129,5 +129,5 @@ async def produce(stage: Stage, partitions: Collection[TopicPartition], count: i
     await producer.init()
     for partition in partitions:
         for number in range(begin, begin + count):
-            answer = await producer.send(partition, str(number).encode())
-            assert answer.error_code == 0, answer.error_code
+            response = await producer.send(partition, str(number).encode())
+            assert response.error_code == 0, response.error_code

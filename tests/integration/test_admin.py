@@ -60,9 +60,9 @@ async def made_producer(broker: BrokerProcess, transactional_id: str | None = No
     producer.disconnect()
 
 
-def described(answer: TopicDescription | Refusal) -> TopicDescription:
-    assert isinstance(answer, TopicDescription), answer
-    return answer
+def described(response: TopicDescription | Refusal) -> TopicDescription:
+    assert isinstance(response, TopicDescription), response
+    return response
 
 
 def one(entries: list[ConfigEntry] | Refusal) -> ConfigEntry:
@@ -96,12 +96,12 @@ async def test_describe_cluster_returns_brokers_and_controller(admin: Admin, bro
 
 async def test_topics_are_created_listed_grown_and_deleted(admin: Admin, topic: str) -> None:
     assert topic in [each.name for each in await admin.list_topics()]
-    answers = await admin.describe_topics([topic, "nothing"])
-    assert answers["nothing"] == Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    assert [each.leader for each in described(answers[topic]).partitions] == [1, 1]
+    responses = await admin.describe_topics([topic, "nothing"])
+    assert responses["nothing"] == Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [each.leader for each in described(responses[topic]).partitions] == [1, 1]
     paged = described((await admin.describe_topic_pages([topic], page_size=1))[topic])
     assert [(each.partition, each.isr) for each in paged.partitions] == [(0, (1,)), (1, (1,))]
-    assert paged.topic_id == described(answers[topic]).topic_id
+    assert paged.topic_id == described(responses[topic]).topic_id
     assert topic in await admin.describe_topic_pages()
     assert await admin.create_partitions({topic: 3}) == {topic: None}
     assert len(described((await admin.describe_topic_pages([topic]))[topic]).partitions) == 3
@@ -182,8 +182,8 @@ async def test_offsets_of_groups(admin: Admin, topic: str) -> None:
     for number, group in enumerate(groups):
         outcomes = await admin.alter_group_offsets(group, {first: number, second: 10 + number})
         assert outcomes == {first: None, second: None}
-    answers = await admin.committed_offsets_of_groups({groups[0]: None, groups[1]: [second]})
-    committed = {group: offsets.found for group, offsets in answers.items() if not isinstance(offsets, Refusal)}
+    responses = await admin.committed_offsets_of_groups({groups[0]: None, groups[1]: [second]})
+    committed = {group: offsets.found for group, offsets in responses.items() if not isinstance(offsets, Refusal)}
     assert {tp: at.offset for tp, at in committed[groups[0]].items()} == {first: 0, second: 10}
     assert {tp: at.offset for tp, at in committed[groups[1]].items()} == {second: 11}
     assert await admin.delete_group_offsets(groups[0], [first]) == {first: None}
@@ -207,8 +207,8 @@ async def join(broker: BrokerProcess, group: str, instance_id: str | None) -> Wi
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
     )
-    answer: JoinGroupResponse = await client.call(request, 5)
-    ok(ErrorCode(answer.error_code))
+    response: JoinGroupResponse = await client.call(request, 5)
+    ok(ErrorCode(response.error_code))
     return client
 
 

@@ -50,8 +50,8 @@ async def nothing_more(consumer: Consumer) -> bool:
 async def delete_records(stage: Stage, partition: TopicPartition, before: int) -> None:
     requested = DeleteRecordsPartition(partition_index=partition.partition, offset=before)
     topic = DeleteRecordsTopic(name=partition.topic, partitions=[requested])
-    answer = await stage.call(DeleteRecordsRequest(topics=[topic], timeout_ms=5_000), 2)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    response = await stage.call(DeleteRecordsRequest(topics=[topic], timeout_ms=5_000), 2)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
 # Transactions

@@ -55,8 +55,8 @@ def test_idle_connections_that_take_all_descriptors_keep_no_segment_from_being_r
                 opened.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=LIMIT_SECONDS))
             for _ in range(SEGMENTS):
                 request = produce(TopicPartition("t", 0), batch([bytes(900)]))
-                answer = client.ask(request, ProduceResponse, PRODUCE_VERSION)
-                assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+                response = client.ask(request, ProduceResponse, PRODUCE_VERSION)
+                assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
             assert len(list((broker.data_directory / "t-0").glob("*.log"))) >= SEGMENTS
         assert broker.process is not None
         assert broker.process.poll() is None

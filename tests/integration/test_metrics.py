@@ -31,8 +31,8 @@ class Watched(OncelogProcess):
         super().__init__(directory, settings)
 
     def page(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=SECONDS) as answer:
-            body: bytes = answer.read()
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=SECONDS) as response:
+            body: bytes = response.read()
             return body.decode()
 
     def scrape(self) -> "Scrape":
@@ -87,9 +87,9 @@ def test_broker_that_serves_is_ready(broker: Watched) -> None:
     assert broker.page("/ready") == "ready\n"
     with socket.create_connection(("127.0.0.1", broker.http_port), timeout=SECONDS) as client:
         client.sendall(b"HEAD /ready HTTP/1.1\r\nHost: x\r\n\r\n")
-        answer = client.makefile("rb").read()
-    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert answer.endswith(b"\r\n\r\n")
+        response = client.makefile("rb").read()
+    assert response.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert response.endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize(("path", "status"), [("/", 404), ("/metrics/x", 404)])

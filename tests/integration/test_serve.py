@@ -48,8 +48,8 @@ class Running:
         with socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_SECONDS) as client:
             client.sendall(b"".join(encode_request(1, "test", request, 12)))
             stream = client.makefile("rb")
-            answer = stream.read(int.from_bytes(stream.read(4), "big"))
-            return parse_response(MetadataResponse, 12, memoryview(answer))[1]
+            response = stream.read(int.from_bytes(stream.read(4), "big"))
+            return parse_response(MetadataResponse, 12, memoryview(response))[1]
 
 
 @contextmanager

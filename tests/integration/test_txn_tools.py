@@ -84,11 +84,11 @@ class Stage:
         late = producer.batch(self.first, b"late")
         ok(await producer.end(commit=True))
         await self.until(transactional_id, "CompleteCommit")
-        answer = await producer.produce(late, self.first)
-        ok(ErrorCode(answer.error_code))
+        response = await producer.produce(late, self.first)
+        ok(ErrorCode(response.error_code))
         if with_offsets:
             ok(await producer.commit_offsets(self.name, {self.second: 2}))
-        return int(answer.base_offset)
+        return int(response.base_offset)
 
     async def until(self, transactional_id: str, state: str) -> None:
         attempts = self.admin.cluster.attempts()
@@ -113,8 +113,8 @@ class Stage:
 
     async def group_offset(self) -> int | ErrorCode:
         """Where the group stands in the second partition, or the error that hides it."""
-        answers = await self.admin.committed_offsets_of_groups({self.name: [self.second]}, require_stable=True)
-        offsets = answers[self.name]
+        responses = await self.admin.committed_offsets_of_groups({self.name: [self.second]}, require_stable=True)
+        offsets = responses[self.name]
         assert not isinstance(offsets, Refusal), offsets
         if self.second in offsets.failed:
             return offsets.failed[self.second]
@@ -208,10 +208,10 @@ async def test_producer_of_version_2_goes_on_after_a_marker_for_what_hung(stage:
 
     client = await WireClient.connect(stage.port)
     batch = producer.batch(stage.first, b"kept")
-    answer = await client.call(
+    response = await client.call(
         requests.produce(stage.first, batch, transactional_id="goes-on"), requests.TRANSACTION_2_PRODUCE_VERSION
     )
-    ok(ErrorCode(answer.responses[0].partition_responses[0].error_code))
+    ok(ErrorCode(response.responses[0].partition_responses[0].error_code))
     ended = await client.call(producer.end_request(commit=True), requests.TRANSACTION_2_END_TXN_VERSION)
     assert (ErrorCode(ended.error_code), ended.producer_epoch) == (ErrorCode.NONE, producer.epoch + 1)
     client.close()
@@ -275,8 +275,8 @@ async def test_log_shows_the_history_of_a_transactional_id(stage: Stage, oncelog
     await stage.until("told", "CompleteAbort")
     successor = await stage.producer("told")
 
-    told = oncelog.json("txn log told")
-    steps = [(each["state"], each["producer_id"], each["fenced"]) for each in told["records"]]
+    reported = oncelog.json("txn log told")
+    steps = [(each["state"], each["producer_id"], each["fenced"]) for each in reported["records"]]
     owner = producer.producer_id
     assert steps == [
         ("Empty", owner, None),
@@ -288,13 +288,13 @@ async def test_log_shows_the_history_of_a_transactional_id(stage: Stage, oncelog
         ("CompleteAbort", owner, None),
         ("Empty", owner, None),
     ]
-    assert told["records"][-1]["epoch"] == successor.epoch
-    assert told["records"][1]["partitions"] == [str(stage.first)]
-    assert told["records"][5]["partitions"] == [str(stage.first), str(stage.second)]
-    assert told["records"][5]["why"].startswith("open for more than")
-    assert "3000 ms" in told["records"][5]["why"]
-    assert told["records"][5]["source"] == ("derived" if IS_KAFKA else "recorded")
-    assert told["log"].startswith("__transaction_state-")
+    assert reported["records"][-1]["epoch"] == successor.epoch
+    assert reported["records"][1]["partitions"] == [str(stage.first)]
+    assert reported["records"][5]["partitions"] == [str(stage.first), str(stage.second)]
+    assert reported["records"][5]["why"].startswith("open for more than")
+    assert "3000 ms" in reported["records"][5]["why"]
+    assert reported["records"][5]["source"] == ("derived" if IS_KAFKA else "recorded")
+    assert reported["log"].startswith("__transaction_state-")
     table = oncelog("txn log told")
     assert "compaction leaves only the newest record" in table
     assert "TRANSACTIONAL_ID_NOT_FOUND" in oncelog.fails("txn log nobody")
@@ -304,8 +304,8 @@ async def test_log_shows_which_producer_was_fenced(stage: Stage, oncelog: Oncelo
     producer = await stage.producer("fenced")
     await producer.open_transaction({stage.first: [b"one"]})
     oncelog("txn force-terminate fenced")
-    told = oncelog.json("txn log fenced")["records"]
-    (abort,) = [each for each in told if each["state"] == "PrepareAbort"]
+    reported = oncelog.json("txn log fenced")["records"]
+    (abort,) = [each for each in reported if each["state"] == "PrepareAbort"]
     assert abort["fenced"] == f"{producer.producer_id} epoch 0"
     if IS_KAFKA:
         assert (abort["source"], abort["why"]) == ("derived", "InitProducerId of a successor")

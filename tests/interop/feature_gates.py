@@ -74,11 +74,11 @@ class FeatureGates:
             if not gate.done():
                 gate.set_result(FORWARD)
 
-    def answered(self, request: Request, answer: memoryview) -> Sequence[LateFrame]:
+    def responded(self, request: Request, response: memoryview) -> Sequence[LateFrame]:
         return ()
 
     def remaining(self) -> Sequence[LateFrame]:
         return self._held
 
-    def delivered(self, late: LateFrame, answer: memoryview | None) -> None:
+    def delivered(self, late: LateFrame, response: memoryview | None) -> None:
         pass

@@ -35,7 +35,7 @@ async def _write(address: str, partition: TopicPartition, transactional_id: str,
             Coordinator.of_transactional_id(transactional_id),
             InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000),
             InitProducerIdResponse,
-            errors=lambda answer: [answer.error_code],
+            errors=lambda response: [response.error_code],
         )
         assert producer.error_code == ErrorCode.NONE
         batch = build_batch(
@@ -52,15 +52,15 @@ async def _write(address: str, partition: TopicPartition, transactional_id: str,
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=partition.topic, partition_data=[data])],
         )
-        answers = await call_leaders(
+        responses = await call_leaders(
             cluster,
             {partition: None},
             lambda _: request,
             ProduceResponse,
-            lambda answer: [(partition, p.error_code, p) for t in answer.responses for p in t.partition_responses],
+            lambda response: [(partition, p.error_code, p) for t in response.responses for p in t.partition_responses],
             at_most=_NEWEST_OF_VERSION_1,
         )
-        assert not answers.failed, answers.failed
+        assert not responses.failed, responses.failed
         return producer.producer_id
 
 

@@ -32,7 +32,7 @@ class OneFault(ForwardEverything):
         self._action = action
         self.late: list[LateFrame] = []
         self.order: list[tuple[str, ApiKey]] = []
-        self.answers: list[memoryview | None] = []
+        self.responses: list[memoryview | None] = []
 
     def requested(self, request: Request) -> Action:
         self.order.append(("request", request.api))
@@ -42,15 +42,15 @@ class OneFault(ForwardEverything):
         self.late.append(LateFrame(request.frame, "proxy-test", held_on))
         return self._action
 
-    def answered(self, request: Request, answer: memoryview) -> Sequence[LateFrame]:
+    def responded(self, request: Request, response: memoryview) -> Sequence[LateFrame]:
         self.order.append(("answer", request.api))
         return ()
 
     def remaining(self) -> Sequence[LateFrame]:
         return self.late
 
-    def delivered(self, late: LateFrame, answer: memoryview | None) -> None:
-        self.answers.append(answer)
+    def delivered(self, late: LateFrame, response: memoryview | None) -> None:
+        self.responses.append(response)
 
 
 @asynccontextmanager
@@ -70,9 +70,9 @@ def init_producer_id(transactional_id: str) -> InitProducerIdRequest:
 async def epoch_of(connection: Connection, transactional_id: str) -> int:
     """Initialise the producer until its coordinator is loaded; each time bumps its epoch."""
     while True:
-        answer = await connection.send(init_producer_id(transactional_id), InitProducerIdResponse)
-        if answer.error_code == ErrorCode.NONE:
-            return answer.producer_epoch
+        response = await connection.send(init_producer_id(transactional_id), InitProducerIdResponse)
+        if response.error_code == ErrorCode.NONE:
+            return response.producer_epoch
         await connection.send(
             FindCoordinatorRequest(key_type=1, key=transactional_id, coordinator_keys=[transactional_id]),
             FindCoordinatorResponse,
@@ -85,8 +85,8 @@ async def test_responses_that_name_a_broker_name_the_proxy(broker: BrokerProcess
         ports = {b.port for b in (await connection.send(MetadataRequest(topics=[]), MetadataResponse)).brokers}
         ports |= {b.port for b in (await connection.send(DescribeClusterRequest(), DescribeClusterResponse)).brokers}
         await epoch_of(connection, "proxy-names")
-        asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["proxy-names"])
-        ports |= {c.port for c in (await connection.send(asked, FindCoordinatorResponse)).coordinators}
+        requested = FindCoordinatorRequest(key_type=1, coordinator_keys=["proxy-names"])
+        ports |= {c.port for c in (await connection.send(requested, FindCoordinatorResponse)).coordinators}
         connection.close()
     assert ports == {address.port}
     assert proxy.record.software() == {f"oncelog {VERSION}"}
@@ -108,8 +108,8 @@ async def test_held_frame_arrives_after_its_client_is_gone(broker: BrokerProcess
         await proxy.deliver_remaining()
         assert await epoch_of(direct, "proxy-held") == before + 3, "the held frame has arrived"
         direct.close()
-    assert len(script.answers) == 1
-    assert script.answers[0] is not None
+    assert len(script.responses) == 1
+    assert script.responses[0] is not None
 
 
 async def test_copied_frame_arrives_over_another_connection(broker: BrokerProcess) -> None:
@@ -119,10 +119,10 @@ async def test_copied_frame_arrives_over_another_connection(broker: BrokerProces
         await client.send(ListTransactionsRequest(), ListTransactionsResponse)
         client.close()
         await proxy.deliver_remaining()
-    (answer,) = script.answers
+    (response,) = script.responses
     header, _ = parse_request_header(memoryview(script.late[0].frame))
-    assert answer is not None
-    parse_response(ListTransactionsResponse, header.api_version, answer)
+    assert response is not None
+    parse_response(ListTransactionsResponse, header.api_version, response)
 
 
 async def test_delayed_frame_is_overtaken_by_other_connections_only(broker: BrokerProcess) -> None:
@@ -138,5 +138,5 @@ async def test_delayed_frame_is_overtaken_by_other_connections_only(broker: Brok
         assert listed.done()
         delayed.close()
         other.close()
-    answered = [api for what, api in script.order if what == "answer" and api is not ApiKey.API_VERSIONS]
-    assert answered == [ApiKey.METADATA, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER]
+    responded = [api for what, api in script.order if what == "answer" and api is not ApiKey.API_VERSIONS]
+    assert responded == [ApiKey.METADATA, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER]

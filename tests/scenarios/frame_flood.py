@@ -35,11 +35,11 @@ class _Connection(asyncio.Protocol):
     def __init__(self, expected: int) -> None:
         self._received = bytearray()
         self._expected = expected
-        self.answers: list[memoryview] = []
+        self.responses: list[memoryview] = []
         self.lost = False
         self.transport: Any = None
         loop = asyncio.get_running_loop()
-        self.answered: asyncio.Future[None] = loop.create_future()
+        self.responded: asyncio.Future[None] = loop.create_future()
         """Everything that must be answered is, or nothing more will come."""
         self.ended: asyncio.Future[None] = loop.create_future()
 
@@ -53,15 +53,15 @@ class _Connection(asyncio.Protocol):
             size = int.from_bytes(self._received[position : position + 4], "big")
             if end - position < 4 + size:
                 break
-            self.answers.append(memoryview(bytes(self._received[position + 4 : position + 4 + size])))
+            self.responses.append(memoryview(bytes(self._received[position + 4 : position + 4 + size])))
             position += 4 + size
         del self._received[:position]
-        if len(self.answers) >= self._expected and not self.answered.done():
-            self.answered.set_result(None)
+        if len(self.responses) >= self._expected and not self.responded.done():
+            self.responded.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
-        for future in (self.answered, self.ended):
+        for future in (self.responded, self.ended):
             if not future.done():
                 future.set_result(None)
 
@@ -95,37 +95,37 @@ class Flood:
                     return
 
     async def _play(self, pipeline: list[Frame]) -> None:
-        answered = [frame for frame in pipeline if frame.fate is Fate.ANSWERED]
+        responded = [frame for frame in pipeline if frame.fate is Fate.RESPONDED]
         self.connections += 1
         self.sent.update((frame.kind, frame.fate) for frame in pipeline)
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: _Connection(len(answered)), "127.0.0.1", self._port)
+        _, connection = await loop.create_connection(lambda: _Connection(len(responded)), "127.0.0.1", self._port)
         fate = pipeline[-1].fate
         connection.transport.write(b"".join(frame.data for frame in pipeline))
         if fate is Fate.SILENT:
-            await self._hear_the_end_or_an_answer(connection, len(answered))
+            await self._hear_the_end_or_a_response(connection, len(responded))
         elif fate is Fate.CLOSES:
             await connection.ended
-        elif answered:
-            await connection.answered
+        elif responded:
+            await connection.responded
         connection.transport.abort()
         await connection.ended
-        self._judge(connection.answers, answered)
+        self._judge(connection.responses, responded)
 
-    async def _hear_the_end_or_an_answer(self, connection: _Connection, expected: int) -> None:
+    async def _hear_the_end_or_a_response(self, connection: _Connection, expected: int) -> None:
         """A produce without acks is over when the request after it is answered, or when the connection ends."""
         connection._expected = expected + 1
-        connection.answered = asyncio.get_running_loop().create_future()
+        connection.responded = asyncio.get_running_loop().create_future()
         connection.transport.write(b"".join(encode_request(0, "fuzz", ApiVersionsRequest(), _PING_VERSION)))
-        await connection.answered
-        del connection.answers[expected:]
+        await connection.responded
+        del connection.responses[expected:]
 
-    def _judge(self, answers: list[memoryview], frames: list[Frame]) -> None:
-        if len(answers) < len(frames):
-            raise _Misbehaved(f"{len(answers)} answers to {len(frames)} requests")
-        for frame, answer in zip(frames, answers, strict=False):
+    def _judge(self, responses: list[memoryview], frames: list[Frame]) -> None:
+        if len(responses) < len(frames):
+            raise _Misbehaved(f"{len(responses)} answers to {len(frames)} requests")
+        for frame, response in zip(frames, responses, strict=False):
             assert frame.request is not None
-            correlation_id, message = parse_response(response_class(frame.request), frame.version, answer)
+            correlation_id, message = parse_response(response_class(frame.request), frame.version, response)
             if correlation_id != frame.correlation_id:
                 raise _Misbehaved(f"the answer to {correlation_id} instead of {frame!r}")
             self._judge_errors(frame, message)
@@ -142,7 +142,7 @@ def _pipelines(frames: Iterator[Frame]) -> Iterator[list[Frame]]:
     pipeline: list[Frame] = []
     for frame in frames:
         pipeline.append(frame)
-        if frame.fate is not Fate.ANSWERED or len(pipeline) == LONGEST_PIPELINE:
+        if frame.fate is not Fate.RESPONDED or len(pipeline) == LONGEST_PIPELINE:
             yield pipeline
             pipeline = []
     if pipeline:
@@ -152,7 +152,7 @@ def _pipelines(frames: Iterator[Frame]) -> Iterator[list[Frame]]:
 def error_codes(message: Message) -> Iterator[int]:
     """Every error code in a response, wherever in it."""
     cls: type[Message] = type(message)
-    for field, is_code in _told_by(cls):
+    for field, is_code in _codes_in(cls):
         value = getattr(message, field)
         if is_code:
             yield value
@@ -164,7 +164,7 @@ def error_codes(message: Message) -> Iterator[int]:
 
 
 @cache
-def _told_by(cls: type[Message]) -> list[tuple[str, bool]]:
+def _codes_in(cls: type[Message]) -> list[tuple[str, bool]]:
     """The fields that are error codes, and those that hold some."""
     return [(field.name, _is_code(field)) for field in cls.fields if _is_code(field) or _holds_codes(field)]
 
@@ -175,4 +175,4 @@ def _is_code(field: Field) -> bool:
 
 def _holds_codes(field: Field) -> bool:
     struct = field.struct or (field.element.struct if field.element is not None else None)
-    return struct is not None and bool(_told_by(struct))
+    return struct is not None and bool(_codes_in(struct))

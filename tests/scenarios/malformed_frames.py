@@ -43,7 +43,7 @@ MAX_FRAME_BYTES: Final = 4 << 20
 class Fate(Enum):
     """What must become of a frame."""
 
-    ANSWERED = auto()
+    RESPONDED = auto()
     CLOSES = auto()
     """The connection ends, after the answers to the frames before."""
     SILENT = auto()
@@ -239,7 +239,7 @@ class FrameFactory:
         data = b"".join(encode_request(self._rng.randint(0, 2**31 - 1), "fuzz", request, version))
         if acks == 0:
             return Frame(kind, data, Fate.SILENT, ProduceRequest, version)
-        return Frame(kind, data, Fate.ANSWERED, ProduceRequest, version, bad.error)
+        return Frame(kind, data, Fate.RESPONDED, ProduceRequest, version, bad.error)
 
     # Damaged bytes
 
@@ -262,8 +262,8 @@ class FrameFactory:
             request, versions = self._served[header.api_key]
             version = header.api_version
             if version not in versions:
-                answered = header.api_key == ApiKey.API_VERSIONS
-                return Frame(kind, data, Fate.ANSWERED if answered else Fate.CLOSES, request if answered else None)
+                responded = header.api_key == ApiKey.API_VERSIONS
+                return Frame(kind, data, Fate.RESPONDED if responded else Fate.CLOSES, request if responded else None)
             message, _ = decoder(request, version)(body, position)
         except (DecodeError, KeyError):
             return Frame(kind, data, Fate.CLOSES)
@@ -341,7 +341,7 @@ def _fate(message: Message) -> Fate:
         return Fate.SILENT
     if isinstance(message, FetchRequest) and message.max_wait_ms > 0:
         return Fate.WAITS
-    return Fate.WAITS if isinstance(message, JoinGroupRequest | SyncGroupRequest) else Fate.ANSWERED
+    return Fate.WAITS if isinstance(message, JoinGroupRequest | SyncGroupRequest) else Fate.RESPONDED
 
 
 def _is_costly(message: Message) -> bool:

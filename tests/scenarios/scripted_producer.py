@@ -14,7 +14,7 @@ from oncelog.protocol.messages.produce import PartitionProduceResponse
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 _NOT_YET = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -49,27 +49,27 @@ class ScriptedProducer:
         request = requests.init_producer_id(self.transactional_id, timeout_ms=self.timeout_ms, **known)
         if self.transactional_id is not None:
             await self._find_coordinator()
-        answer = await self._settled(request, requests.INIT_PRODUCER_ID_VERSION, lambda answer: answer.error_code)
-        if answer.error_code == ErrorCode.NONE:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        response = await self._settled(request, requests.INIT_PRODUCER_ID_VERSION, lambda response: response.error_code)
+        if response.error_code == ErrorCode.NONE:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self.sequences.clear()
-        return ErrorCode(answer.error_code)
+        return ErrorCode(response.error_code)
 
     async def add(self, *partitions: TopicPartition) -> ErrorCode:
         """AddPartitionsToTxn; the error of the first partition, which all of them share in these tests."""
-        answer = await self._settled(
+        response = await self._settled(
             self.add_request(*partitions),
             requests.ADD_PARTITIONS_VERSION,
-            lambda answer: next(iter(requests.added_partitions(answer).values())),
+            lambda response: next(iter(requests.added_partitions(response).values())),
         )
-        return next(iter(requests.added_partitions(answer).values()))
+        return next(iter(requests.added_partitions(response).values()))
 
     async def send(self, partition: TopicPartition, *values: bytes) -> PartitionProduceResponse:
         """Produce one batch, and count its sequences if the log has it now."""
-        answer = await self.produce(self.batch(partition, *values), partition)
-        if answer.error_code == ErrorCode.NONE:
+        response = await self.produce(self.batch(partition, *values), partition)
+        if response.error_code == ErrorCode.NONE:
             self.advance(partition, len(values))
-        return answer
+        return response
 
     async def produce(self, batch: bytearray, partition: TopicPartition) -> PartitionProduceResponse:
         """Produce a batch as it is."""
@@ -84,8 +84,8 @@ class ScriptedProducer:
     async def add_offsets(self, group: str) -> ErrorCode:
         assert self.transactional_id is not None
         request = requests.add_offsets(self.transactional_id, self.producer_id, self.epoch, group)
-        answer = await self._settled(request, requests.ADD_OFFSETS_VERSION, lambda answer: answer.error_code)
-        return ErrorCode(answer.error_code)
+        response = await self._settled(request, requests.ADD_OFFSETS_VERSION, lambda response: response.error_code)
+        return ErrorCode(response.error_code)
 
     async def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, generation: int = -1, member_id: str = ""
@@ -101,19 +101,19 @@ class ScriptedProducer:
             generation=generation,
             member_id=member_id,
         )
-        answer = await self._settled(
+        response = await self._settled(
             request,
             requests.TXN_OFFSET_COMMIT_VERSION,
-            lambda answer: next(iter(requests.committed_partitions(answer).values())),
+            lambda response: next(iter(requests.committed_partitions(response).values())),
         )
-        return next(iter(requests.committed_partitions(answer).values()))
+        return next(iter(requests.committed_partitions(response).values()))
 
     async def end(self, *, commit: bool) -> ErrorCode:
         """EndTxn, repeated while the coordinator is busy."""
-        answer = await self._settled(
-            self.end_request(commit=commit), requests.END_TXN_VERSION, lambda answer: answer.error_code
+        response = await self._settled(
+            self.end_request(commit=commit), requests.END_TXN_VERSION, lambda response: response.error_code
         )
-        return ErrorCode(answer.error_code)
+        return ErrorCode(response.error_code)
 
     async def transaction(self, values: Mapping[TopicPartition, Sequence[bytes]], *, commit: bool = True) -> None:
         """A whole transaction, every step of which succeeds."""
@@ -154,7 +154,7 @@ class ScriptedProducer:
     async def unheard(self, request: Message, version: int) -> None:
         """Send a request; the broker answers, and the answer is lost."""
         client = await self.connection()
-        await client.answer_to(request, version, client.send(request, version))
+        await client.response_to(request, version, client.send(request, version))
         self.disconnect()
 
     async def abandoned(self, request: Message, version: int) -> "asyncio.Future[memoryview]":
@@ -173,20 +173,20 @@ class ScriptedProducer:
 
     async def _find_coordinator(self) -> None:
         request = requests.find_coordinator(self.transactional_id or "", transactional=True)
-        await self._settled(request, requests.FIND_COORDINATOR_VERSION, lambda answer: answer.error_code)
+        await self._settled(request, requests.FIND_COORDINATOR_VERSION, lambda response: response.error_code)
 
     async def _settled(self, request: Message, version: int, code: Callable[[Any], int]) -> Any:
         """The first answer that is not "not yet"."""
         said = "nothing"
         for _ in range(_PATIENCE):
             try:
-                answer = await (await self.connection()).call(request, version)
-            except NoAnswer:
+                response = await (await self.connection()).call(request, version)
+            except NoResponse:
                 self.disconnect()
             else:
-                if code(answer) not in _NOT_YET:
-                    return answer
-                said = ErrorCode(code(answer)).name
+                if code(response) not in _NOT_YET:
+                    return response
+                said = ErrorCode(code(response)).name
             await asyncio.sleep(_PAUSE_SECONDS)
         raise AssertionError(f"{type(request).__name__} was answered {said} for ever")
 

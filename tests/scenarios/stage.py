@@ -91,8 +91,8 @@ class Stage:
 
     # Clients
 
-    async def connect(self, *, answer_within: float = 30.0) -> WireClient:
-        return await WireClient.connect(PORT, answer_within=answer_within)
+    async def connect(self, *, response_within: float = 30.0) -> WireClient:
+        return await WireClient.connect(PORT, response_within=response_within)
 
     def producer(self, transactional_id: str | None, *, timeout_ms: int = 60_000) -> ScriptedProducer:
         return ScriptedProducer(self.connect, transactional_id, timeout_ms=timeout_ms)
@@ -110,8 +110,8 @@ class Stage:
     ) -> list[TopicPartition]:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         topic.configs = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
-        answer = await self.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5)
-        assert answer.topics[0].error_code == ErrorCode.NONE, ErrorCode(answer.topics[0].error_code)
+        response = await self.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5)
+        assert response.topics[0].error_code == ErrorCode.NONE, ErrorCode(response.topics[0].error_code)
         return [TopicPartition(name, index) for index in range(partitions)]
 
     async def find_coordinator(self, key: str, *, transactional: bool) -> None:

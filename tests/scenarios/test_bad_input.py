@@ -44,7 +44,7 @@ from tests.scenarios.malformed_frames import MAX_FRAME_BYTES, SCRATCH, Fate, Fra
 from tests.scenarios.scripted_producer import ScriptedProducer
 from tests.simulation import requests
 from tests.simulation.log_reader import read_partition
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 FRAMES: Final = 100_000
 SEED: Final = 1
@@ -72,7 +72,7 @@ class Target:
         self.topic_ids: dict[str, bytes] = {}
 
     async def connect(self) -> WireClient:
-        return await WireClient.connect(self.process.port, answer_within=30.0)
+        return await WireClient.connect(self.process.port, response_within=30.0)
 
     async def call(self, request: Message, version: int) -> Any:
         client = await self.connect()
@@ -84,9 +84,9 @@ class Target:
     async def prepare(self) -> None:
         """Topics, and coordinators that are there: what waits for them would only wait."""
         topics = [_topic(name, configs) for name, configs in {**TOPIC_CONFIGS, SCRATCH: {}}.items()]
-        answer = await self.call(CreateTopicsRequest(topics=topics, timeout_ms=5_000), 7)
-        assert [topic.error_code for topic in answer.topics] == [ErrorCode.NONE] * len(topics)
-        self.topic_ids = {topic.name: topic.topic_id for topic in answer.topics}
+        response = await self.call(CreateTopicsRequest(topics=topics, timeout_ms=5_000), 7)
+        assert [topic.error_code for topic in response.topics] == [ErrorCode.NONE] * len(topics)
+        self.topic_ids = {topic.name: topic.topic_id for topic in response.topics}
         producer = self.producer("fuzz")
         await producer.init()
         producer.disconnect()
@@ -98,15 +98,15 @@ class Target:
 
     async def produce(self, bad: BadBatch, records: bytes | None, version: int) -> ErrorCode:
         request = requests.produce(TopicPartition(bad.topic, 0), records, transactional_id=bad.transactional_id)
-        answer = await self.call(request, version)
-        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        response = await self.call(request, version)
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
     async def log_end(self, topic: str) -> int:
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
-        asked = ListOffsetsTopic(name=topic, partitions=[partition])
-        answer = await self.call(ListOffsetsRequest(topics=[asked]), 7)
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-        offset: int = answer.topics[0].partitions[0].offset
+        requested = ListOffsetsTopic(name=topic, partitions=[partition])
+        response = await self.call(ListOffsetsRequest(topics=[requested]), 7)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+        offset: int = response.topics[0].partitions[0].offset
         return offset
 
     async def commits_a_transaction(self, transactional_id: str) -> None:
@@ -124,8 +124,8 @@ class Target:
         assert content.last_stable_offset == content.high_watermark, "a transaction is open for ever"
 
     async def every_partition_is_led(self) -> None:
-        answer = await self.call(MetadataRequest(topics=None), 9)
-        partitions = [partition for topic in answer.topics for partition in topic.partitions]
+        response = await self.call(MetadataRequest(topics=None), 9)
+        partitions = [partition for topic in response.topics for partition in topic.partitions]
         assert len(partitions) >= len(TOPIC_CONFIGS) + 4
         assert {partition.error_code for partition in partitions} == {ErrorCode.NONE}
 
@@ -175,9 +175,9 @@ def test_bad_batch_of_each_kind_gets_kafkas_error(target: Target, name: str) -> 
     async def play() -> None:
         end = await target.log_end(bad.topic)
         rng = random.Random(name)
-        answers = {v: await target.produce(bad, bad.make(rng), v) for v in VERSIONS if v in bad.versions}
-        assert answers
-        assert answers == dict.fromkeys(answers, bad.error)
+        responses = {v: await target.produce(bad, bad.make(rng), v) for v in VERSIONS if v in bad.versions}
+        assert responses
+        assert responses == dict.fromkeys(responses, bad.error)
         assert await target.log_end(bad.topic) == end
 
     asyncio.run(play())
@@ -207,8 +207,8 @@ def test_good_batches_in_bad_requests_are_refused(target: Target, request_: Mess
     async def play() -> None:
         end = await target.log_end(PLAIN)
         for version in VERSIONS:
-            answer = await target.call(request_, version)
-            assert answer.responses[0].partition_responses[0].error_code == error
+            response = await target.call(request_, version)
+            assert response.responses[0].partition_responses[0].error_code == error
         assert await target.log_end(PLAIN) == end
 
     asyncio.run(play())
@@ -294,7 +294,7 @@ def test_requests_that_repeat_themselves_get_responses(target: Target, request_:
 def test_requests_of_too_many_elements_end_their_connection(target: Target) -> None:
     async def play() -> None:
         client = await target.connect()
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponse):
             await client.call(DescribeGroupsRequest(groups=[""] * _TOO_MANY), 5)
         assert client.closed
 
@@ -319,9 +319,9 @@ def test_broker_still_serves_after_a_hundred_thousand_malformed_frames(target: T
     assert {kind for kind, _ in flood.sent} == set(Kind)
     assert asyncio.run(ends()) == ends_before
     closed = sum(count for (_, fate), count in flood.sent.items() if fate is Fate.CLOSES)
-    told = target.log().count("Closing the connection")
-    assert told > 0, "closings are told"
-    assert told - closed_before <= closed, "no line without a closing"
+    reported = target.log().count("Closing the connection")
+    assert reported > 0, "closings are told"
+    assert reported - closed_before <= closed, "no line without a closing"
     asyncio.run(serves())
 
 
@@ -332,20 +332,20 @@ def test_batch_that_is_broken_where_only_readers_look_is_carried_unless_it_count
 
     async def play() -> None:
         partition, count = TopicPartition(UNREAD, 0), 40
-        answer = await target.call(CreateTopicsRequest(topics=[_topic(UNREAD, {})], timeout_ms=5_000), 5)
-        assert answer.topics[0].error_code == ErrorCode.NONE
+        response = await target.call(CreateTopicsRequest(topics=[_topic(UNREAD, {})], timeout_ms=5_000), 5)
+        assert response.topics[0].error_code == ErrorCode.NONE
         for lie in (count + 1, 2**31 - 1):
             refused = with_payload(random.Random(SEED), b"\xff" * count, lie, Compression.ZSTD)
-            answer = await target.call(requests.produce(partition, refused), 9)
-            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
+            response = await target.call(requests.produce(partition, refused), 9)
+            assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
         hostile = with_payload(random.Random(SEED), b"\xff" * count, count, Compression.ZSTD)
         for round_ in range(5):
-            answer = await target.call(requests.produce(partition, hostile), 9)
-            assert answer.responses[0].partition_responses[0].base_offset == round_ * count
+            response = await target.call(requests.produce(partition, hostile), 9)
+            assert response.responses[0].partition_responses[0].base_offset == round_ * count
         assert await target.log_end(UNREAD) == 5 * count
         for offset in (0, count, 5 * count - 1):
-            answer = await target.call(requests.fetch(partition, offset, read_committed=True), 11)
-            fetched = answer.responses[0].partitions[0]
+            response = await target.call(requests.fetch(partition, offset, read_committed=True), 11)
+            fetched = response.responses[0].partitions[0]
             assert fetched.error_code == ErrorCode.NONE
             assert bytes(fetched.records)[21:61] == hostile[21:61]
 

@@ -52,8 +52,8 @@ async def write_marker(
         topics=[topic],
         coordinator_epoch=coordinator_epoch,
     )
-    answer = await stage.call(WriteTxnMarkersRequest(markers=[marker]), 1)
-    return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
+    response = await stage.call(WriteTxnMarkersRequest(markers=[marker]), 1)
+    return ErrorCode(response.markers[0].topics[0].partitions[0].error_code)
 
 
 async def is_decided(stage: Stage, partition: TopicPartition) -> bool:
@@ -112,8 +112,8 @@ async def test_coordinator_not_available(stage: Stage) -> None:
     producer = await initialised(stage)
     await producer.open_transaction({invoices: [b"invoice"]})
     await stage.restart()
-    answer = await stage.call(producer.end_request(commit=True), requests.END_TXN_VERSION)
-    at_once = ErrorCode(answer.error_code)
+    response = await stage.call(producer.end_request(commit=True), requests.END_TXN_VERSION)
+    at_once = ErrorCode(response.error_code)
     assert at_once in (
         ErrorCode.NONE,
         ErrorCode.NOT_COORDINATOR,
@@ -164,9 +164,9 @@ async def test_out_of_order_sequence_number_after_a_lost_log(stage: Stage) -> No
     await stage.restart("power")
     left = len(await stage.everything(purchases))
     assert left >= 1
-    answer = await producer.send(purchases, b"p20")
+    response = await producer.send(purchases, b"p20")
     expected = ErrorCode.NONE if left == 20 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert answer.error_code == expected
+    assert response.error_code == expected
 
 
 @scenario()
@@ -269,9 +269,9 @@ async def test_transaction_log_that_contradicts_itself(stage: Stage) -> None:
     log.append((batch,))
     await stage.broker.start()
     for _ in range(20):
-        answer = await stage.call(producer.end_request(commit=True), requests.END_TXN_VERSION)
+        response = await stage.call(producer.end_request(commit=True), requests.END_TXN_VERSION)
         await asyncio.sleep(0.05)
-    assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the log is read again, now and then"
+    assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the log is read again, now and then"
     plain = stage.producer(None)
     ok(await plain.init())
     ok(await plain.send(invoices, b"still written"))
@@ -369,8 +369,8 @@ async def test_producer_id_expiration(stage: Stage) -> None:
 
 async def active_producers(stage: Stage, partition: TopicPartition) -> list[ProducerState]:
     topic = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
-    answer = await stage.call(DescribeProducersRequest(topics=[topic]), 0)
-    states: list[ProducerState] = answer.topics[0].partitions[0].active_producers
+    response = await stage.call(DescribeProducersRequest(topics=[topic]), 0)
+    states: list[ProducerState] = response.topics[0].partitions[0].active_producers
     return states
 
 
@@ -493,8 +493,8 @@ async def test_clients_cannot_write_to_the_coordinators_logs(stage: Stage, topic
     await initialised(stage)
     await stage.find_coordinator(GROUP, transactional=False)
     forged = requests.produce(TopicPartition(topic, 0), requests.batch([b"forged"]))
-    answer = await stage.call(forged, requests.PRODUCE_VERSION)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    response = await stage.call(forged, requests.PRODUCE_VERSION)
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @scenario()

@@ -127,8 +127,8 @@ async def test_five_in_flight_none_overtakes_another(stage: Stage) -> None:
         request = requests.produce(purchases, batch)
         sent.append((request, client.send(request, requests.PRODUCE_VERSION)))
     for number, (request, frame) in enumerate(sent):
-        answer = await client.answer_to(request, requests.PRODUCE_VERSION, frame)
-        partition = answer.responses[0].partition_responses[0]
+        response = await client.response_to(request, requests.PRODUCE_VERSION, frame)
+        partition = response.responses[0].partition_responses[0]
         assert (partition.error_code, partition.base_offset) == (ErrorCode.NONE, number)
     assert await stage.everything(purchases) == [b"p%d" % number for number in range(5)]
 
@@ -149,8 +149,8 @@ async def test_five_in_flight_of_which_the_disk_does_not_take_the_first(stage: S
     codes = []
     frames = [client.send(requests.produce(purchases, bytearray(batch)), 9) for batch in batches]
     for batch, frame in zip(batches, frames, strict=True):
-        answer = await client.answer_to(requests.produce(purchases, batch), 9, frame)
-        codes.append(ErrorCode(answer.responses[0].partition_responses[0].error_code))
+        response = await client.response_to(requests.produce(purchases, batch), 9, frame)
+        codes.append(ErrorCode(response.responses[0].partition_responses[0].error_code))
     assert codes == 5 * [ErrorCode.KAFKA_STORAGE_ERROR]
     for number, batch in enumerate(batches):
         assert (await producer.produce(batch, purchases)).base_offset == number
@@ -163,7 +163,7 @@ async def test_five_in_flight_over_a_network_that_loses_and_delays(stage: Stage)
     stage.loop.network.delay_seconds = (0.0001, 0.02)
     stage.loop.network.stall_probability = 0.05
     producer = PipelinedProducer(
-        "p", OneBroker(PORT), purchases, random.Random(stage.rng.random()), 100, answer_within=0.03
+        "p", OneBroker(PORT), purchases, random.Random(stage.rng.random()), 100, response_within=0.03
     )
     await producer.run()
     assert producer.retries > 0

@@ -39,13 +39,13 @@ async def without_coordinator(stage: Stage, transactional_id: str) -> AsyncItera
     partition = broker.replica_manager.partition(TopicPartition("__transaction_state", index))
     assert partition is not None
     assert partition.leading is not None
-    coordinator, term = broker.transaction_coordinator, CoordinatorLog(partition.leading)
+    coordinator, epoch_log = broker.transaction_coordinator, CoordinatorLog(partition.leading)
 
     async def resign() -> None:
         coordinator.on_resigned(index)
 
     async def elect() -> None:
-        coordinator.on_elected(index, term)
+        coordinator.on_elected(index, epoch_log)
 
     await process.run(resign())
     yield
@@ -123,11 +123,11 @@ async def test_marker_does_not_come_between_verification_and_append(stage: Stage
         request = requests.produce(invoices, producer.batch(invoices, b"%d" % milliseconds), transactional_id="billing")
         ending = await stage.connect()
         async with without_coordinator(stage, "billing"):
-            answer = await producer.abandoned(request, requests.PRODUCE_VERSION)
+            response = await producer.abandoned(request, requests.PRODUCE_VERSION)
             await asyncio.sleep(0.01)
         await asyncio.sleep(milliseconds / 1000)
         await ending.call(producer.end_request(commit=False), requests.END_TXN_VERSION)
-        await answer
+        await response
         ok(await producer.end(commit=False))
         assert await is_decided(stage, invoices), (
             f"the transaction ended {milliseconds} ms after the coordinator's return"
@@ -144,9 +144,9 @@ async def test_zombie_is_fenced_without_a_request_to_the_coordinator(stage: Stag
     successor = stage.producer("billing")
     ok(await successor.init())
     async with without_coordinator(stage, "billing"):
-        asked = stage.loop.time()
+        requested = stage.loop.time()
         assert (await zombie.send(invoices, b"undead")).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert stage.loop.time() - asked < 0.5
+        assert stage.loop.time() - requested < 0.5
 
 
 @scenario()
@@ -157,8 +157,8 @@ async def test_end_txn_after_a_successor_began_ends_nothing(stage: Stage) -> Non
     late = first.end_request(commit=True)
     ok(await first.end(commit=False))
     second = await opened(stage, invoices)
-    answer = await stage.call(late, requests.END_TXN_VERSION)
-    assert answer.error_code == ErrorCode.PRODUCER_FENCED
+    response = await stage.call(late, requests.END_TXN_VERSION)
+    assert response.error_code == ErrorCode.PRODUCER_FENCED
     ok(await second.send(invoices, b"postscript"))
     ok(await second.end(commit=True))
     assert await stage.committed(invoices) == [b"invoice", b"postscript"]

@@ -49,9 +49,9 @@ async def test_late_end_txn_in_a_later_transaction_ends_nothing(stage: Stage, la
     await producer.transaction({invoices: [b"second"]})
     if is_open:
         await producer.open_transaction({invoices: [b"third"]})
-    answer = await stage.call(late, requests.TRANSACTION_2_END_TXN_VERSION)
-    assert answer.error_code == ErrorCode.PRODUCER_FENCED
-    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+    response = await stage.call(late, requests.TRANSACTION_2_END_TXN_VERSION)
+    assert response.error_code == ErrorCode.PRODUCER_FENCED
+    assert (response.producer_id, response.producer_epoch) == (-1, -1)
     if not is_open:
         await producer.open_transaction({invoices: [b"third"]})
     ok(await producer.send(invoices, b"more of it"))
@@ -96,8 +96,8 @@ async def test_late_batch_in_a_later_transaction_is_refused(stage: Stage, versio
     await producer.open_transaction({invoices: [b"next"]})
     for partition, late in ((invoices, late_invoice), (shipments, late_shipment)):
         request = requests.produce(partition, late, transactional_id="billing")
-        answer = await stage.call(request, version)
-        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+        response = await stage.call(request, version)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     ok(await producer.end(commit=True))
     assert await is_decided(stage, invoices)
     assert await is_decided(stage, shipments)
@@ -165,8 +165,8 @@ def marker(producer: Version2Producer, partition: TopicPartition) -> WriteTxnMar
 
 
 async def marker_error(stage: Stage, request: WriteTxnMarkersRequest) -> ErrorCode:
-    answer = await stage.call(request, requests.WRITE_TXN_MARKERS_VERSION)
-    return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
+    response = await stage.call(request, requests.WRITE_TXN_MARKERS_VERSION)
+    return ErrorCode(response.markers[0].topics[0].partitions[0].error_code)
 
 
 @scenario()
@@ -330,9 +330,9 @@ async def test_producers_of_both_versions_take_turns(stage: Stage) -> None:
 
 
 async def finalize(stage: Stage, level: int) -> None:
-    answer = await stage.call(requests.api_versions(), requests.API_VERSIONS_VERSION)
-    present = requests.finalized_transaction_version(answer)
+    response = await stage.call(requests.api_versions(), requests.API_VERSIONS_VERSION)
+    present = requests.finalized_transaction_version(response)
     if level != present:
         request = requests.finalize_transaction_version(level, present)
-        answer = await stage.call(request, requests.UPDATE_FEATURES_VERSION)
-        assert answer.error_code == ErrorCode.NONE, answer
+        response = await stage.call(request, requests.UPDATE_FEATURES_VERSION)
+        assert response.error_code == ErrorCode.NONE, response

@@ -33,29 +33,31 @@ class Version2Producer(ScriptedProducer):
         request = requests.txn_offset_commit(
             self.transactional_id, self.producer_id, self.epoch, group, offsets, generation=generation
         )
-        answer = await self._settled(
+        response = await self._settled(
             request,
             requests.TRANSACTION_2_TXN_OFFSET_COMMIT_VERSION,
-            lambda answer: next(iter(requests.committed_partitions(answer).values())),
+            lambda response: next(iter(requests.committed_partitions(response).values())),
         )
-        return next(iter(requests.committed_partitions(answer).values()))
+        return next(iter(requests.committed_partitions(response).values()))
 
     async def end(self, *, commit: bool) -> ErrorCode:
         """EndTxn; after it this producer is who the answer says."""
-        answer = await self.ask_for_end(commit=commit)
-        if answer.error_code == ErrorCode.NONE:
-            self.become(answer)
-        return ErrorCode(answer.error_code)
+        response = await self.ask_for_end(commit=commit)
+        if response.error_code == ErrorCode.NONE:
+            self.become(response)
+        return ErrorCode(response.error_code)
 
     async def ask_for_end(self, *, commit: bool) -> Any:
         """EndTxn, whose answer changes nothing here."""
         return await self._settled(
-            self.end_request(commit=commit), requests.TRANSACTION_2_END_TXN_VERSION, lambda answer: answer.error_code
+            self.end_request(commit=commit),
+            requests.TRANSACTION_2_END_TXN_VERSION,
+            lambda response: response.error_code,
         )
 
-    def become(self, answer: Any) -> None:
+    def become(self, response: Any) -> None:
         """Go on as the answer of an EndTxn or InitProducerId says."""
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
         self.sequences.clear()
 
     async def open_transaction(self, values: Mapping[TopicPartition, Sequence[bytes]]) -> None:

@@ -8,7 +8,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import state_of
 from tests.simulation.requests import batch, produce
 from tests.simulation.simulated_cluster import SimulatedCluster
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 PRODUCE_VERSION = 9
 RETRY_SECONDS = 0.02
@@ -24,13 +24,13 @@ class AcknowledgedWriter:
         partition: TopicPartition,
         *,
         pause: float = RETRY_SECONDS,
-        answer_within: float = 1.0,
+        response_within: float = 1.0,
     ) -> None:
         """``pause``: seconds between two records."""
         self._cluster = cluster
         self.partition = partition
         self._pause = pause
-        self._answer_within = answer_within
+        self._response_within = response_within
         self._client: WireClient | None = None
         self._stopped = False
         self.acknowledged: list[bytes] = []
@@ -61,10 +61,10 @@ class AcknowledgedWriter:
     async def try_to_write(self, value: bytes) -> bool:
         try:
             client = await self._connection()
-            answer = None if client is None else await client.call(self._request(value), PRODUCE_VERSION)
-        except NoAnswer:
-            answer = None
-        if answer is None or answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE:
+            response = None if client is None else await client.call(self._request(value), PRODUCE_VERSION)
+        except NoResponse:
+            response = None
+        if response is None or response.responses[0].partition_responses[0].error_code != ErrorCode.NONE:
             self._leave()
             return False
         return True
@@ -75,7 +75,7 @@ class AcknowledgedWriter:
             leader = state_of(self._cluster, self.partition.topic, self.partition.partition).leader
             if leader < 0:
                 return None
-            self._client = await WireClient.connect(self._cluster[leader].port, answer_within=self._answer_within)
+            self._client = await WireClient.connect(self._cluster[leader].port, response_within=self._response_within)
         return self._client
 
     def _request(self, value: bytes) -> ProduceRequest:

@@ -24,7 +24,7 @@ class AcknowledgedWriters:
         self._cluster = cluster
         self._writers = [
             AcknowledgedWriter(
-                cluster, TopicPartition("t", index), pause=rng.choice(_PAUSES), answer_within=rng.choice(_PATIENCE)
+                cluster, TopicPartition("t", index), pause=rng.choice(_PAUSES), response_within=rng.choice(_PATIENCE)
             )
             for index in range(len(_REPLICAS))
         ]

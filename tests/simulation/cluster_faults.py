@@ -68,7 +68,7 @@ class Fault(Enum):
     ENSEMBLE_DOWN = auto()
     ENSEMBLE_BEHIND = auto()
     """What one broker reads of the ensemble is old for a while."""
-    SUSPECT = auto()
+    UNREACHABLE = auto()
     ELECT = auto()
     REASSIGN = auto()
     CREATE = auto()
@@ -111,7 +111,7 @@ class ClusterFaults:
             Fault.EXPIRE: self._to_some_broker(self._expire),
             Fault.ENSEMBLE_DOWN: self._ensemble_down,
             Fault.ENSEMBLE_BEHIND: self._to_some_broker(self._fall_behind),
-            Fault.SUSPECT: self._to_some_broker(self._suspect),
+            Fault.UNREACHABLE: self._to_some_broker(self._report_unreachable),
             Fault.ELECT: self._to_some_broker(self._elect),
             Fault.REASSIGN: self._to_some_broker(self._reassign),
             Fault.CREATE: self._to_some_broker(self._create_topic),
@@ -274,7 +274,7 @@ class ClusterFaults:
         if broker.store is not None and broker.store.session is not None:
             self._cluster.ensemble.expire(broker.store.session.session_id)
 
-    async def _suspect(self, broker: ClusterBroker) -> None:
+    async def _report_unreachable(self, broker: ClusterBroker) -> None:
         if broker.broker is not None:
             broker.broker.controller.report_unreachable(self._rng.choice(BROKERS))
 

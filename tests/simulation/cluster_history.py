@@ -109,8 +109,8 @@ def _check_settings(cluster: SimulatedCluster) -> None:
 async def _ask_settings(cluster: SimulatedCluster) -> None:
     """The same as clients see it, who ask any broker."""
     for topic in cluster.ensemble.tree.children(paths.TOPICS) or ():
-        answers = [await described_overrides(broker, topic) for broker in cluster.alive]
-        assert answers.count(answers[0]) == len(answers), (topic, answers)
+        responses = [await described_overrides(broker, topic) for broker in cluster.alive]
+        assert responses.count(responses[0]) == len(responses), (topic, responses)
 
 
 def _check_replicas(cluster: SimulatedCluster, partition: TopicPartition) -> None:

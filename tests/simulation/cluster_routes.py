@@ -27,7 +27,7 @@ from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.simulated_cluster import SimulatedCluster
-from tests.simulation.wire_client import NoAnswer
+from tests.simulation.wire_client import NoResponse
 
 _MOVED: Final = frozenset(
     {
@@ -65,12 +65,12 @@ class ClusterRoutes:
         if broker_id < 0:
             broker_id = self._look_up(role)
         if broker_id < 0:
-            raise NoAnswer(f"no broker is {role}")
+            raise NoResponse(f"no broker is {role}")
         self._known[role] = broker_id
         return self._cluster[broker_id].port
 
-    def heard(self, request: Message, answer: Message) -> None:
-        if not _MOVED.isdisjoint(_codes(answer)):
+    def heard(self, request: Message, response: Message) -> None:
+        if not _MOVED.isdisjoint(_codes(response)):
             self.lost(request)
 
     def lost(self, request: Message) -> None:
@@ -120,10 +120,10 @@ class ClusterRoutes:
         return -1 if znode is None else decode_partition_state(znode.data).leader
 
 
-def _codes(answer: Message) -> Iterator[int]:
+def _codes(response: Message) -> Iterator[int]:
     """Every error code in an answer."""
-    for field in type(answer).fields:
-        value = getattr(answer, field.name)
+    for field in type(response).fields:
+        value = getattr(response, field.name)
         if field.name.endswith("error_code"):
             yield value
         for part in value if isinstance(value, list) else (value,):

@@ -17,7 +17,7 @@ from oncelog.protocol.messages.stop_replica import StopReplicaRequest
 from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.virtual_loop import SimTransport
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 _SIZE_BYTES: Final = 4
 _HEADER: Final = Struct(">ihhih")
@@ -75,7 +75,7 @@ class ControlPost:
         """Send the same bytes once more, if the receiver runs."""
         try:
             client = await WireClient.connect(self._cluster[frame.receiver].port)
-        except NoAnswer:
+        except NoResponse:
             return
         client.send_bytes(frame.data)
         await asyncio.sleep(0.05)

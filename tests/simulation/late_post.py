@@ -28,7 +28,7 @@ from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.routes import Routes
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 _TAKEN = {
     EndTxnRequest: requests.TRANSACTION_2_END_TXN_VERSION,
@@ -51,7 +51,7 @@ class LatePost:
         repeats_markers: bool = True,
     ) -> None:
         """``repeats_markers``: only where a coordinator's epoch is its log's leader epoch, which a restart sees to."""
-        self.answers: Counter[str] = Counter()
+        self.responses: Counter[str] = Counter()
         self._loop = loop
         self._routes = routes
         self._rng = rng
@@ -66,7 +66,7 @@ class LatePost:
             return
         self._later(self._deliver(request, version, self._delay()))
         if self._rng.random() < 0.5:
-            raise NoAnswer("held back")
+            raise NoResponse("held back")
 
     def repeat_marker(
         self,
@@ -95,8 +95,8 @@ class LatePost:
 
     async def _deliver(self, request: Message, version: int, delay: float) -> None:
         await asyncio.sleep(delay)
-        answer = await self._call(request, version)
-        self.answers[f"{type(request).__name__} {_error(answer).name}"] += 1
+        response = await self._call(request, version)
+        self.responses[f"{type(request).__name__} {_error(response).name}"] += 1
 
     async def _deliver_marker(self, transactional_id: str, marker: WritableTxnMarker) -> None:
         """As the present coordinator: one of an older epoch would be refused for that."""
@@ -111,17 +111,17 @@ class LatePost:
         while True:
             try:
                 client = await WireClient.connect(self._routes.port(request))
-                answer = await client.call(request, version)
-            except NoAnswer:
+                response = await client.call(request, version)
+            except NoResponse:
                 self._routes.lost(request)
                 await asyncio.sleep(_ATTEMPT_SECONDS)
             else:
                 client.close()
-                return answer
+                return response
 
 
-def _error(answer: object) -> ErrorCode:
-    match answer:
+def _error(response: object) -> ErrorCode:
+    match response:
         case object(error_code=code):
             return ErrorCode(code)
         case object(responses=[topic]):
@@ -130,4 +130,4 @@ def _error(answer: object) -> ErrorCode:
             return ErrorCode(marker.topics[0].partitions[0].error_code)
         case object(topics=[topic, *_]):
             return ErrorCode(topic.partitions[0].error_code)
-    raise AssertionError(answer)
+    raise AssertionError(response)

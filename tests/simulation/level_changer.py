@@ -26,5 +26,5 @@ class LevelChanger:
             )
             level = self._rng.choice([level for level in range(3) if level != present])
             request = requests.finalize_transaction_version(level, present)
-            answer = await self._client.call(request, requests.UPDATE_FEATURES_VERSION)
-            self.changes += answer.error_code == ErrorCode.NONE
+            response = await self._client.call(request, requests.UPDATE_FEATURES_VERSION)
+            self.changes += response.error_code == ErrorCode.NONE

@@ -11,7 +11,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.late_post import LatePost
 from tests.simulation.requests import RETRIABLE
 from tests.simulation.routes import Routes
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 Errors: TypeAlias = Callable[[Any], set[ErrorCode]]
 """What an answer says went wrong."""
@@ -29,12 +29,12 @@ class PatientClient:
     """One connection to a broker at a time; a request is repeated over as many of them as it takes."""
 
     def __init__(
-        self, routes: Routes, rng: random.Random, *, answer_within: float = 5.0, late_post: LatePost | None = None
+        self, routes: Routes, rng: random.Random, *, response_within: float = 5.0, late_post: LatePost | None = None
     ) -> None:
         """Whatever goes through ``late_post`` may be held back there, or come again later."""
         self._routes = routes
         self._rng = rng
-        self._answer_within = answer_within
+        self._response_within = response_within
         self._late_post = late_post
         self._clients: dict[int, WireClient] = {}
 
@@ -43,7 +43,7 @@ class PatientClient:
         port = self._routes.port(request)
         client = self._clients.get(port)
         if client is None or client.closed:
-            client = self._clients[port] = await WireClient.connect(port, answer_within=self._answer_within)
+            client = self._clients[port] = await WireClient.connect(port, response_within=self._response_within)
         return client
 
     def repeat_marker(
@@ -53,9 +53,9 @@ class PatientClient:
         if self._late_post is not None:
             self._late_post.repeat_marker(transactional_id, producer, partitions, commit=commit)
 
-    def heard(self, request: Message, answer: Message) -> None:
+    def heard(self, request: Message, response: Message) -> None:
         """Note a response, which may say that another broker is responsible."""
-        self._routes.heard(request, answer)
+        self._routes.heard(request, response)
 
     async def disconnect(self, *unanswered: Message) -> None:
         """Give the connections up, and the belief in who would answer; and wait a moment."""
@@ -74,20 +74,20 @@ class PatientClient:
         while True:
             try:
                 connection = await self.connection(request)
-                answer = await connection.answer_to(request, version, self._send(connection, request, version))
-            except NoAnswer:
+                response = await connection.response_to(request, version, self._send(connection, request, version))
+            except NoResponse:
                 await self.disconnect(request)
             else:
-                self.heard(request, answer)
-                return answer
+                self.heard(request, response)
+                return response
 
     async def succeed(self, request: Message, version: int, errors: Errors) -> Any:
         """Repeat a request until nothing in its answer is an error. Raises Broken if waiting does not help."""
         while True:
-            answer = await self.call(request, version)
-            codes = errors(answer)
+            response = await self.call(request, version)
+            codes = errors(response)
             if codes <= {ErrorCode.NONE}:
-                return answer
+                return response
             _check_retriable(codes)
             await self.pause()
 
@@ -102,7 +102,7 @@ class PatientClient:
                     for request, connection in zip(left, connections, strict=True)
                 ]
                 left = await self._settle(in_flight, version, errors)
-            except NoAnswer:
+            except NoResponse:
                 await self.disconnect(*left)
             else:
                 if left:
@@ -122,9 +122,9 @@ class PatientClient:
         """Those that were refused. Whatever follows one of them may be refused for want of its predecessor."""
         refused: list[Message] = []
         for request, connection, frame in in_flight:
-            answer = await connection.answer_to(request, version, frame)
-            self.heard(request, answer)
-            codes = errors(answer)
+            response = await connection.response_to(request, version, frame)
+            self.heard(request, response)
+            codes = errors(response)
             if codes <= {ErrorCode.NONE}:
                 continue
             if not refused or codes != {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}:
@@ -141,9 +141,9 @@ def _check_retriable(codes: set[ErrorCode]) -> None:
         raise Broken(str(codes))
 
 
-def error_of(answer: Any) -> set[ErrorCode]:
-    return {ErrorCode(answer.error_code)}
+def error_of(response: Any) -> set[ErrorCode]:
+    return {ErrorCode(response.error_code)}
 
 
-def produce_errors(answer: Any) -> set[ErrorCode]:
-    return {ErrorCode(partition.error_code) for topic in answer.responses for partition in topic.partition_responses}
+def produce_errors(response: Any) -> set[ErrorCode]:
+    return {ErrorCode(partition.error_code) for topic in response.responses for partition in topic.partition_responses}

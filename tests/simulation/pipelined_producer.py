@@ -20,7 +20,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.patient_client import PatientClient, produce_errors
 from tests.simulation.routes import Routes
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 MAX_IN_FLIGHT = 5
 
@@ -43,7 +43,7 @@ class PipelinedProducer:
     partition: TopicPartition
     rng: random.Random
     total: int
-    answer_within: float
+    response_within: float
     longest_rest: float = 0.0
     """In seconds, before it makes another batch."""
     may_be_forgotten: bool = False
@@ -56,18 +56,18 @@ class PipelinedProducer:
     _in_flight: deque[Batch] = field(default_factory=deque)
 
     async def run(self) -> None:
-        client = PatientClient(self.routes, self.rng, answer_within=self.answer_within)
-        answer = await client.succeed(
+        client = PatientClient(self.routes, self.rng, response_within=self.response_within)
+        response = await client.succeed(
             requests.init_producer_id(None),
             requests.INIT_PRODUCER_ID_VERSION,
-            lambda answer: {ErrorCode(answer.error_code)},
+            lambda response: {ErrorCode(response.error_code)},
         )
-        self.producer_id = answer.producer_id
+        self.producer_id = response.producer_id
         wherever_it_is_led = requests.produce(self.partition, None)
         while not self.stopping and (self._made < self.total or self._in_flight):
             try:
                 await self._send_and_settle(client, await client.connection(wherever_it_is_led))
-            except NoAnswer:
+            except NoResponse:
                 self.retries += 1
                 await client.disconnect(wherever_it_is_led)
 
@@ -111,9 +111,9 @@ class PipelinedProducer:
     ) -> bool:
         """Whether the oldest batch in flight is acknowledged now."""
         request = self._request(batch)
-        answer = await connection.answer_to(request, requests.PRODUCE_VERSION, frame)
-        client.heard(request, answer)
-        (code,) = produce_errors(answer)
+        response = await connection.response_to(request, requests.PRODUCE_VERSION, frame)
+        client.heard(request, response)
+        (code,) = produce_errors(response)
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.may_be_forgotten:
             self.stopping = True  # Whether it is written is not known, so it must not be written under a new number.
             return False
@@ -121,6 +121,6 @@ class PipelinedProducer:
             assert code in requests.RETRIABLE, f"{self.name}: the oldest batch in flight was refused with {code.name}"
             return False
         assert self._in_flight.popleft() is batch
-        batch.offset = answer.responses[0].partition_responses[0].base_offset
+        batch.offset = response.responses[0].partition_responses[0].base_offset
         self.done.append(batch)
         return True

@@ -234,7 +234,7 @@ class Controller:
         self.states: dict[int, State] = {}
         self.refusals: list[ErrorCode] = []
         self.delay: Callable[[], float] = lambda: 0.001
-        self.loses_answer: Callable[[], bool] = lambda: False
+        self.loses_response: Callable[[], bool] = lambda: False
         self.loses_order: Callable[[], bool] = lambda: False
         """Orders are lost when a controller falls; the next one tells how things are then."""
         self._mail: dict[int, float] = {}
@@ -257,7 +257,7 @@ class Controller:
         self.tell([index])
 
     def tell(self, indexes: Iterable[int], only: int | None = None) -> None:
-        states = [self._told(index) for index in indexes]
+        states = [self._reported(index) for index in indexes]
         for member in self._cluster.members.values():
             if member.is_up and only in (None, member.broker_id) and not self.loses_order():
                 self._post(member, states)
@@ -271,11 +271,11 @@ class Controller:
 
         def deliver() -> None:
             if member.is_up and member.epoch == epoch:
-                member.act(_obey, member, states, live)
+                member.act(_apply_orders, member, states, live)
 
         loop.call_at(arrival, deliver)
 
-    def _told(self, index: int) -> LeaderAndIsrPartitionState:
+    def _reported(self, index: int) -> LeaderAndIsrPartitionState:
         state = self.states[index]
         return LeaderAndIsrPartitionState(
             topic_name=TOPIC,
@@ -315,17 +315,17 @@ class Controller:
     def ask(self, member: Member, request: AlterPartitionRequest, on_response: OnResponse) -> None:
         process, epoch, loop = member.process, member.epoch, self._cluster.loop
 
-        def answer(response: AlterPartitionResponse | None) -> None:
+        def respond(response: AlterPartitionResponse | None) -> None:
             if member.process is process and process is not None:
                 process.context.run(on_response, response)
 
         def decide() -> None:
-            lost = self.loses_answer()
+            lost = self.loses_response()
             if lost and self._rng.random() < 0.5:
-                loop.call_later(self.delay(), answer, None)
+                loop.call_later(self.delay(), respond, None)
                 return
             response = self._decide(request)
-            loop.call_later(self.delay(), answer, None if lost else response)
+            loop.call_later(self.delay(), respond, None if lost else response)
 
         if epoch == request.broker_epoch:
             loop.call_later(self.delay(), decide)
@@ -371,7 +371,7 @@ class Controller:
         return member.is_up and broker_epoch in (-1, member.epoch)
 
 
-def _obey(member: Member, states: list[LeaderAndIsrPartitionState], live: list[Member]) -> None:
+def _apply_orders(member: Member, states: list[LeaderAndIsrPartitionState], live: list[Member]) -> None:
     member.replica_control.apply_leader_and_isr(
         LeaderAndIsrRequest(
             controller_epoch=1,

@@ -111,12 +111,12 @@ class History:
                 cluster.loop.network.heal()
             case Step.SLOW_CONTROLLER:
                 controller.delay = lambda: self.rng.uniform(0.001, 2)
-                controller.loses_answer = lambda: self.rng.random() < 0.3
+                controller.loses_response = lambda: self.rng.random() < 0.3
             case Step.FALLING_CONTROLLER:
                 controller.loses_order = lambda: self.rng.random() < 0.4
             case Step.FAST_CONTROLLER:
                 controller.delay = lambda: 0.001
-                controller.loses_answer = controller.loses_order = lambda: False
+                controller.loses_response = controller.loses_order = lambda: False
                 controller.tell(controller.states)
             case Step.DELETE:
                 for member in self._leaders():
@@ -150,9 +150,11 @@ class History:
         info = partition.append(view, header, origin=AppendOrigin.CLIENT, required_acks=acks)
         if acks == ACKS_ALL and isinstance(info, AppendInfo):
             record = Acknowledged(info.base_offset, content)
-            partition.when_acknowledged(info.last_offset + 1, ACKS_ALL, lambda error: self._told(member, record, error))
+            partition.when_acknowledged(
+                info.last_offset + 1, ACKS_ALL, lambda error: self._reported(member, record, error)
+            )
 
-    def _told(self, leader: Member, record: Acknowledged, error: ErrorCode) -> None:
+    def _reported(self, leader: Member, record: Acknowledged, error: ErrorCode) -> None:
         self.events[error.name] = self.events.get(error.name, 0) + 1
         if error is not ErrorCode.NONE:
             return

@@ -104,10 +104,10 @@ def add_partitions(
     )
 
 
-def added_partitions(answer: Any) -> dict[TopicPartition, ErrorCode]:
+def added_partitions(response: Any) -> dict[TopicPartition, ErrorCode]:
     return {
         TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
-        for topic in answer.results_by_topic_v3_and_below
+        for topic in response.results_by_topic_v3_and_below
         for partition in topic.results_by_partition
     }
 
@@ -143,11 +143,11 @@ def txn_offset_commit(
     )
 
 
-def committed_partitions(answer: Any) -> dict[TopicPartition, ErrorCode]:
+def committed_partitions(response: Any) -> dict[TopicPartition, ErrorCode]:
     """Of TxnOffsetCommit, and of OffsetCommit."""
     return {
         TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.error_code)
-        for topic in answer.topics
+        for topic in response.topics
         for partition in topic.partitions
     }
 
@@ -179,9 +179,9 @@ def metadata(topic: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
 
 
-def leader_epochs(answer: Any) -> dict[int, int]:
+def leader_epochs(response: Any) -> dict[int, int]:
     """Return the leader epochs of the one requested topic, by partition."""
-    return {partition.partition_index: partition.leader_epoch for partition in answer.topics[0].partitions}
+    return {partition.partition_index: partition.leader_epoch for partition in response.topics[0].partitions}
 
 
 def batch(
@@ -249,9 +249,9 @@ def api_versions() -> ApiVersionsRequest:
     return ApiVersionsRequest(client_software_name="simulation", client_software_version="1")
 
 
-def finalized_transaction_version(answer: Any) -> int:
+def finalized_transaction_version(response: Any) -> int:
     """Of ApiVersions: the level of ``transaction.version`` that holds."""
-    levels: dict[str, int] = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    levels: dict[str, int] = {feature.name: feature.max_version_level for feature in response.finalized_features}
     return levels.get(TRANSACTION_FEATURE, 0)
 
 
@@ -273,9 +273,9 @@ class FetchedPosition(NamedTuple):
     """-1 if nothing is committed."""
 
 
-def fetched_position(answer: Any) -> FetchedPosition:
+def fetched_position(response: Any) -> FetchedPosition:
     """Return the position of the one requested partition."""
-    group = answer.groups[0]
+    group = response.groups[0]
     if group.error_code:
         return FetchedPosition(ErrorCode(group.error_code), -1)
     partition = group.topics[0].partitions[0]

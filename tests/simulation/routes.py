@@ -12,7 +12,7 @@ class Routes(Protocol):
         """Where to send a request. Raises NoAnswer if nobody is known."""
         ...
 
-    def heard(self, request: Message, answer: Message) -> None:
+    def heard(self, request: Message, response: Message) -> None:
         """This came back."""
         ...
 
@@ -30,7 +30,7 @@ class OneBroker:
     def port(self, request: Message) -> int:
         return self._port
 
-    def heard(self, request: Message, answer: Message) -> None:
+    def heard(self, request: Message, response: Message) -> None:
         pass
 
     def lost(self, request: Message) -> None:

@@ -198,18 +198,18 @@ class _Connection:
 
     def ask(self, read: Callable[["_Connection"], T], watch: Watch | None = None) -> "asyncio.Future[T]":
         """Send a read to the ensemble; the future has its response, if the connection lasts until then."""
-        answer: asyncio.Future[T] = self._loop.create_future()
+        response: asyncio.Future[T] = self._loop.create_future()
         sent = self._loop.time()
-        self._waiting[answer] = None
+        self._waiting[response] = None
         if watch is not None:
             self._watches.append(watch)
         noticed = self._loop.call_later(self._session.timeout * _NOTICED_SHARE, self._session.lose, self)
-        answer.add_done_callback(lambda _: noticed.cancel())
+        response.add_done_callback(lambda _: noticed.cancel())
         if Direction.TO_ENSEMBLE not in self._session.store.cut:
-            self._ensemble.call_at(self._arrival(0), self._arrive, read, answer, sent)
-        return answer
+            self._ensemble.call_at(self._arrival(0), self._arrive, read, response, sent)
+        return response
 
-    def _arrive(self, read: Callable[["_Connection"], T], answer: "asyncio.Future[T]", sent: float) -> None:
+    def _arrive(self, read: Callable[["_Connection"], T], response: "asyncio.Future[T]", sent: float) -> None:
         """At the ensemble."""
         if not self.is_open or not self._ensemble.is_up:
             return
@@ -218,15 +218,15 @@ class _Connection:
             self.to_client(self._session.end, self)
             return
         self._ensemble.heard_of(session_id)
-        self.to_client(self._answered, answer, read(self), sent)
+        self.to_client(self._responded, response, read(self), sent)
 
-    def _answered(self, answer: "asyncio.Future[T]", value: T, sent: float) -> None:
+    def _responded(self, response: "asyncio.Future[T]", value: T, sent: float) -> None:
         """At the client."""
-        self._waiting.pop(answer, None)
+        self._waiting.pop(response, None)
         if self.is_open:
             self._session.heard(sent)
-            if not answer.done():
-                answer.set_result(value)
+            if not response.done():
+                response.set_result(value)
 
     def to_client(self, call: Callable[..., None], *arguments: Any) -> None:
         session = self._session
@@ -251,10 +251,10 @@ class _Connection:
         """At the client: fail every waiting call, and fire all watches."""
         self.is_open = False
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting:
-            if not answer.done():
-                answer.set_exception(error)
-                answer.exception()  # The caller may have gone.
+        for response in waiting:
+            if not response.done():
+                response.set_exception(error)
+                response.exception()  # The caller may have gone.
         watches, self._watches = dict.fromkeys(self._watches), []
         for watch in watches:
             watch()

@@ -72,8 +72,8 @@ class TransactionalClient:
 
     async def init(self) -> None:
         request = requests.init_producer_id(self.transactional_id)
-        answer = await self._ask_coordinator(request, requests.INIT_PRODUCER_ID_VERSION)
-        self._identity = answer.producer_id, answer.producer_epoch
+        response = await self._ask_coordinator(request, requests.INIT_PRODUCER_ID_VERSION)
+        self._identity = response.producer_id, response.producer_epoch
 
     async def commit_one(self) -> None:
         """One transaction with one record."""
@@ -98,10 +98,10 @@ class TransactionalClient:
 
     async def fetch_one(self) -> None:
         """The first batch, in a fetch without a session."""
-        answer = await self.ask(
+        response = await self.ask(
             self._leader, requests.fetch(T0, 0, read_committed=False, max_bytes=100), requests.FETCH_VERSION
         )
-        assert len(answer.responses[0].partitions[0].records) > 0
+        assert len(response.responses[0].partitions[0].records) > 0
 
     async def _ask_coordinator(self, request: Message, version: int) -> Any:
         return await self.ask(self._coordinator, request, version)

@@ -132,14 +132,14 @@ class TestMembership:
             store, resumed = cluster[2].store, 0
             assert store is not None
 
-            def lose_answers(event: SessionEvent, session: Session) -> None:
+            def lose_responses(event: SessionEvent, session: Session) -> None:
                 """Those to whatever is looked at first, and in the end those to the registration."""
                 nonlocal resumed
                 resumed += event is SessionEvent.RESUMED
                 if event is SessionEvent.STARTED or 1 <= resumed < 5:
                     cluster[2].cut_from_ensemble(Direction.TO_CLIENT)
 
-            store.add_session_listener(lose_answers)
+            store.add_session_listener(lose_responses)
             cluster.ensemble.expire(session_of(cluster[2].running).session_id)
             for _ in range(5):
                 await asyncio.sleep(0.6 * SESSION_SECONDS)
@@ -250,8 +250,10 @@ class TestControllerFailover:
             await asyncio.sleep(1.5 * SESSION_SECONDS)
             assert cluster.controllers in ([2], [3])
             before = tree(cluster)
-            answers = await cluster[1].running.controller_apis.create_topics([NewTopic(name="late")])
-            assert [answer.code for answer in answers if isinstance(answer, ApiError)] == [ErrorCode.NOT_CONTROLLER]
+            responses = await cluster[1].running.controller_apis.create_topics([NewTopic(name="late")])
+            assert [response.code for response in responses if isinstance(response, ApiError)] == [
+                ErrorCode.NOT_CONTROLLER
+            ]
             cluster[1].cut_from_ensemble(Direction.NONE)
             await asyncio.sleep(SESSION_SECONDS)
             after = tree(cluster)
@@ -323,8 +325,8 @@ class TestOrders:
                 (StopReplicaRequest(controller_id=1, controller_epoch=9, broker_epoch=epoch - 1), 4),
                 (UpdateMetadataRequest(controller_id=1, controller_epoch=9, broker_epoch=epoch - 1), 8),
             ):
-                answer = await client.call(request, version)
-                assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+                response = await client.call(request, version)
+                assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
             assert broker.metadata.controller_epoch == 1
 
         simulate(story)
@@ -340,8 +342,8 @@ class TestOrders:
                 (StopReplicaRequest(controller_id=1, controller_epoch=0), 4),
                 (UpdateMetadataRequest(controller_id=1, controller_epoch=0), 8),
             ):
-                answer = await client.call(request, version)
-                assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+                response = await client.call(request, version)
+                assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
             assert_agreement(cluster)
 
         simulate(story)
@@ -351,11 +353,11 @@ class TestTopicsFromAnyBroker:
     def test_topic_requested_from_any_broker_is_created_by_the_controller(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             client = await cluster[3].client()
-            answer = await client.call(MetadataRequest(topics=[MetadataRequestTopic(name="wanted")]), 12)
-            (topic,) = answer.topics
+            response = await client.call(MetadataRequest(topics=[MetadataRequestTopic(name="wanted")]), 12)
+            (topic,) = response.topics
             assert (topic.error_code, len(topic.partitions)) == (ErrorCode.NONE, 2)
-            answer = await client.call(FindCoordinatorRequest(coordinator_keys=["g"], key_type=0), 4)
-            assert answer.coordinators[0].error_code == ErrorCode.NONE
+            response = await client.call(FindCoordinatorRequest(coordinator_keys=["g"], key_type=0), 4)
+            assert response.coordinators[0].error_code == ErrorCode.NONE
             await asyncio.sleep(0.1)
             assert_agreement(cluster)
 
@@ -378,13 +380,13 @@ class TestTopicsFromAnyBroker:
                 await cluster[broker_id].stop()
             client = await cluster[1].client()
             request = FindCoordinatorRequest(coordinator_keys=["g"], key_type=1)
-            answer = await client.call(request, 4)
-            assert answer.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            response = await client.call(request, 4)
+            assert response.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert cluster.ensemble.tree.get(paths.topic("__transaction_state")) is None
             for broker_id in (2, 3):
                 await cluster[broker_id].start()
-            answer = await client.call(request, 4)
-            assert answer.coordinators[0].error_code == ErrorCode.NONE
+            response = await client.call(request, 4)
+            assert response.coordinators[0].error_code == ErrorCode.NONE
             assert len(state_of(cluster, "__transaction_state").isr) == 3
 
         simulate(story, settings={"transaction.state.log.replication.factor": "3"})

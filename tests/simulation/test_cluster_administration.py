@@ -109,8 +109,8 @@ class TestMoves:
             target = ReassignablePartition(partition_index=0, replicas=[3])
             request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[target])])
             assert (await ask(cluster[2], request, 0)).error_code == ErrorCode.NOT_CONTROLLER
-            answer = await ask(cluster[1], request, 0)
-            assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+            response = await ask(cluster[1], request, 0)
+            assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
             await writer.write(20)
             await until(lambda: state_of(cluster, "t").isr == (3,))
             await writer.write(20)
@@ -249,8 +249,8 @@ class TestLeadership:
             await until(lambda: 2 in state_of(cluster, "t").isr)
             assert state_of(cluster, "t").leader == 1
             request = ElectLeadersRequest(topic_partitions=[ElectLeadersTopic(topic="t", partitions=[0])])
-            answer = await ask(cluster[1], request, 1)
-            assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
+            response = await ask(cluster[1], request, 1)
+            assert response.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
             assert state_of(cluster, "t").leader == 2
             await AcknowledgedWriter(cluster, T0).write(3)
             assert_agreement(cluster)
@@ -303,7 +303,7 @@ class TestLeadership:
         simulate(story)
 
 
-class TestSuspects:
+class TestUnreachableBrokers:
     def test_suspicions_that_are_wrong_lose_nothing(self) -> None:
         """A thousand of them, of every broker and of the controller, while a producer writes with acks=all."""
 
@@ -363,8 +363,8 @@ class TestTopics:
             await create(cluster, "t", (1, 2, 3))
             change = AlterableConfig(name="retention.ms", config_operation=0, value="12345")
             resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
-            answer = await ask(cluster[3], IncrementalAlterConfigsRequest(resources=[resource]), 1)
-            assert answer.responses[0].error_code == ErrorCode.NONE
+            response = await ask(cluster[3], IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert response.responses[0].error_code == ErrorCode.NONE
             await asyncio.sleep(0.1)
             for broker in cluster.alive:
                 assert broker.running.configs.topic_overrides("t") == {"retention.ms": "12345"}

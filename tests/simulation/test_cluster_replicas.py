@@ -151,22 +151,22 @@ class TestLostLeaderships:
             state = state_of(cluster, "t")
             assert (state.leader, set(state.isr), cluster.controllers) == (1, {1, 2, 3}, [1])
             old, new = await cluster[1].client(), await cluster[3].client()
-            answer = await old.call(requests.init_producer_id(None), requests.INIT_PRODUCER_ID_VERSION)
-            sent = requests.batch([b"once"], producer_id=answer.producer_id, epoch=0, sequence=0)
+            response = await old.call(requests.init_producer_id(None), requests.INIT_PRODUCER_ID_VERSION)
+            sent = requests.batch([b"once"], producer_id=response.producer_id, epoch=0, sequence=0)
             assert cluster[2].process is not None
             cluster[2].process.pause()  # So that the batch is written, and not acknowledged.
             waiting = old.send(requests.produce(T0, bytearray(sent)), PRODUCE_WITH_HINTS)
             await asyncio.sleep(0.3)
             await cluster[1].running.controller_apis.elect_leaders([T0], ElectionType.PREFERRED)
-            answer = await old.answer_to(requests.produce(T0, None), PRODUCE_WITH_HINTS, waiting)
-            refused = answer.responses[0].partition_responses[0]
+            response = await old.response_to(requests.produce(T0, None), PRODUCE_WITH_HINTS, waiting)
+            refused = response.responses[0].partition_responses[0]
             leader = refused.current_leader
             assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert (leader.leader_id, leader.leader_epoch) == (3, state.leader_epoch + 1)
-            assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(3, cluster[3].port)]
+            assert [(node.node_id, node.port) for node in response.node_endpoints] == [(3, cluster[3].port)]
             cluster[2].process.resume()
-            answer = await new.call(requests.produce(T0, bytearray(sent)), PRODUCE_WITH_HINTS)
-            accepted = answer.responses[0].partition_responses[0]
+            response = await new.call(requests.produce(T0, bytearray(sent)), PRODUCE_WITH_HINTS)
+            accepted = response.responses[0].partition_responses[0]
             assert (accepted.error_code, accepted.base_offset) == (ErrorCode.NONE, 0)
             assert cluster[3].content(T0).count(b"once") == 1
 
@@ -185,10 +185,10 @@ class TestLostLeaderships:
             partition = FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=0, partition_max_bytes=1_000)
             topic = FetchTopic(topic_id=decode_topic(znode.data).topic_id, partitions=[partition])
             client = await cluster[3].client()
-            answer = await client.call(FetchRequest(max_wait_ms=0, topics=[topic]), FETCH_WITH_HINTS)
-            refused = answer.responses[0].partitions[0]
+            response = await client.call(FetchRequest(max_wait_ms=0, topics=[topic]), FETCH_WITH_HINTS)
+            refused = response.responses[0].partitions[0]
             assert refused.error_code == ErrorCode.FENCED_LEADER_EPOCH
             assert refused.current_leader.leader_id == 1
-            assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(1, cluster[1].port)]
+            assert [(node.node_id, node.port) for node in response.node_endpoints] == [(1, cluster[1].port)]
 
         simulate(story)

@@ -26,7 +26,7 @@ from tests.simulation import requests
 from tests.simulation.cluster_stories import create, simulate, state_of
 from tests.simulation.patient_client import produce_errors
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NoResponse, WireClient
 
 REPLICATED: Final[Mapping[str, str]] = {
     "transaction.state.log.min.isr": "2",
@@ -88,8 +88,8 @@ async def make_log(cluster: SimulatedCluster) -> None:
     """Create the transaction log, by asking for a coordinator as clients do."""
     client = await cluster[1].client()
     ask = requests.find_coordinator("anybody", transactional=True)
-    answer = await client.call(ask, requests.FIND_COORDINATOR_VERSION)
-    assert answer.error_code == ErrorCode.NONE
+    response = await client.call(ask, requests.FIND_COORDINATOR_VERSION)
+    assert response.error_code == ErrorCode.NONE
     await asyncio.sleep(0.5)
 
 
@@ -138,7 +138,7 @@ class Producer:
         self._sequences: dict[TopicPartition, int] = {}
 
     async def ask(self, broker: ClusterBroker, request: Message, version: int) -> Any:
-        client = await WireClient.connect(broker.port, answer_within=PATIENCE_SECONDS)
+        client = await WireClient.connect(broker.port, response_within=PATIENCE_SECONDS)
         try:
             return await client.call(request, version)
         finally:
@@ -149,15 +149,15 @@ class Producer:
 
     async def init(self, *, timeout_ms: int = 60_000) -> ErrorCode:
         request = requests.init_producer_id(self.transactional_id, timeout_ms=timeout_ms)
-        answer = await self.ask_coordinator(request, requests.INIT_PRODUCER_ID_VERSION)
-        if answer.error_code == ErrorCode.NONE:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-        return ErrorCode(answer.error_code)
+        response = await self.ask_coordinator(request, requests.INIT_PRODUCER_ID_VERSION)
+        if response.error_code == ErrorCode.NONE:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+        return ErrorCode(response.error_code)
 
     async def add(self, *partitions: TopicPartition) -> set[ErrorCode]:
         request = requests.add_partitions(self.transactional_id, self.producer_id, self.epoch, partitions)
-        answer = await self.ask_coordinator(request, requests.ADD_PARTITIONS_VERSION)
-        return set(requests.added_partitions(answer).values())
+        response = await self.ask_coordinator(request, requests.ADD_PARTITIONS_VERSION)
+        return set(requests.added_partitions(response).values())
 
     async def produce(self, partition: TopicPartition, value: bytes) -> set[ErrorCode]:
         sequence = self._sequences.get(partition, 0)
@@ -178,8 +178,8 @@ class Producer:
 
     async def end(self, *, commit: bool = True) -> ErrorCode:
         request = requests.end_txn(self.transactional_id, self.producer_id, self.epoch, commit=commit)
-        answer = await self.ask_coordinator(request, requests.END_TXN_VERSION)
-        return ErrorCode(answer.error_code)
+        response = await self.ask_coordinator(request, requests.END_TXN_VERSION)
+        return ErrorCode(response.error_code)
 
     async def commit_offset(self, group_coordinator: ClusterBroker, group: str, offset: int) -> ErrorCode:
         """In the transaction."""
@@ -187,8 +187,8 @@ class Producer:
         added = await self.ask_coordinator(add, requests.ADD_OFFSETS_VERSION)
         assert added.error_code == ErrorCode.NONE
         commit = requests.txn_offset_commit(self.transactional_id, self.producer_id, self.epoch, group, {T0: offset})
-        answer = await self.ask(group_coordinator, commit, requests.TXN_OFFSET_COMMIT_VERSION)
-        (error,) = requests.committed_partitions(answer).values()
+        response = await self.ask(group_coordinator, commit, requests.TXN_OFFSET_COMMIT_VERSION)
+        (error,) = requests.committed_partitions(response).values()
         return error
 
 
@@ -241,14 +241,14 @@ class TestMarkers:
             await create(cluster, "t", (2, 3))
             cluster.isolate(2, 3)
             request = WriteTxnMarkersRequest(markers=[requests.marker(1, 0, [T0], commit=False)])
-            answers: list[Message | None] = []
+            responses: list[Message | None] = []
             assert cluster[1].process is not None
             channel = cluster[1].running.transaction_coordinator._completion._markers._channel
-            cluster[1].process.context.run(channel.send, 2, request, answers.append)
-            assert await until(lambda: bool(answers)) < 2.1
-            (answer,) = answers
-            assert isinstance(answer, WriteTxnMarkersResponse), answer
-            assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+            cluster[1].process.context.run(channel.send, 2, request, responses.append)
+            assert await until(lambda: bool(responses)) < 2.1
+            (response,) = responses
+            assert isinstance(response, WriteTxnMarkersResponse), response
+            assert response.markers[0].topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
         play(story, request_timeout_ms="4000", min_insync_replicas="1")
 
@@ -269,7 +269,7 @@ class TestElections:
             ending = asyncio.ensure_future(producer.end())  # noqa: TID251
             await until(lambda: end_of(cluster[1], LOG_0) == end_of(cluster[2], LOG_0) > watermark(cluster[2], LOG_0))
             cluster[2].kill()
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoResponse):
                 await ending
             await until(lambda: state_of(cluster, *LOG_0).leader == 1)
             await asyncio.sleep(0.1)
@@ -371,11 +371,11 @@ class TestShortages:
             began = cluster.loop.time()
             assert await producer.add(T0) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
             assert cluster.loop.time() - began < 3.1
-            answers = set()
+            responses = set()
             while cluster.loop.time() - began < 3 * SESSION_SECONDS:  # Meanwhile the ISR shrinks below its minimum.
-                answers |= await producer.add(T0)
+                responses |= await producer.add(T0)
                 await asyncio.sleep(0.1)
-            assert answers == {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS}
+            assert responses == {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS}
             assert len(state_of(cluster, *log_partition(cluster, producer.transactional_id)).isr) == 1
             resume(cluster, 2)
             ongoing = TransactionState.ONGOING
@@ -471,8 +471,8 @@ def group_led_by(cluster: SimulatedCluster, broker_id: int) -> str:
 async def commit_offset(client: WireClient, group: str, offset: int) -> ErrorCode:
     requested = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(name="t", partitions=[requested])
-    answer = await client.call(OffsetCommitRequest(group_id=group, topics=[topic]), OFFSET_COMMIT_VERSION)
-    return ErrorCode(answer.topics[0].partitions[0].error_code)
+    response = await client.call(OffsetCommitRequest(group_id=group, topics=[topic]), OFFSET_COMMIT_VERSION)
+    return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
 async def fetch_offset(client: WireClient, group: str, *, require_stable: bool = False) -> tuple[ErrorCode, int]:

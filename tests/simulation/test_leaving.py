@@ -113,8 +113,8 @@ def test_metadata_soon_after_leaving_names_the_new_leaders() -> None:
             await asyncio.sleep(FAREWELL * 3 / 5)
             assert state_of(cluster, "t").leader == 2
             assert not stopping.done()
-            answer = await client.call(requests.produce(T0, requests.batch([b"late"])), PRODUCE_WITH_HINTS)
-            refused = answer.responses[0].partition_responses[0]
+            response = await client.call(requests.produce(T0, requests.batch([b"late"])), PRODUCE_WITH_HINTS)
+            refused = response.responses[0].partition_responses[0]
             assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert refused.current_leader.leader_id == 2
         assert cluster.loop.time() - began < AT_ONCE

@@ -242,10 +242,10 @@ def test_leader_that_missed_an_epoch_forgets_how_far_its_followers_were() -> Non
         await cluster.until(lambda: cluster[3].log().log_end_offset == 1, "cut off")
         cluster[2].crash("process", cluster.rng)
         controller.elect(0, 1, isr=[1, 3])
-        told: list[ErrorCode] = []
-        leader.act(leader.leading().when_replicated, 2, told.append)
+        reported: list[ErrorCode] = []
+        leader.act(leader.leading().when_replicated, 2, reported.append)
         await cluster.until(lambda: leader.partition().leader_epoch == 2, "elected")
-        assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert reported == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         assert leader.log().high_watermark == 1
         cluster.loop.network.heal()
         await cluster.until(lambda: cluster[3].log().log_end_offset == leader.log().high_watermark == 2, "replicated")

@@ -125,13 +125,13 @@ class Member:
 
     async def _heartbeats(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        end, answered = loop.time() + seconds, loop.time()
+        end, responded = loop.time() + seconds, loop.time()
         while loop.time() < end:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             self.heartbeats.append(await self.heartbeat())
             if self.heartbeats[-1] is ErrorCode.NONE:
-                self.longest_wait = max(self.longest_wait, loop.time() - answered)
-                answered = loop.time()
+                self.longest_wait = max(self.longest_wait, loop.time() - responded)
+                responded = loop.time()
 
     async def _commits(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

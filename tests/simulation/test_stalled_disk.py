@@ -19,7 +19,7 @@ def test_disk_that_stalls_for_three_seconds_costs_no_leadership(victim: int) -> 
 
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (2, 1, 3))
-        writer = AcknowledgedWriter(cluster, T0, answer_within=10.0)
+        writer = AcknowledgedWriter(cluster, T0, response_within=10.0)
         await writer.write(5)
         before, epoch = state_of(cluster, "t"), controller_epoch(cluster)
         writing = asyncio.ensure_future(writer.run())  # noqa: TID251

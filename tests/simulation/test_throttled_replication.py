@@ -45,8 +45,8 @@ async def write(cluster: SimulatedCluster, size: int) -> float:
     """Records of one batch to its leader, with acks=all; how long that took."""
     client = await cluster[state_of(cluster, "t").leader].client()
     began = cluster.loop.time()
-    answer = await client.call(produce(T0, batch([b"x" * size])), PRODUCE_VERSION)
-    assert produce_errors(answer) == {ErrorCode.NONE}
+    response = await client.call(produce(T0, batch([b"x" * size])), PRODUCE_VERSION)
+    assert produce_errors(response) == {ErrorCode.NONE}
     client.close()
     return cluster.loop.time() - began
 

@@ -249,11 +249,11 @@ def test_order_that_is_overtaken_while_settings_are_read_creates_nothing() -> No
         context = RequestContext(7, 1, None, ConnectionInfo(client_host="controller", listener_name="PLAINTEXT"))
         reading = handle_leader_and_isr.function(broker.running, context, order)
         assert isinstance(reading, Coroutine)
-        answered = asyncio.ensure_future(process.run(reading))  # noqa: TID251
+        responded = asyncio.ensure_future(process.run(reading))  # noqa: TID251
         await asyncio.sleep(0)
-        assert not answered.done()
+        assert not responded.done()
         replicas.stop_replica(StopReplicaRequest(controller_id=1, controller_epoch=epoch))
-        assert (await answered).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert (await responded).error_code == ErrorCode.REQUEST_TIMED_OUT
         assert list(broker.running.log_manager) == []
 
     simulate(story)
@@ -350,10 +350,10 @@ class TestInternalTopics:
             (controller_id,) = cluster.controllers
             wire = await cluster[controller_id].client()
             wanted = CreatePartitionsTopic(name=topic, count=7, assignments=None)
-            answer = await wire.call(CreatePartitionsRequest(topics=[wanted]), 2)
+            response = await wire.call(CreatePartitionsRequest(topics=[wanted]), 2)
             wire.close()
-            assert answer.results[0].error_code == ErrorCode.INVALID_PARTITIONS
-            assert "cannot be changed: it decides which partition holds the" in answer.results[0].error_message
+            assert response.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+            assert "cannot be changed: it decides which partition holds the" in response.results[0].error_message
             await assert_survived(client, committed)
 
         simulate(story, settings=self.SETTINGS)
@@ -391,10 +391,10 @@ class TestInternalTopics:
                 resource_type=TOPIC_RESOURCE, resource_name="__transaction_state", configs=[change]
             )
             wire = await cluster[2].client()
-            answer = await wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            response = await wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
             wire.close()
-            assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
-            assert "loses committed offsets or the fencing of producers" in answer.responses[0].error_message
+            assert response.responses[0].error_code == ErrorCode.INVALID_CONFIG
+            assert "loses committed offsets or the fencing of producers" in response.responses[0].error_message
 
         simulate(story, settings=self.SETTINGS)
 
@@ -410,7 +410,7 @@ class FoundCoordinators:
         alive = self._cluster.alive
         return alive[self._tries % len(alive)].port
 
-    def heard(self, request: Message, answer: Message) -> None:
+    def heard(self, request: Message, response: Message) -> None:
         self._tries += 1
 
     def lost(self, request: Message) -> None:
@@ -426,19 +426,19 @@ async def commit_and_fence(client: PatientClient) -> dict[str, tuple[int, int]]:
         offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=index)
         topics = [OffsetCommitRequestTopic(name="t", partitions=[offset])]
         request = OffsetCommitRequest(group_id=f"g{index}", topics=topics)
-        await client.succeed(request, 8, lambda answer: set(committed_partitions(answer).values()))
+        await client.succeed(request, 8, lambda response: set(committed_partitions(response).values()))
         await client.succeed(init_producer_id(f"id{index}"), 2, error_of)
     producers = {}
     for index in range(GROUPS):
-        answer = await client.succeed(init_producer_id(f"id{index}"), 2, error_of)
-        producers[f"id{index}"] = answer.producer_id, answer.producer_epoch
+        response = await client.succeed(init_producer_id(f"id{index}"), 2, error_of)
+        producers[f"id{index}"] = response.producer_id, response.producer_epoch
     return producers
 
 
 async def assert_survived(client: PatientClient, producers: dict[str, tuple[int, int]]) -> None:
     for index, (name, (producer_id, epoch)) in enumerate(producers.items()):
         request = offset_fetch(f"g{index}", T0, require_stable=True)
-        answer = await client.succeed(request, 8, lambda answer: {ErrorCode(answer.groups[0].error_code)})
-        assert answer.groups[0].topics[0].partitions[0].committed_offset == index
+        response = await client.succeed(request, 8, lambda response: {ErrorCode(response.groups[0].error_code)})
+        assert response.groups[0].topics[0].partitions[0].committed_offset == index
         begun = await client.succeed(init_producer_id(name), 2, error_of)
         assert (begun.producer_id, begun.producer_epoch) == (producer_id, epoch + 1)

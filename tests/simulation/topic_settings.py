@@ -61,9 +61,9 @@ async def described_overrides(broker: ClusterBroker, topic: str) -> dict[str, st
     requested = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
     client = await broker.client()
     try:
-        answer = await client.call(DescribeConfigsRequest(resources=[requested]), DESCRIBE_CONFIGS_VERSION)
+        response = await client.call(DescribeConfigsRequest(resources=[requested]), DESCRIBE_CONFIGS_VERSION)
     finally:
         client.close()
-    (result,) = answer.results
+    (result,) = response.results
     assert result.error_code == 0, result
     return {config.name: config.value for config in result.configs if config.config_source == TOPIC_CONFIG_SOURCE}

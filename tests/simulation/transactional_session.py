@@ -75,7 +75,7 @@ class TransactionalSession:
             return
         request = requests.add_partitions(self.transactional_id, self._producer_id, self._epoch, partitions)
         await self.client.succeed(
-            request, requests.ADD_PARTITIONS_VERSION, lambda answer: set(requests.added_partitions(answer).values())
+            request, requests.ADD_PARTITIONS_VERSION, lambda response: set(requests.added_partitions(response).values())
         )
 
     async def produce(self, *batches: tuple[TopicPartition, Sequence[bytes]]) -> None:
@@ -99,7 +99,7 @@ class TransactionalSession:
         commit = requests.txn_offset_commit(self.transactional_id, self._producer_id, self._epoch, group, offsets)
         versions = (requests.TXN_OFFSET_COMMIT_VERSION, requests.TRANSACTION_2_TXN_OFFSET_COMMIT_VERSION)
         await self.client.succeed(
-            commit, versions[self.version - 1], lambda answer: set(requests.committed_partitions(answer).values())
+            commit, versions[self.version - 1], lambda response: set(requests.committed_partitions(response).values())
         )
 
     async def end(self, *, commit: bool) -> None:
@@ -111,25 +111,25 @@ class TransactionalSession:
         self.events[f"ended in version {self.version}"] += 1
 
     async def _end_in_version_2(self, request: EndTxnRequest) -> None:
-        answer = await self.client.succeed(request, requests.TRANSACTION_2_END_TXN_VERSION, error_of)
-        self.events["new producer id"] += answer.producer_id != self._producer_id
+        response = await self.client.succeed(request, requests.TRANSACTION_2_END_TXN_VERSION, error_of)
+        self.events["new producer id"] += response.producer_id != self._producer_id
         if self._sequences:
             prepared = self._producer_id, self._epoch + 1
             self.client.repeat_marker(self.transactional_id, prepared, list(self._sequences), commit=request.committed)
-        self._take_identity(answer.producer_id, answer.producer_epoch)
+        self._take_identity(response.producer_id, response.producer_epoch)
 
     async def _version_that_holds(self) -> int:
         if self._newest_version == 1:
             return 1
-        answer = await self.client.succeed(requests.api_versions(), requests.API_VERSIONS_VERSION, error_of)
-        return 2 if requests.finalized_transaction_version(answer) >= 2 else 1
+        response = await self.client.succeed(requests.api_versions(), requests.API_VERSIONS_VERSION, error_of)
+        return 2 if requests.finalized_transaction_version(response) >= 2 else 1
 
     async def _initialise(self, producer_id: int, epoch: int) -> None:
         request = requests.init_producer_id(
             self.transactional_id, timeout_ms=self.timeout_ms, producer_id=producer_id, epoch=epoch
         )
-        answer = await self.client.succeed(request, requests.INIT_PRODUCER_ID_VERSION, error_of)
-        self._take_identity(answer.producer_id, answer.producer_epoch)
+        response = await self.client.succeed(request, requests.INIT_PRODUCER_ID_VERSION, error_of)
+        self._take_identity(response.producer_id, response.producer_epoch)
 
     def _take_identity(self, producer_id: int, epoch: int) -> None:
         assert 0 <= epoch <= _LAST_LIVE_EPOCH, f"{self.transactional_id} was given epoch {epoch}"

@@ -15,7 +15,7 @@ from oncelog.protocol.schema import Message
 M = TypeVar("M", bound=Message)
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """The connection broke, or the answer did not come in time: the request may or may not have had its effect."""
 
 
@@ -31,12 +31,12 @@ class WireClient(asyncio.Protocol):
         self.closed = False
 
     @classmethod
-    async def connect(cls, port: int, *, answer_within: float = 10.0) -> "WireClient":
+    async def connect(cls, port: int, *, response_within: float = 10.0) -> "WireClient":
         loop = asyncio.get_running_loop()
         try:
-            _, client = await loop.create_connection(lambda: cls(answer_within), "127.0.0.1", port)
+            _, client = await loop.create_connection(lambda: cls(response_within), "127.0.0.1", port)
         except OSError as error:
-            raise NoAnswer(str(error)) from error
+            raise NoResponse(str(error)) from error
         return client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -50,16 +50,16 @@ class WireClient(asyncio.Protocol):
                 return
             frame = memoryview(bytes(self._received[4 : 4 + size]))
             del self._received[: 4 + size]
-            answer = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
-            if answer is not None and not answer.done():
-                answer.set_result(frame)
+            response = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
+            if response is not None and not response.done():
+                response.set_result(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(NoAnswer(str(exc)))
-                answer.exception()  # Who has given a request up is not reminded of it.
+        for response in self._waiting.values():
+            if not response.done():
+                response.set_exception(NoResponse(str(exc)))
+                response.exception()  # Who has given a request up is not reminded of it.
         self._waiting.clear()
 
     def close(self) -> None:
@@ -67,15 +67,15 @@ class WireClient(asyncio.Protocol):
 
     def send(self, request: Message, version: int) -> "asyncio.Future[memoryview]":
         """Send now; the future is the answer's frame."""
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        response: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         if self.closed:
-            answer.set_exception(NoAnswer("not connected"))
-            answer.exception()
-            return answer
+            response.set_exception(NoResponse("not connected"))
+            response.exception()
+            return response
         self._correlation_id += 1
-        self._waiting[self._correlation_id] = answer
+        self._waiting[self._correlation_id] = response
         self._transport.writelines(encode_request(self._correlation_id, "test", request, version))
-        return answer
+        return response
 
     def encode(self, request: Message, version: int) -> bytes:
         """The frame of a request, for a test that sends it in its own way with ``send_bytes``."""
@@ -85,18 +85,18 @@ class WireClient(asyncio.Protocol):
     def send_bytes(self, data: bytes) -> None:
         self._transport.write(data)
 
-    async def answer_to(self, request: Message, version: int, frame: "asyncio.Future[memoryview]") -> Any:
+    async def response_to(self, request: Message, version: int, frame: "asyncio.Future[memoryview]") -> Any:
         """Wait for the answer of a request that was sent before."""
         try:
             async with asyncio.timeout(self._timeout):
                 _, message = parse_response(response_class(request), version, await frame)
         except TimeoutError as error:
-            raise NoAnswer("no answer in time") from error
+            raise NoResponse("no answer in time") from error
         return message
 
     async def call(self, request: Message, version: int) -> Any:
         """Send a request and wait for its answer."""
-        return await self.answer_to(request, version, self.send(request, version))
+        return await self.response_to(request, version, self.send(request, version))
 
 
 def response_class(request: Message) -> type[Message]:
@@ -104,5 +104,5 @@ def response_class(request: Message) -> type[Message]:
     api_key = type(request).api_key
     assert api_key is not None
     module = importlib.import_module(f"oncelog.protocol.messages.{ApiKey(api_key).name.lower()}")
-    answer: type[Message] = getattr(module, type(request).__name__.replace("Request", "Response"))
-    return answer
+    response: type[Message] = getattr(module, type(request).__name__.replace("Request", "Response"))
+    return response

@@ -113,7 +113,7 @@ class Workload:
                 rng.choice(SOURCES),
                 rng,
                 rng.randint(5, manners.most_batches),
-                answer_within=rng.choice([0.01, 0.05, 5.0]),
+                response_within=rng.choice([0.01, 0.05, 5.0]),
                 longest_rest=manners.longest_rest,
                 may_be_forgotten=manners.restarts,
             )
@@ -137,7 +137,7 @@ class Workload:
         patience = self._manners.patience_in_version_1
         if newest_version == 2 and not self.level_changers:
             patience = self._rng.choice(self._manners.patience)
-        client = self._client(answer_within=patience)
+        client = self._client(response_within=patience)
         return TransactionalSession(
             transactional_id,
             client,
@@ -147,8 +147,8 @@ class Workload:
             topic_ids=self._topic_ids,
         )
 
-    def _client(self, answer_within: float = 5.0) -> PatientClient:
-        return PatientClient(self._new_routes(), self._rng, answer_within=answer_within, late_post=self.late_post)
+    def _client(self, response_within: float = 5.0) -> PatientClient:
+        return PatientClient(self._new_routes(), self._rng, response_within=response_within, late_post=self.late_post)
 
     @property
     def sessions(self) -> list[TransactionalSession]:
@@ -157,7 +157,7 @@ class Workload:
     @property
     def events(self) -> Counter[str]:
         """What happened that a history may be wanted for."""
-        events = sum((session.events for session in self.sessions), Counter(self.late_post.answers))
+        events = sum((session.events for session in self.sessions), Counter(self.late_post.responses))
         events["level changed"] = sum(changer.changes for changer in self.level_changers)
         return events
 
@@ -167,8 +167,10 @@ class Workload:
             for name, count in _PARTITION_COUNTS.items()
         ]
         request = CreateTopicsRequest(topics=topics, timeout_ms=5000)
-        answer = await self._client().succeed(request, 7, lambda answer: {topic.error_code for topic in answer.topics})
-        self._topic_ids.update({topic.name: topic.topic_id for topic in answer.topics})
+        response = await self._client().succeed(
+            request, 7, lambda response: {topic.error_code for topic in response.topics}
+        )
+        self._topic_ids.update({topic.name: topic.topic_id for topic in response.topics})
 
     def start(self) -> None:
         clients: list[Client] = [

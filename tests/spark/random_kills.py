@@ -277,8 +277,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    total, left, seed = Tally(), asked.kills, asked.seed
+    requested = parser.parse_args()
+    total, left, seed = Tally(), requested.kills, requested.seed
     is_right = True
     while left > 0:
         began = time.perf_counter()

@@ -82,7 +82,7 @@ def perform(roles: Mapping[Role, Callable[[Gate], None]]) -> None:
     gates = {role: Gate(role) for role in roles}
     for role, run in roles.items():
         threading.Thread(target=_play, args=(role, run, gates[role]), name=role).start()
-    _obey(gates)
+    _apply_orders(gates)
 
 
 def _print_stacks() -> None:
@@ -104,7 +104,7 @@ def _play(role: Role, run: Callable[[Gate], None], gate: Gate) -> None:
         os._exit(1)
 
 
-def _obey(gates: Mapping[Role, Gate]) -> None:
+def _apply_orders(gates: Mapping[Role, Gate]) -> None:
     by_name = {str(role): gate for role, gate in gates.items()}
     for line in sys.stdin:
         role, _, verb = line.strip().partition(" ")

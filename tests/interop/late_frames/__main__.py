@@ -41,7 +41,7 @@ def print_run(broker: str, client: str, outcome: Run) -> None:
     print(f"  {transactions} transactions, {sum(outcome.faults.values())} late frames: {_spelled(outcome)}")
     print(f"  {outcome.late_frames} of Produce, AddPartitionsToTxn and EndTxn")
     print("  " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in outcome.verdict.counts().items()))
-    for (api, version, error), count in sorted(outcome.answers.items()):
+    for (api, version, error), count in sorted(outcome.responses.items()):
         print(f"    {count:4} late {api.name} v{version} answered {error}")
     sys.stdout.flush()
 

@@ -35,7 +35,7 @@ class Run:
     protocol_version: int
     """Of the transactions on the wire: 1 or 2."""
     faults: Counter[tuple[Kind, ApiKey]]
-    answers: Counter[tuple[ApiKey, int, str]]
+    responses: Counter[tuple[ApiKey, int, str]]
     outcomes: Counter[Outcome]
     verdict: Verdict
 
@@ -60,7 +60,7 @@ def run(client: PhasedClient, broker_address: str, topic: str, seed: int, *, eac
         seed=seed,
         protocol_version=2 if versions == {_VERSION_2_END_TXN} else 1,
         faults=script.faults,
-        answers=script.answers,
+        responses=script.responses,
         outcomes=Counter(outcome for _, outcome in ended),
         verdict=judge(ended, observed),
     )

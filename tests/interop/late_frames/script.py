@@ -47,7 +47,7 @@ class LateFrames:
         self._places: dict[tuple[int, int], tuple[_Producer, Place]] = {}
         """Of requests that are not answered yet, by connection and correlation id."""
         self.faults: Counter[tuple[Kind, ApiKey]] = Counter()
-        self.answers: Counter[tuple[ApiKey, int, str]] = Counter()
+        self.responses: Counter[tuple[ApiKey, int, str]] = Counter()
         """How the broker answered late frames: API, version, error."""
 
     # What the proxy asks
@@ -71,7 +71,7 @@ class LateFrames:
             return FORWARD
         return self._apply(fault, transactional_id, history, request)
 
-    def answered(self, request: Request, answer: memoryview) -> Sequence[LateFrame]:
+    def responded(self, request: Request, response: memoryview) -> Sequence[LateFrame]:
         found = self._places.pop((request.connection, request.header.correlation_id), None)
         if found is None:
             return ()
@@ -81,12 +81,12 @@ class LateFrames:
     def remaining(self) -> Sequence[LateFrame]:
         return [late for history in self._histories.values() for frames in history.due.values() for late in frames]
 
-    def delivered(self, late: LateFrame, answer: memoryview | None) -> None:
+    def delivered(self, late: LateFrame, response: memoryview | None) -> None:
         header, _ = parse_request_header(memoryview(late.frame))
         api = ApiKey(header.api_key)
-        names = ["no answer"] if answer is None else list(_errors(api, header.api_version, answer))
+        names = ["no answer"] if response is None else list(_errors(api, header.api_version, response))
         for name in names:
-            self.answers[api, header.api_version, name] += 1
+            self.responses[api, header.api_version, name] += 1
 
     # Faults
 
@@ -148,20 +148,20 @@ def _add_partitions(transactional_id: str, topic: str, request: Request, version
     return AddPartitionsToTxnRequest(transactions=[transaction])
 
 
-def _errors(api: ApiKey, version: int, answer: memoryview) -> Iterator[str]:
+def _errors(api: ApiKey, version: int, response: memoryview) -> Iterator[str]:
     match api:
         case ApiKey.PRODUCE:
-            _, produced = parse_response(ProduceResponse, version, answer)
+            _, produced = parse_response(ProduceResponse, version, response)
             codes = [p.error_code for topic in produced.responses for p in topic.partition_responses]
         case ApiKey.END_TXN:
-            codes = [parse_response(EndTxnResponse, version, answer)[1].error_code]
+            codes = [parse_response(EndTxnResponse, version, response)[1].error_code]
         case ApiKey.ADD_OFFSETS_TO_TXN:
-            codes = [parse_response(AddOffsetsToTxnResponse, version, answer)[1].error_code]
+            codes = [parse_response(AddOffsetsToTxnResponse, version, response)[1].error_code]
         case ApiKey.TXN_OFFSET_COMMIT:
-            _, committed = parse_response(TxnOffsetCommitResponse, version, answer)
+            _, committed = parse_response(TxnOffsetCommitResponse, version, response)
             codes = [p.error_code for offsets in committed.topics for p in offsets.partitions]
         case _:
-            _, added = parse_response(AddPartitionsToTxnResponse, version, answer)
+            _, added = parse_response(AddPartitionsToTxnResponse, version, response)
             topics = [t for result in added.results_by_transaction for t in result.topic_results]
             results = [r for t in (*topics, *added.results_by_topic_v3_and_below) for r in t.results_by_partition]
             codes = [result.partition_error_code for result in results] or [added.error_code]

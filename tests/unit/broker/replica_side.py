@@ -193,7 +193,7 @@ class ReplicaSide:
         first: int = 0,
         config: LogConfig | None = None,
         id_of_topic: bytes | None = None,
-        told: bool = True,
+        reported: bool = True,
         sequence: int = -1,
     ) -> LeaderAndIsrResponse:
         """LeaderAndIsr for some partitions, and the UpdateMetadata that follows."""
@@ -220,7 +220,7 @@ class ReplicaSide:
                 sequence=sequence,
             )
         )
-        if told:
+        if reported:
             self.tell(topic, name_id, states, controller_epoch=controller_epoch)
         return response
 
@@ -314,7 +314,7 @@ class ReplicaSide:
         context = RequestContext(version, 1, client_id, connection or self.connection)
         return without_shape(handler(self, context, request))  # type: ignore[arg-type]
 
-    def answer(self, handler: ApiHandler[Any], request: Message, version: int) -> Any:
+    def respond(self, handler: ApiHandler[Any], request: Message, version: int) -> Any:
         """The response of a request that need not wait for anything but its own work."""
         outcome = self.call(handler, request, version)
         if isinstance(outcome, Coroutine):

@@ -63,10 +63,10 @@ async def test_large_request_is_decoded_over_several_turns_and_gets_its_response
             broker, dispatcher.dispatch(received, connection())
         )  # What is compiled on first use is compiled.
 
-        async def answered() -> bytes:
+        async def responded() -> bytes:
             return await finished(broker, dispatcher.dispatch(received, connection()))
 
-        encoded, lines = await longest_turn(answered)
+        encoded, lines = await longest_turn(responded)
         _, response = parse_response(OffsetForLeaderEpochResponse, VERSION, memoryview(encoded)[4:])
         assert [topic.topic for topic in response.topics] == [f"topic-{number}" for number in range(TOPICS)]
         assert lines < 60_000  # To decode it at once takes 200,000.

@@ -108,18 +108,18 @@ async def test_topics_of_one_request_are_created_by_few_tasks() -> None:
 async def test_deletion_of_many_partitions_is_sent_in_portions() -> None:
     broker = await start(new_disk())
     await create_partitions(broker, "wide", 1_000)
-    told: list[int] = []
+    reported: list[int] = []
 
     def count(change: MetadataChange) -> None:
         before, after = change.before.topic("wide"), change.after.topic("wide")
-        told.append(len(before.partitions if before else ()) - len(after.partitions if after else ()))
+        reported.append(len(before.partitions if before else ()) - len(after.partitions if after else ()))
 
     broker.metadata.add_listener(count)
     request = DeleteTopicsRequest(topic_names=["wide"], timeout_ms=60_000)
     response = await ask(broker, handle_delete_topics, request, DeleteTopicsResponse, version=5)
     assert response.responses[0].error_code == ErrorCode.NONE
-    assert sum(told) == 1_000
-    assert max(told) <= 400
+    assert sum(reported) == 1_000
+    assert max(reported) <= 400
     assert len(list(broker.log_manager)) == 0
     await broker.stop()
 

@@ -199,8 +199,8 @@ async def test_response_describes_what_has_room_and_returns_retriable_errors_for
         groups = DescribeGroupsRequest(groups=[NAME, "u", NAME])
         described = await ask(broker, handle_describe_groups, groups, DescribeGroupsResponse)
         assert [group.group_id for group in described.groups] == [NAME, "u"]
-        asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in (NAME, "u", NAME)]
-        fetched = await ask(broker, handle_offset_fetch, OffsetFetchRequest(groups=asked), OffsetFetchResponse)
+        requested = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in (NAME, "u", NAME)]
+        fetched = await ask(broker, handle_offset_fetch, OffsetFetchRequest(groups=requested), OffsetFetchResponse)
         assert [
             (group.group_id, group.error_code, sum(len(t.partitions) for t in group.topics)) for group in fetched.groups
         ] == [

@@ -39,18 +39,18 @@ class Reaction(Enum):
     """Keep it for ``release``."""
 
 
-Answer = Message | bytes | Reaction
-Script = Callable[[Message], Answer]
+ScriptedResponse = Message | bytes | Reaction
+Script = Callable[[Message], ScriptedResponse]
 
 
 class ScriptedBroker:
     """Listens on loopback. ``requests`` holds what came, ``script`` what to answer to each class of request."""
 
-    def __init__(self, script: Mapping[type[Message], Script | Answer], node_id: int = 1) -> None:
+    def __init__(self, script: Mapping[type[Message], Script | ScriptedResponse], node_id: int = 1) -> None:
         self.script = dict(script)
         self.node_id = node_id
         self.requests: list[Message] = []
-        self.versions_asked: list[tuple[type[Message], int]] = []
+        self.versions_requested: list[tuple[type[Message], int]] = []
         self.transaction_version: int | None = None
         """The finalised level of the feature; None if nothing is told of features."""
         self.features_epoch = 1
@@ -58,7 +58,7 @@ class ScriptedBroker:
         self.versions: dict[int, Versions] = {}
         """Ranges to tell instead of everything that the codec knows."""
         self.refuse_api_versions_above: int | None = None
-        self.api_versions: Answer | None = None
+        self.api_versions: ScriptedResponse | None = None
         """What to answer to ApiVersions instead of the truth."""
         self.connections: list[_ServerSide] = []
         self._server: asyncio.Server | None = None
@@ -75,24 +75,24 @@ class ScriptedBroker:
         for connection in self.connections:
             connection.transport.close()
 
-    def release(self, answer: Script | Answer) -> None:
+    def release(self, response: Script | ScriptedResponse) -> None:
         """Answer the oldest request that was held."""
         connection, correlation_id, version, request = self.held.pop(0)
-        connection.react(answer(request) if callable(answer) else answer, correlation_id, version, request)
+        connection.react(response(request) if callable(response) else response, correlation_id, version, request)
 
     def versions_of(self, cls: type[Message]) -> list[int]:
         """The versions that a class of request came in."""
-        return [version for asked, version in self.versions_asked if asked is cls]
+        return [version for requested, version in self.versions_requested if requested is cls]
 
     def seen(self, cls: type[Message]) -> list[Message]:
         return [request for request in self.requests if type(request) is cls]
 
-    def answer(self, request: Message) -> Answer:
+    def respond(self, request: Message) -> ScriptedResponse:
         self.requests.append(request)
         scripted = self.script[type(request)]
         return scripted if isinstance(scripted, Message | bytes | Reaction) else scripted(request)
 
-    def tell_versions(self) -> Answer:
+    def tell_versions(self) -> ScriptedResponse:
         if self.api_versions is not None:
             return self.api_versions
         classes: list[type[Message]] = [*self.script, ApiVersionsRequest]
@@ -139,34 +139,34 @@ class _ServerSide(asyncio.Protocol):
 
     def _serve(self, frame: memoryview) -> None:
         header, position = parse_request_header(frame)
-        answer: Answer
+        response: ScriptedResponse
         if header.api_key == ApiKey.API_VERSIONS:
-            version, answer = self._tell_versions(header.api_version)
+            version, response = self._tell_versions(header.api_version)
         else:
             (cls,) = [cls for cls in self._broker.script if cls.api_key == header.api_key]
             version = header.api_version
             request = decoder(cls, version)(frame, position)[0]
-            self._broker.versions_asked.append((cls, version))
-            self.react(self._broker.answer(request), header.correlation_id, version, request)
+            self._broker.versions_requested.append((cls, version))
+            self.react(self._broker.respond(request), header.correlation_id, version, request)
             return
-        self.react(answer, header.correlation_id, version, None)
+        self.react(response, header.correlation_id, version, None)
 
-    def react(self, answer: Answer, correlation_id: int, version: int, request: Message | None) -> None:
+    def react(self, response: ScriptedResponse, correlation_id: int, version: int, request: Message | None) -> None:
         """Do what the script says."""
-        if answer is Reaction.HOLD:
+        if response is Reaction.HOLD:
             assert request is not None
             self._broker.held.append((self, correlation_id, version, request))
-        elif answer is Reaction.CLOSE:
+        elif response is Reaction.CLOSE:
             self.transport.close()
-        elif isinstance(answer, bytes):
-            self.transport.write(answer)
-        elif isinstance(answer, Message):
-            self.transport.writelines(encode_response(correlation_id, answer, version))
+        elif isinstance(response, bytes):
+            self.transport.write(response)
+        elif isinstance(response, Message):
+            self.transport.writelines(encode_response(correlation_id, response, version))
 
-    def _tell_versions(self, asked: int) -> tuple[int, Answer]:
+    def _tell_versions(self, requested: int) -> tuple[int, ScriptedResponse]:
         known = self._broker.refuse_api_versions_above
-        if known is None or asked <= known:
-            return asked, self._broker.tell_versions()
+        if known is None or requested <= known:
+            return requested, self._broker.tell_versions()
         served = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=known)
         return 0, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
 
@@ -192,10 +192,10 @@ def metadata(
     )
 
 
-def only_asked(response: MetadataResponse) -> Script:
+def requested_only(response: MetadataResponse) -> Script:
     """Answer a metadata request with the topics that it asks for; unknown ones are errors."""
 
-    def answer(request: Message) -> Answer:
+    def respond(request: Message) -> ScriptedResponse:
         assert isinstance(request, MetadataRequest)
         if request.topics is None:
             return response
@@ -211,4 +211,4 @@ def only_asked(response: MetadataResponse) -> Script:
             ],
         )
 
-    return answer
+    return respond

@@ -7,7 +7,7 @@ from random import Random
 from oncelog.clients.cluster import Cluster
 from oncelog.protocol.messages.metadata import MetadataRequest
 from oncelog.protocol.schema import Message
-from tests.unit.clients.scripted_broker import Answer, ScriptedBroker, metadata, only_asked
+from tests.unit.clients.scripted_broker import ScriptedBroker, ScriptedResponse, metadata, requested_only
 
 OPERATION_SECONDS = 30.0
 
@@ -18,9 +18,9 @@ async def cluster_of(
 ) -> AsyncIterator[Cluster]:
     """A client of brokers that all tell of each other; the first is the bootstrap."""
     addresses = {broker.node_id: await broker.start() for broker in brokers}
-    told = only_asked(metadata(addresses, leaders or {}))
+    reported = requested_only(metadata(addresses, leaders or {}))
     for broker in brokers:
-        broker.script.setdefault(MetadataRequest, told)
+        broker.script.setdefault(MetadataRequest, reported)
     bootstrap = [addresses[brokers[0].node_id]]
     async with Cluster(bootstrap, rng=Random(1), operation_seconds=OPERATION_SECONDS) as cluster:
         yield cluster
@@ -28,15 +28,15 @@ async def cluster_of(
         broker.stop()
 
 
-def in_turn(*answers: Answer) -> "Turns":
-    return Turns(answers)
+def in_turn(*responses: ScriptedResponse) -> "Turns":
+    return Turns(responses)
 
 
 class Turns:
     """Each request gets the next answer; the last one stays."""
 
-    def __init__(self, answers: tuple[Answer, ...]) -> None:
-        self._answers = list(answers)
+    def __init__(self, responses: tuple[ScriptedResponse, ...]) -> None:
+        self._responses = list(responses)
 
-    def __call__(self, request: Message) -> Answer:
-        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+    def __call__(self, request: Message) -> ScriptedResponse:
+        return self._responses.pop(0) if len(self._responses) > 1 else self._responses[0]

@@ -158,8 +158,8 @@ async def test_callers_of_the_same_broker_share_a_connection() -> None:
     broker = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()})
     async with cluster_of(broker) as cluster:
         await cluster.refresh(())
-        asked = [cluster.call(Node(1), ListGroupsRequest(), ListGroupsResponse) for _ in range(5)]
-        await asyncio.gather(*asked)
+        requested = [cluster.call(Node(1), ListGroupsRequest(), ListGroupsResponse) for _ in range(5)]
+        await asyncio.gather(*requested)
         assert len(broker.connections) == 1
 
 
@@ -194,10 +194,10 @@ def partitions(*indexes: int) -> Iterator[TopicPartition]:
 
 
 async def latest(cluster: Cluster, *indexes: int) -> tuple[dict[int, int | None], dict[int, ErrorCode]]:
-    answers = await list_offsets(cluster, dict.fromkeys(partitions(*indexes), LATEST))
+    responses = await list_offsets(cluster, dict.fromkeys(partitions(*indexes), LATEST))
     return (
-        {tp.partition: at.offset for tp, at in answers.found.items()},
-        {tp.partition: error for tp, error in answers.failed.items()},
+        {tp.partition: at.offset for tp, at in responses.found.items()},
+        {tp.partition: error for tp, error in responses.failed.items()},
     )
 
 
@@ -247,8 +247,8 @@ async def test_partition_that_does_not_exist_fails_with_its_error() -> None:
     broker = ScriptedBroker({ListOffsetsRequest: Leader(100)})
     async with cluster_of(broker, leaders={"orders": [1]}) as cluster:
         assert await latest(cluster, 0, 7) == ({0: 100}, {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-        answers = await list_offsets(cluster, {TopicPartition("nothing", 0): LATEST})
-        assert answers.failed == {TopicPartition("nothing", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        responses = await list_offsets(cluster, {TopicPartition("nothing", 0): LATEST})
+        assert responses.failed == {TopicPartition("nothing", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 @in_virtual_time

@@ -85,11 +85,11 @@ def find(key: str) -> FindCoordinatorRequest:
 def echoing() -> ScriptedBroker:
     """Answers with the key it was asked for, in version 3 at most: later ones have no place for it."""
 
-    def answer(request: Message) -> FindCoordinatorResponse:
+    def respond(request: Message) -> FindCoordinatorResponse:
         assert isinstance(request, FindCoordinatorRequest)
         return FindCoordinatorResponse(host=request.key)
 
-    broker = ScriptedBroker({FindCoordinatorRequest: answer})
+    broker = ScriptedBroker({FindCoordinatorRequest: respond})
     broker.versions[ApiKey.FIND_COORDINATOR] = Versions(0, 3)
     return broker
 
@@ -109,7 +109,7 @@ async def test_responses_meet_their_requests_in_order() -> None:
     async with connected(echoing()) as connection:
         keys = [f"key-{number}" for number in range(200)]
         sent = [connection.send(find(key), FindCoordinatorResponse) for key in keys]
-        assert [answer.host for answer in await asyncio.gather(*sent)] == keys
+        assert [response.host for response in await asyncio.gather(*sent)] == keys
 
 
 @on_both_loops

@@ -130,8 +130,8 @@ async def test_late_response_is_used_where_there_is_no_other_broker() -> None:
     async with cluster_of(broker) as cluster:
         await cluster.refresh(())
         broker.script[MetadataRequest] = Reaction.HOLD
-        told = metadata({1: broker.address}, {})
-        asyncio.get_running_loop().call_later(OPERATION_SECONDS / 3, broker.release, told)
+        reported = metadata({1: broker.address}, {})
+        asyncio.get_running_loop().call_later(OPERATION_SECONDS / 3, broker.release, reported)
         _, seconds = await timed(cluster.refresh(()))
         assert OPERATION_SECONDS / 3 <= seconds < OPERATION_SECONDS / 3 + 1
         assert len(broker.seen(MetadataRequest)) == 2

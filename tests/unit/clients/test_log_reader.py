@@ -22,7 +22,7 @@ from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
-from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
+from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, requested_only
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -39,10 +39,10 @@ class Log:
         assert isinstance(request, FetchRequest)
         self.isolation_levels.append(request.isolation_level)
         offset = request.topics[0].partitions[0].fetch_offset
-        return answer(records=b"".join(self.batches[offset // 2 :]), aborted_transactions=self.aborted)
+        return respond(records=b"".join(self.batches[offset // 2 :]), aborted_transactions=self.aborted)
 
 
-def answer(**data: object) -> FetchResponse:
+def respond(**data: object) -> FetchResponse:
     partition = PartitionData(partition_index=0, **data)  # type: ignore[arg-type]
     return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[partition])])
 
@@ -65,7 +65,7 @@ def pair(base_offset: int, compression: Compression = Compression.NONE, producer
 async def reading(log: object, position: int, *, read_committed: bool = True) -> AsyncIterator[LogReader]:
     broker = ScriptedBroker({FetchRequest: log})  # type: ignore[dict-item]
     address = await broker.start()
-    broker.script[MetadataRequest] = only_asked(metadata({1: address}, {"orders": [1]}))
+    broker.script[MetadataRequest] = requested_only(metadata({1: address}, {"orders": [1]}))
     async with Cluster([address], rng=Random(1), operation_seconds=5) as cluster:
         yield LogReader(cluster, {ORDERS: position}, read_committed=read_committed)
     broker.stop()
@@ -108,14 +108,14 @@ async def test_aborted_records_and_markers_are_passed_over() -> None:
 @in_virtual_time
 async def test_incomplete_batch_is_fetched_again() -> None:
     whole = pair(0) + pair(2)
-    async with reading(lambda request: answer(records=bytes(whole[:-1])), 0) as reader:
+    async with reading(lambda request: respond(records=bytes(whole[:-1])), 0) as reader:
         assert await values(reader) == [0, 1]
         assert reader.positions == {ORDERS: 2}
 
 
 @in_virtual_time
 async def test_partition_that_cannot_be_read_is_left_out() -> None:
-    async with reading(lambda request: answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE), 99) as reader:
+    async with reading(lambda request: respond(error_code=ErrorCode.OFFSET_OUT_OF_RANGE), 99) as reader:
         assert await values(reader) == []
         assert reader.failed == {ORDERS: Refusal(error=ErrorCode.OFFSET_OUT_OF_RANGE)}
         assert reader.positions == {ORDERS: 99}

@@ -12,7 +12,7 @@ from oncelog.clients.retry import Backoff
 from oncelog.protocol.messages.metadata import MetadataRequest
 from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
-from tests.unit.clients.scripted_broker import Answer, ScriptedBroker, metadata, only_asked
+from tests.unit.clients.scripted_broker import ScriptedBroker, ScriptedResponse, metadata, requested_only
 from tests.unit.clients.scripted_cluster import cluster_of
 
 WARNING = "topic {} does not exist; brokers may create it (allow_auto_create_topics)"
@@ -25,13 +25,13 @@ class CreatingBroker(ScriptedBroker):
         super().__init__({MetadataRequest: self._tell})
         self.topics = set(topics)
 
-    def _tell(self, request: Message) -> Answer:
+    def _tell(self, request: Message) -> ScriptedResponse:
         assert isinstance(request, MetadataRequest)
         if request.allow_auto_topic_creation:
             self.topics |= {topic.name or "" for topic in request.topics or ()}
-        return only_asked(metadata({1: self.address}, {name: [1] for name in self.topics}))(request)
+        return requested_only(metadata({1: self.address}, {name: [1] for name in self.topics}))(request)
 
-    def asked(self) -> list[tuple[list[str | None], bool]]:
+    def requested(self) -> list[tuple[list[str | None], bool]]:
         """The topics of each request, and whether it allowed to create them."""
         requests = [each for each in self.requests if isinstance(each, MetadataRequest) and each.topics]
         return [([topic.name for topic in each.topics or ()], each.allow_auto_topic_creation) for each in requests]
@@ -59,7 +59,7 @@ def test_missing_topic_is_warned_of_once_and_then_created(caplog: pytest.LogCapt
 
     play()
     assert [record.getMessage() for record in caplog.records] == [WARNING.format("ordrs")]
-    assert [allowed for _, allowed in broker.asked()[:3]] == [False, True, False]
+    assert [allowed for _, allowed in broker.requested()[:3]] == [False, True, False]
     assert broker.topics == {"ordrs", "orders"}
 
 
@@ -73,7 +73,7 @@ def test_topic_that_exists_is_not_warned_of_nor_allowed_to_be_created(caplog: py
 
     play()
     assert not caplog.records
-    assert not any(allowed for _, allowed in broker.asked())
+    assert not any(allowed for _, allowed in broker.requested())
 
 
 def test_missing_topic_that_may_not_be_created_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +86,7 @@ def test_missing_topic_that_may_not_be_created_is_warned_of_once(caplog: pytest.
 
     play()
     assert [record.getMessage() for record in caplog.records] == ["topic ordrs does not exist"]
-    assert len(broker.asked()) > 3
+    assert len(broker.requested()) > 3
     assert not broker.topics
 
 

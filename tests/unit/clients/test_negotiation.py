@@ -48,9 +48,9 @@ def test_version_choice_for_a_missing_api_returns_none() -> None:
 
 def test_finalised_features_are_kept() -> None:
     feature = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=0)
-    told = BrokerVersions(ApiVersionsResponse(finalized_features=[feature], finalized_features_epoch=7))
-    assert told.features == FinalizedFeatures(7, {"transaction.version": 2})
-    assert told.features.transaction_version == 2
+    reported = BrokerVersions(ApiVersionsResponse(finalized_features=[feature], finalized_features_epoch=7))
+    assert reported.features == FinalizedFeatures(7, {"transaction.version": 2})
+    assert reported.features.transaction_version == 2
     assert NO_FEATURES.transaction_version == 0
 
 
@@ -74,16 +74,18 @@ def test_refusal_is_parsed_in_version_0() -> None:
 
 
 def test_response_is_parsed_in_the_requested_version() -> None:
-    answer = ApiVersionsResponse(throttle_time_ms=3, finalized_features_epoch=9)
-    assert parse_api_versions_response(frame(answer, 4), 4) == (5, answer)
+    response = ApiVersionsResponse(throttle_time_ms=3, finalized_features_epoch=9)
+    assert parse_api_versions_response(frame(response, 4), 4) == (5, response)
 
 
 @pytest.mark.parametrize(
-    ("told", "asked", "next_version"),
+    ("reported", "requested", "next_version"),
     [((0, 2), 4, 2), ((0, 9), 4, 3), ((4, 9), 4, None), (None, 4, 0), (None, 0, None), ((0, 0), 0, None)],
 )
 def test_version_to_retry_follows_the_refusal(
-    told: tuple[int, int] | None, asked: int, next_version: int | None
+    reported: tuple[int, int] | None, requested: int, next_version: int | None
 ) -> None:
-    keys = [ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=told[0], max_version=told[1])] if told else []
-    assert version_to_retry(ApiVersionsResponse(api_keys=keys), asked) == next_version
+    keys = (
+        [ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=reported[0], max_version=reported[1])] if reported else []
+    )
+    assert version_to_retry(ApiVersionsResponse(api_keys=keys), requested) == next_version

@@ -14,7 +14,7 @@ from oncelog.clients.errors import TlsFailed, Unreachable
 from oncelog.clients.tls import TlsSettings
 from oncelog.protocol.messages.metadata import MetadataRequest
 from tests.certificates import Certificate, make_certificate
-from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
+from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, requested_only
 
 pytestmark = pytest.mark.real_loop
 
@@ -34,7 +34,7 @@ async def broker_of(certificate: Certificate, *, trusts: Certificate | None = No
         context.load_verify_locations(trusts.certificate)
     broker = ScriptedBroker({})
     address = await broker.start(context)
-    broker.script[MetadataRequest] = only_asked(metadata({1: address}, {"orders": [1]}))
+    broker.script[MetadataRequest] = requested_only(metadata({1: address}, {"orders": [1]}))
     yield address
     broker.stop()
 

@@ -11,7 +11,7 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import BatchHeader, CorruptRecord, NewRecord, build_batch
 from oncelog.protocol.schema import Buffer
 from tests.unit.coordinator.running import run
-from tests.unit.coordinator.transaction.world import Log, Term
+from tests.unit.coordinator.transaction.world import EpochLog, Log
 
 
 class Replayed:
@@ -24,15 +24,15 @@ class Replayed:
         self.offsets.append(header.base_offset)
 
 
-async def read(term: Term, replayed: Replayed, is_owned: Callable[[], bool] = lambda: True) -> bool:
-    return await load(term, batch_by_batch(replayed), is_owned, turn=asyncio.Lock())
+async def read(epoch_log: EpochLog, replayed: Replayed, is_owned: Callable[[], bool] = lambda: True) -> bool:
+    return await load(epoch_log, batch_by_batch(replayed), is_owned, turn=asyncio.Lock())
 
 
 def filled(batches: int) -> Log:
     log = Log()
-    term = log.elect()
+    epoch_log = log.elect()
     for _ in range(batches):
-        term.append(build_batch([NewRecord(0, b"key", b"value"), NewRecord(0, b"key", None)]))
+        epoch_log.append(build_batch([NewRecord(0, b"key", b"value"), NewRecord(0, b"key", None)]))
     return log
 
 
@@ -64,8 +64,8 @@ def test_load_replays_what_is_appended_meanwhile() -> None:
         for _ in range(5):
             await asyncio.sleep(0)
         log.replicates_at_once = False
-        assert log.term is not None
-        log.term.append(build_batch([NewRecord(0, b"late", None)]))
+        assert log.epoch_log is not None
+        log.epoch_log.append(build_batch([NewRecord(0, b"late", None)]))
         log.replicate(4)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -94,9 +94,9 @@ def test_load_that_awaits_replication_stops_when_leadership_ends() -> None:
     async def scenario() -> None:
         log = filled(1)
         log.high_watermark = 0
-        term = log.elect()
+        epoch_log = log.elect()
         asyncio.get_running_loop().call_later(1, log.depose)
-        assert not await read(term, Replayed())
+        assert not await read(epoch_log, Replayed())
 
     run(scenario)
 
@@ -141,14 +141,14 @@ def test_load_settles_everything_before_it_returns() -> None:
 def test_load_of_log_without_whole_batch_raises_corrupt_record() -> None:
     async def scenario() -> None:
         log = filled(1)
-        term = log.elect()
+        epoch_log = log.elect()
         with pytest.raises(CorruptRecord):
-            await read(CutOff(log, term.leader_epoch), Replayed())
+            await read(CutOff(log, epoch_log.leader_epoch), Replayed())
 
     run(scenario)
 
 
-class CutOff(Term):
+class CutOff(EpochLog):
     """A log whose reads end in the middle of a batch."""
 
     def read(self, start_offset: int, max_bytes: int) -> bytes:

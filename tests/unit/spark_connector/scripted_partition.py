@@ -29,7 +29,7 @@ from oncelog.protocol.messages.offset_for_leader_epoch import (
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.schema import Message
 from oncelog.spark_connector.offset_ranges import OffsetRange
-from tests.unit.clients.scripted_broker import Answer, ScriptedBroker
+from tests.unit.clients.scripted_broker import ScriptedBroker, ScriptedResponse
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 TOPIC = "orders"
@@ -59,10 +59,10 @@ class ScriptedPartition(ScriptedBroker):
         self.is_emptied = False
         """Whether compaction has taken every record."""
         self.fetched: list[int] = []
-        self.instead: list[Answer | PartitionData] = []
+        self.instead: list[ScriptedResponse | PartitionData] = []
         """The responses to the next fetches."""
 
-    def _metadata(self, request: Message) -> Answer:
+    def _metadata(self, request: Message) -> ScriptedResponse:
         assert isinstance(request, MetadataRequest)
         broker = MetadataResponseBroker(node_id=1, host=self.address.host, port=self.address.port)
         topic = MetadataResponseTopic(name=TOPIC, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -75,14 +75,14 @@ class ScriptedPartition(ScriptedBroker):
             topic = MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=of_topic)
         return MetadataResponse(brokers=[broker], controller_id=1, topics=[topic])
 
-    def _list_offsets(self, request: Message) -> Answer:
+    def _list_offsets(self, request: Message) -> ScriptedResponse:
         assert isinstance(request, ListOffsetsRequest)
         stable = self.stable_end if request.isolation_level and self.stable_end is not None else self.end
         found = [
             ListOffsetsPartitionResponse(
-                partition_index=asked.partition_index, offset=self.begin if asked.timestamp == -2 else stable
+                partition_index=requested.partition_index, offset=self.begin if requested.timestamp == -2 else stable
             )
-            for asked in request.topics[0].partitions
+            for requested in request.topics[0].partitions
         ]
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=found)])
 
@@ -93,17 +93,17 @@ class ScriptedPartition(ScriptedBroker):
     def _epoch_at(self, offset: int) -> int:
         return max(epoch for epoch, begin in enumerate(self.epoch_begins) if begin <= offset)
 
-    def _end_of_epoch(self, request: Message) -> Answer:
+    def _end_of_epoch(self, request: Message) -> ScriptedResponse:
         assert isinstance(request, OffsetForLeaderEpochRequest)
         (topic,) = request.topics
-        (asked,) = topic.partitions
-        later = self.epoch_begins[asked.leader_epoch + 1 :]
-        end = EpochEndOffset(leader_epoch=asked.leader_epoch, end_offset=min(later, default=self.end))
-        if asked.current_leader_epoch != len(self.epoch_begins) - 1:
+        (requested,) = topic.partitions
+        later = self.epoch_begins[requested.leader_epoch + 1 :]
+        end = EpochEndOffset(leader_epoch=requested.leader_epoch, end_offset=min(later, default=self.end))
+        if requested.current_leader_epoch != len(self.epoch_begins) - 1:
             end.error_code = ErrorCode.FENCED_LEADER_EPOCH
         return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic=TOPIC, partitions=[end])])
 
-    def _fetch(self, request: Message) -> Answer:
+    def _fetch(self, request: Message) -> ScriptedResponse:
         assert isinstance(request, FetchRequest)
         (topic,) = request.topics
         offset = topic.partitions[0].fetch_offset

@@ -20,7 +20,7 @@ from oncelog.spark_connector.process_client import (
     process_client,
 )
 from tests.processes import REPOSITORY
-from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
+from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, requested_only
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def broker_elsewhere() -> Iterator[Address]:
     thread.start()
     broker = ScriptedBroker({})
     address = asyncio.run_coroutine_threadsafe(broker.start(), loop).result(30)
-    broker.script[MetadataRequest] = only_asked(metadata({1: address}, {"orders": [1]}))
+    broker.script[MetadataRequest] = requested_only(metadata({1: address}, {"orders": [1]}))
 
     def end() -> None:
         broker.stop()

@@ -31,9 +31,9 @@ def ask(
 ) -> tuple[ApiVersionsResponse, Any]:
     connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
-    answer = handle_api_versions(_Broker(features), RequestContext(version, 1, None, connection), request)  # type: ignore[arg-type]
-    assert isinstance(answer, ApiVersionsResponse)
-    return answer, connection
+    response = handle_api_versions(_Broker(features), RequestContext(version, 1, None, connection), request)  # type: ignore[arg-type]
+    assert isinstance(response, ApiVersionsResponse)
+    return response, connection
 
 
 def on_the_wire(version: int, features: FinalizedFeatures = VERSION_2) -> ApiVersionsResponse:
@@ -48,11 +48,11 @@ def finalised(response: ApiVersionsResponse) -> list[tuple[str, int, int]]:
 
 def test_api_versions_lists_the_ranges_of_the_handlers() -> None:
     response, _ = ask(4)
-    told = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
-    assert told == {h.api_key: (h.advertised.first, h.advertised.last) for h in all_handlers()}
-    assert told[0] == (0, 13)
-    assert told[1] == (4, 18)
-    assert told[18] == (0, 4)
+    reported = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+    assert reported == {h.api_key: (h.advertised.first, h.advertised.last) for h in all_handlers()}
+    assert reported[0] == (0, 13)
+    assert reported[1] == (4, 18)
+    assert reported[18] == (0, 4)
 
 
 @pytest.mark.parametrize(

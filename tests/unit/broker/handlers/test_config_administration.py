@@ -46,8 +46,8 @@ async def create(broker: Broker, name: str) -> None:
 
 
 async def describe(broker: Broker, resource_type: int, name: str, *keys: str) -> DescribeConfigsResult:
-    asked = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=list(keys))
-    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True, include_documentation=True)
+    requested = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=list(keys))
+    request = DescribeConfigsRequest(resources=[requested], include_synonyms=True, include_documentation=True)
     response = await ask(broker, handle_describe_configs, request, DescribeConfigsResponse)
     for version in handle_describe_configs.versions:
         decode(DescribeConfigsResponse, version, encode(response, version))

@@ -109,9 +109,9 @@ def update_metadata(version: int, **fields: int) -> UpdateMetadataRequest:
 @pytest.mark.parametrize("version", range(8))
 async def test_leader_and_isr_makes_leaders_and_followers(version: int) -> None:
     async with running_broker() as broker:
-        answer = await ask(broker, handle_leader_and_isr, leader_and_isr(version), LeaderAndIsrResponse, version)
-        assert answer.error_code == ErrorCode.NONE
-        errors = answer.partition_errors or [e for topic in answer.topics for e in topic.partition_errors]
+        response = await ask(broker, handle_leader_and_isr, leader_and_isr(version), LeaderAndIsrResponse, version)
+        assert response.error_code == ErrorCode.NONE
+        errors = response.partition_errors or [e for topic in response.topics for e in topic.partition_errors]
         assert [error.error_code for error in errors] == [ErrorCode.NONE]
         assert broker.replica_manager.led_partition(("t", 0)).leader_epoch == 3  # type: ignore[union-attr]
 
@@ -124,8 +124,8 @@ async def test_leader_and_isr_without_store_is_applied_where_there_is_a_log() ->
         request.topic_states[0].partition_states[0].leader_epoch = 4
         another = LeaderAndIsrTopicState(topic_name="u", topic_id=bytes(range(1, 17)), partition_states=[state()])
         request.topic_states.append(another)
-        answer = await ask(broker, handle_leader_and_isr, request, LeaderAndIsrResponse, 7)
-        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        response = await ask(broker, handle_leader_and_isr, request, LeaderAndIsrResponse, 7)
+        assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert broker.replica_manager.led_partition(("t", 0)).leader_epoch == 4  # type: ignore[union-attr]
         assert broker.log_manager.get(TopicPartition("u", 0)) is None
 
@@ -135,9 +135,9 @@ async def test_leader_and_isr_of_a_topic_whose_configuration_is_malformed_create
         session = broker.controller._store.session
         assert session is not None
         await session.create(paths.topic_config("t"), b"not json")
-        answer = await ask(broker, handle_leader_and_isr, leader_and_isr(7), LeaderAndIsrResponse, 7)
-        assert answer.error_code == ErrorCode.NONE
-        assert answer.partition_errors[0].error_code == ErrorCode.INVALID_CONFIG
+        response = await ask(broker, handle_leader_and_isr, leader_and_isr(7), LeaderAndIsrResponse, 7)
+        assert response.error_code == ErrorCode.NONE
+        assert response.partition_errors[0].error_code == ErrorCode.INVALID_CONFIG
         assert broker.log_manager.get(TopicPartition("t", 0)) is None
 
 
@@ -145,8 +145,8 @@ async def test_leader_and_isr_of_a_topic_whose_configuration_is_malformed_create
 async def test_stop_replica_removes_the_replica(version: int) -> None:
     async with running_broker() as broker:
         await ask(broker, handle_leader_and_isr, leader_and_isr(7), LeaderAndIsrResponse, 7)
-        answer = await ask(broker, handle_stop_replica, stop_replica(version), StopReplicaResponse, version)
-        assert [error.error_code for error in answer.partition_errors] == [ErrorCode.NONE]
+        response = await ask(broker, handle_stop_replica, stop_replica(version), StopReplicaResponse, version)
+        assert [error.error_code for error in response.partition_errors] == [ErrorCode.NONE]
         assert broker.replica_manager.partition(("t", 0)) is None
 
 
@@ -154,8 +154,8 @@ async def test_stop_replica_removes_the_replica(version: int) -> None:
 async def test_update_metadata_replaces_the_image(version: int) -> None:
     async with running_broker() as broker:
         request = update_metadata(version)
-        answer = await ask(broker, handle_update_metadata, request, UpdateMetadataResponse, version)
-        assert answer.error_code == ErrorCode.NONE
+        response = await ask(broker, handle_update_metadata, request, UpdateMetadataResponse, version)
+        assert response.error_code == ErrorCode.NONE
         image = broker.metadata.image
         assert image.controller_id == 2
         assert image.topics["t"].partitions[0].leader == 2
@@ -169,8 +169,8 @@ async def test_update_metadata_with_unknown_security_protocol_is_invalid_and_cha
     async with running_broker() as broker:
         request = update_metadata(version)
         request.live_brokers[0].endpoints[0].security_protocol = 99
-        answer = await ask(broker, handle_update_metadata, request, UpdateMetadataResponse, version)
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        response = await ask(broker, handle_update_metadata, request, UpdateMetadataResponse, version)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
         assert "t" not in broker.metadata.image.topics
         assert broker.metadata.controller_epoch < EPOCH
 
@@ -178,18 +178,18 @@ async def test_update_metadata_with_unknown_security_protocol_is_invalid_and_cha
 Order = tuple[ApiHandler[Any], Message, type[Message], int]
 
 
-def orders(version_of_life: int) -> list[Order]:
+def orders(broker_epoch: int) -> list[Order]:
     return [
-        (handle_leader_and_isr, leader_and_isr(7, broker_epoch=version_of_life), LeaderAndIsrResponse, 7),
-        (handle_stop_replica, stop_replica(4, broker_epoch=version_of_life), StopReplicaResponse, 4),
-        (handle_update_metadata, update_metadata(8, broker_epoch=version_of_life), UpdateMetadataResponse, 8),
+        (handle_leader_and_isr, leader_and_isr(7, broker_epoch=broker_epoch), LeaderAndIsrResponse, 7),
+        (handle_stop_replica, stop_replica(4, broker_epoch=broker_epoch), StopReplicaResponse, 4),
+        (handle_update_metadata, update_metadata(8, broker_epoch=broker_epoch), UpdateMetadataResponse, 8),
     ]
 
 
-async def codes(broker: Broker, asked: list[Order]) -> list[ErrorCode]:
+async def codes(broker: Broker, requested: list[Order]) -> list[ErrorCode]:
     return [
         ErrorCode((await ask(broker, handler, request, response, version)).error_code)  # type: ignore[attr-defined]
-        for handler, request, response, version in asked
+        for handler, request, response, version in requested
     ]
 
 
@@ -199,26 +199,26 @@ async def test_control_request_for_an_earlier_incarnation_is_stale_broker_epoch(
         broker.controller.broker_epoch = 50
         assert await codes(broker, orders(49)) == [ErrorCode.STALE_BROKER_EPOCH] * 3
         assert not broker.metadata.topic_exists("t")
-        for life in (50, 51, -1):
-            assert await codes(broker, orders(life)) == [ErrorCode.NONE] * 3
+        for incarnation in (50, 51, -1):
+            assert await codes(broker, orders(incarnation)) == [ErrorCode.NONE] * 3
 
 
 async def test_control_request_of_an_unauthorized_client_is_refused() -> None:
     async with running_broker() as broker:
         broker.authorizer = Denies({Operation.CLUSTER_ACTION})
         assert await codes(broker, orders(-1)) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3
-        asked: list[Order] = [
+        requested: list[Order] = [
             (handle_alter_partition, AlterPartitionRequest(), AlterPartitionResponse, 3),
             (handle_controlled_shutdown, ControlledShutdownRequest(), ControlledShutdownResponse, 3),
         ]
-        assert await codes(broker, asked) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
+        assert await codes(broker, requested) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
 
 
 async def test_reassignment_and_election_need_alter_on_the_cluster() -> None:
     async with running_broker() as broker:
         broker.authorizer = Denies({Operation.ALTER, Operation.DESCRIBE})
         elect = ElectLeadersRequest(topic_partitions=[ElectLeadersTopic(topic="t", partitions=[0])])
-        asked: list[Order] = [
+        requested: list[Order] = [
             (handle_elect_leaders, elect, ElectLeadersResponse, 2),
             (
                 handle_alter_partition_reassignments,
@@ -233,17 +233,17 @@ async def test_reassignment_and_election_need_alter_on_the_cluster() -> None:
                 0,
             ),
         ]
-        assert await codes(broker, asked) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3
-        answer = await ask(broker, handle_elect_leaders, elect, ElectLeadersResponse, 0)
-        (result,) = answer.replica_election_results[0].partition_result
+        assert await codes(broker, requested) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3
+        response = await ask(broker, handle_elect_leaders, elect, ElectLeadersResponse, 0)
+        (result,) = response.replica_election_results[0].partition_result
         assert result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def test_elect_leaders_of_unknown_type_is_refused() -> None:
     async with running_broker() as broker:
         request = ElectLeadersRequest(election_type=5, topic_partitions=None)
-        answer = await ask(broker, handle_elect_leaders, request, ElectLeadersResponse, 2)
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        response = await ask(broker, handle_elect_leaders, request, ElectLeadersResponse, 2)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_impossible_reassignment_returns_its_reason() -> None:

@@ -9,11 +9,11 @@ from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
 
 
-def delete(broker: ReplicaSide, topic: str, *asked: tuple[int, int], version: int = 2) -> list[tuple[int, int]]:
+def delete(broker: ReplicaSide, topic: str, *requested: tuple[int, int], version: int = 2) -> list[tuple[int, int]]:
     """(low watermark, error) of each (partition, offset)."""
-    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in requested]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=1000)
-    (result,) = broker.answer(handle_delete_records, request, version).topics
+    (result,) = broker.respond(handle_delete_records, request, version).topics
     return [(partition.low_watermark, partition.error_code) for partition in result.partitions]
 
 
@@ -73,8 +73,8 @@ def test_live_producer_outlives_its_deleted_records(broker: ReplicaSide) -> None
     assert broker.append(batch(producer_id=5, epoch=0, sequence=1), index=1).duplicate
 
 
-def asking(*asked: tuple[int, int], timeout_ms: int = 1000) -> DeleteRecordsRequest:
-    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
+def asking(*requested: tuple[int, int], timeout_ms: int = 1000) -> DeleteRecordsRequest:
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in requested]
     return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=timeout_ms)
 
 
@@ -90,21 +90,21 @@ def replicated() -> ReplicaSide:
 @in_virtual_time
 async def test_delete_records_response_waits_until_the_follower_has_deleted() -> None:
     broker = replicated()
-    answer = broker.call(handle_delete_records, asking((0, -1)), 2)
+    response = broker.call(handle_delete_records, asking((0, -1)), 2)
     await end_of_turn()
-    assert not answer.done()
+    assert not response.done()
     broker.follower_fetched(2, log_start_offset=1)
-    assert not answer.done()
+    assert not response.done()
     broker.follower_fetched(2, log_start_offset=2)
-    ((result,),) = (topic.partitions for topic in (await answer).topics)
+    ((result,),) = (topic.partitions for topic in (await response).topics)
     assert (result.low_watermark, result.error_code) == (2, ErrorCode.NONE)
 
 
 @in_virtual_time
 async def test_delete_records_times_out_when_a_follower_does_not_delete() -> None:
     broker = replicated()
-    answer = await broker.call(handle_delete_records, asking((0, 1), timeout_ms=500), 2)
-    ((result,),) = (topic.partitions for topic in answer.topics)
+    response = await broker.call(handle_delete_records, asking((0, 1), timeout_ms=500), 2)
+    ((result,),) = (topic.partitions for topic in response.topics)
     assert (result.low_watermark, result.error_code) == (-1, ErrorCode.REQUEST_TIMED_OUT)
     broker.follower_fetched(2, log_start_offset=1)
     assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -113,7 +113,7 @@ async def test_delete_records_times_out_when_a_follower_does_not_delete() -> Non
 @in_virtual_time
 async def test_lost_leadership_completes_a_waiting_delete_records() -> None:
     broker = replicated()
-    answer = broker.call(handle_delete_records, asking((0, 1)), 2)
+    response = broker.call(handle_delete_records, asking((0, 1)), 2)
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
-    ((result,),) = (topic.partitions for topic in (await answer).topics)
+    ((result,),) = (topic.partitions for topic in (await response).topics)
     assert (result.low_watermark, result.error_code) == (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -13,10 +13,10 @@ from tests.unit.broker.batches import batch
 from tests.unit.broker.replica_side import LOG_DIR, OnlyTopics, ReplicaSide
 
 
-def describe(broker: ReplicaSide, *asked: tuple[str, int] | None, version: int = 5) -> DescribeLogDirsResponse:
-    topics = [DescribableLogDirTopic(topic=name, partitions=[index]) for name, index in filter(None, asked)]
-    request = DescribeLogDirsRequest(topics=None if asked == (None,) else topics)
-    response = broker.answer(handle_describe_log_dirs, request, version)
+def describe(broker: ReplicaSide, *requested: tuple[str, int] | None, version: int = 5) -> DescribeLogDirsResponse:
+    topics = [DescribableLogDirTopic(topic=name, partitions=[index]) for name, index in filter(None, requested)]
+    request = DescribeLogDirsRequest(topics=None if requested == (None,) else topics)
+    response = broker.respond(handle_describe_log_dirs, request, version)
     assert isinstance(response, DescribeLogDirsResponse)
     return response
 

@@ -10,7 +10,7 @@ from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
 
 def describe(broker: ReplicaSide, topic: str = "t", index: int = 0) -> PartitionResponse:
     request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[index])])
-    (result,) = broker.answer(handle_describe_producers, request, 0).topics
+    (result,) = broker.respond(handle_describe_producers, request, 0).topics
     (partition,) = result.partitions
     assert isinstance(partition, PartitionResponse)
     return partition

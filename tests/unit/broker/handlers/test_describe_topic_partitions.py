@@ -43,7 +43,7 @@ async def test_pages_join_without_gap_or_overlap(limit: int, all_topics: bool) -
         cursor = None
         while True:
             page = await describe(broker, *names, limit=limit, cursor=cursor)
-            rows = [(topic.name, told.partition_index) for topic in page.topics for told in topic.partitions]
+            rows = [(topic.name, reported.partition_index) for topic in page.topics for reported in topic.partitions]
             assert len(rows) <= limit
             seen += rows
             cursor = page.next_cursor
@@ -89,12 +89,12 @@ async def test_described_partition_has_leader_replicas_and_isr() -> None:
         first = topic.partitions[0]
         assert (first.leader_id, first.leader_epoch, first.replica_nodes, first.isr_nodes) == (1, 5, [1, 3], [1])
         assert (first.offline_replicas, first.eligible_leader_replicas, first.last_known_elr) == ([3], [], [])
-        assert [told.error_code for told in topic.partitions] == [
+        assert [reported.error_code for reported in topic.partitions] == [
             ErrorCode.NONE,
             ErrorCode.LISTENER_NOT_FOUND,
             ErrorCode.LEADER_NOT_AVAILABLE,
         ]
-        assert [told.leader_id for told in topic.partitions] == [1, -1, -1]
+        assert [reported.leader_id for reported in topic.partitions] == [1, -1, -1]
 
 
 @pytest.mark.parametrize(

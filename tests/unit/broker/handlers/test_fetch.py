@@ -34,7 +34,7 @@ NAMES, IDS = 12, 17
 
 
 def fetch(
-    *asked: tuple[int, int],
+    *requested: tuple[int, int],
     topic: str = "t",
     max_wait_ms: int = 0,
     min_bytes: int = 1,
@@ -57,7 +57,7 @@ def fetch(
             current_leader_epoch=leader_epoch,
             last_fetched_epoch=last_fetched_epoch,
         )
-        for index, offset in asked
+        for index, offset in requested
     ]
     return FetchRequest(
         max_wait_ms=max_wait_ms,
@@ -92,7 +92,7 @@ def values(reply: PartitionData) -> list[bytes | None]:
 
 def read(broker: ReplicaSide, request: FetchRequest, version: int = NAMES) -> PartitionData:
     """The reply of the one partition of a fetch that need not wait."""
-    (reply,) = replies(broker.answer(handle_fetch, request, version)).values()
+    (reply,) = replies(broker.respond(handle_fetch, request, version)).values()
     return reply
 
 
@@ -107,7 +107,7 @@ def led(count: int = 1, **config: Any) -> ReplicaSide:
 async def test_fetch_of_every_version_reads_records(version: int) -> None:
     broker = led()
     broker.append(batch(b"a", b"b"))
-    response = broker.answer(handle_fetch, fetch((0, 0)), version)
+    response = broker.respond(handle_fetch, fetch((0, 0)), version)
     (topic,) = response.responses
     (reply,) = topic.partitions
     assert values(reply) == [b"a", b"b"]
@@ -207,7 +207,9 @@ async def test_first_batch_is_sent_whatever_its_size() -> None:
     broker = led(3)
     for index in range(3):
         broker.append(batch(bytes(500)), index=index)
-    response = broker.answer(handle_fetch, fetch((0, 0), (1, 0), (2, 0), max_bytes=100, partition_max_bytes=100), NAMES)
+    response = broker.respond(
+        handle_fetch, fetch((0, 0), (1, 0), (2, 0), max_bytes=100, partition_max_bytes=100), NAMES
+    )
     assert [len(values(reply)) for reply in replies(response).values()] == [1, 0, 0]
     assert [reply.error_code for reply in replies(response).values()] == [0, 0, 0]
 
@@ -230,7 +232,7 @@ async def test_fetch_limits_each_partition_by_its_own_limit() -> None:
             broker.append(batch(bytes(500)), index=index)
     size = len(batch(bytes(500)))
     request = fetch((0, 0), (1, 0), partition_max_bytes=2 * size)
-    response = broker.answer(handle_fetch, request, NAMES)
+    response = broker.respond(handle_fetch, request, NAMES)
     assert [len(values(reply)) for reply in replies(response).values()] == [2, 2]
 
 
@@ -264,7 +266,7 @@ async def test_topics_by_id_may_be_unknown_or_inconsistent() -> None:
     unknown = bytes(15) + b"?"
     assert read(broker, fetch((0, 0), id_of_topic=unknown), IDS).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     broker.tell("t", unknown, [])
-    broker.lead("u", told=False)
+    broker.lead("u", reported=False)
     broker.tell("u", unknown, [_state(0)])
     assert read(broker, fetch((0, 0), topic="u", id_of_topic=unknown), IDS).error_code == (
         ErrorCode.INCONSISTENT_TOPIC_ID
@@ -282,7 +284,7 @@ async def test_unknown_and_foreign_partitions_have_their_own_errors() -> None:
     broker = led()
     broker.append(batch(b"a"))
     broker.lead("t", first=1, leader=OTHER, epoch=3, replicas=(OTHER,))
-    response = broker.answer(handle_fetch, fetch((0, 0), (1, 0), (2, 0)), NAMES)
+    response = broker.respond(handle_fetch, fetch((0, 0), (1, 0), (2, 0)), NAMES)
     assert [reply.error_code for reply in replies(response).values()] == [
         ErrorCode.NONE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -296,7 +298,7 @@ async def test_fetch_returns_the_current_leader_from_version_16() -> None:
     broker = ReplicaSide()
     broker.lead("t", leader=OTHER, epoch=3, replicas=(OTHER,))
     for version, leader in [(15, None), (16, LeaderIdAndEpoch(leader_id=OTHER, leader_epoch=3))]:
-        response = broker.answer(handle_fetch, fetch((0, 0)), version)
+        response = broker.respond(handle_fetch, fetch((0, 0)), version)
         (reply,) = replies(response).values()
         assert (reply.error_code, reply.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, leader)
         assert [(node.node_id, node.host) for node in response.node_endpoints] == (
@@ -323,9 +325,9 @@ async def test_topics_that_the_client_may_not_read_are_refused() -> None:
 # Waiting
 
 
-async def still_waits(answer: "asyncio.Future[FetchResponse]") -> bool:
+async def still_waits(response: "asyncio.Future[FetchResponse]") -> bool:
     await end_of_turn()
-    return not answer.done()
+    return not response.done()
 
 
 @in_virtual_time
@@ -354,11 +356,11 @@ async def test_append_wakes_a_waiting_fetch(epoch: int) -> None:
 @in_virtual_time
 async def test_appends_of_one_turn_complete_a_fetch_once() -> None:
     broker = led(3)
-    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), (2, 0), max_wait_ms=60_000), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), (1, 0), (2, 0), max_wait_ms=60_000), NAMES)
     await end_of_turn()
     for index in (0, 2, 0):
         broker.append(batch(b"x"), index=index)
-    assert {index: len(values(reply)) for index, reply in replies(await answer).items()} == {0: 2, 1: 0, 2: 1}
+    assert {index: len(values(reply)) for index, reply in replies(await response).items()} == {0: 2, 1: 0, 2: 1}
 
 
 @in_virtual_time
@@ -367,12 +369,12 @@ async def test_fetch_waits_for_enough_bytes() -> None:
     size = len(batch(bytes(100)))
     broker.append(batch(bytes(100)))
     request = fetch((0, 0), (1, 0), max_wait_ms=60_000, min_bytes=3 * size)
-    answer = broker.call(handle_fetch, request, NAMES)
-    assert await still_waits(answer)
+    response = broker.call(handle_fetch, request, NAMES)
+    assert await still_waits(response)
     broker.append(batch(bytes(100)), index=1)
-    assert await still_waits(answer)
+    assert await still_waits(response)
     broker.append(batch(bytes(100)), index=0)
-    assert sum(len(values(reply)) for reply in replies(await answer).values()) == 3
+    assert sum(len(values(reply)) for reply in replies(await response).values()) == 3
 
 
 @in_virtual_time
@@ -380,12 +382,12 @@ async def test_partition_counts_at_most_its_own_limit() -> None:
     broker = led(2)
     size = len(batch(bytes(100)))
     request = fetch((0, 0), (1, 0), max_wait_ms=5000, min_bytes=2 * size, partition_max_bytes=size)
-    answer = broker.call(handle_fetch, request, NAMES)
+    response = broker.call(handle_fetch, request, NAMES)
     for _ in range(5):
         broker.append(batch(bytes(100)))
-    assert await still_waits(answer)
+    assert await still_waits(response)
     broker.append(batch(bytes(100)), index=1)
-    assert {index: len(values(reply)) for index, reply in replies(await answer).items()} == {0: 1, 1: 1}
+    assert {index: len(values(reply)) for index, reply in replies(await response).items()} == {0: 1, 1: 1}
     assert asyncio.get_running_loop().time() == 0
 
 
@@ -393,12 +395,12 @@ async def test_partition_counts_at_most_its_own_limit() -> None:
 async def test_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_offset() -> None:
     """B39: a parked fetch applies its isolation level and carries the aborted list."""
     broker = led()
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, read_committed=True), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, read_committed=True), NAMES)
     open_transaction(broker, 1, b"aborted")
     broker.append(batch(b"plain"))
-    assert await still_waits(answer)
+    assert await still_waits(response)
     end_transaction(broker, 1, commit=False)
-    reply = replies(await answer)[0]
+    reply = replies(await response)[0]
     assert values(reply) == [b"aborted", b"plain"]
     assert [(a.producer_id, a.first_offset) for a in reply.aborted_transactions or []] == [(1, 0)]
     assert (reply.last_stable_offset, reply.high_watermark) == (3, 3)
@@ -408,44 +410,44 @@ async def test_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_o
 async def test_transaction_that_ends_counts_all_its_bytes() -> None:
     broker = led()
     request = fetch((0, 0), max_wait_ms=60_000, read_committed=True, min_bytes=3 * len(batch(bytes(100))))
-    answer = broker.call(handle_fetch, request, NAMES)
+    response = broker.call(handle_fetch, request, NAMES)
     for sequence in range(3):
         open_transaction(broker, 1, bytes(100), sequence=sequence)
-    assert await still_waits(answer)
+    assert await still_waits(response)
     end_transaction(broker, 1, commit=True)
-    assert len(values(replies(await answer)[0])) == 3
+    assert len(values(replies(await response)[0])) == 3
 
 
 @in_virtual_time
 async def test_last_stable_offset_of_two_open_transactions_moves_when_the_earlier_ends() -> None:
     broker = led()
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, read_committed=True), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, read_committed=True), NAMES)
     open_transaction(broker, 1, b"first")
     open_transaction(broker, 2, b"second")
     end_transaction(broker, 2, commit=True)
-    assert await still_waits(answer)
+    assert await still_waits(response)
     end_transaction(broker, 1, commit=True)
-    assert values(replies(await answer)[0]) == [b"first", b"second"]
+    assert values(replies(await response)[0]) == [b"first", b"second"]
 
 
 @in_virtual_time
 async def test_fetch_waits_for_replication() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     broker.append(batch(b"a"))
-    assert await still_waits(answer)
+    assert await still_waits(response)
     broker.follower_fetched(1)
-    assert values(replies(await answer)[0]) == [b"a"]
+    assert values(replies(await response)[0]) == [b"a"]
 
 
 @in_virtual_time
 async def test_change_of_leader_completes_a_waiting_fetch() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, leader_epoch=0), 16)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, leader_epoch=0), 16)
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
-    reply = replies(await answer)[0]
+    reply = replies(await response)[0]
     assert reply.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert reply.current_leader == LeaderIdAndEpoch(leader_id=OTHER, leader_epoch=1)
 
@@ -454,17 +456,17 @@ async def test_change_of_leader_completes_a_waiting_fetch() -> None:
 async def test_new_epoch_fences_a_waiting_fetch() -> None:
     """B51"""
     broker = led()
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, leader_epoch=0), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, leader_epoch=0), NAMES)
     broker.lead(epoch=1)
-    assert replies(await answer)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert replies(await response)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
 @in_virtual_time
 async def test_deleted_partition_completes_a_waiting_fetch() -> None:
     broker = led()
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     _delete(broker)
-    assert replies(await answer)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert replies(await response)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def _delete(broker: ReplicaSide) -> None:
@@ -476,11 +478,11 @@ def _delete(broker: ReplicaSide) -> None:
 @in_virtual_time
 async def test_failed_log_completes_a_waiting_fetch() -> None:
     broker = led()
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     log = broker.partition().log
     assert log is not None
     log.mark_failed(OSError("gone"))
-    assert replies(await answer)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert replies(await response)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @in_virtual_time
@@ -502,9 +504,9 @@ async def test_fetch_of_nothing_known_does_not_wait() -> None:
 async def test_fetch_of_a_lost_connection_leaves_nothing_behind() -> None:
     broker = led()
     for epoch in (SESSIONLESS, NEW_SESSION):
-        answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
+        response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
         assert len(broker.partition().watchers) == 1
-        answer.cancel()
+        response.cancel()
         await end_of_turn()
         assert len(broker.partition().watchers) == 0
     assert len(broker.replica_manager.fetch_sessions) == 0
@@ -523,27 +525,27 @@ async def test_request_that_fails_unexpectedly_leaves_nothing_behind(epoch: int)
     with pytest.raises(RuntimeError, match="broken quotas"):
         broker.call(handle_fetch, fetch((0, 0), session=(0, epoch)), NAMES)
     assert len(broker.partition().watchers) == 0
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
     broker.append(batch())
     with pytest.raises(RuntimeError, match="broken quotas"):
-        await answer
+        await response
     assert len(broker.partition().watchers) == 0
 
 
 @in_virtual_time
 async def test_session_less_fetch_leaves_nothing_behind() -> None:
     broker = led()
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     broker.append(batch())
-    await answer
+    await response
     assert len(broker.partition().watchers) == 0
 
 
 # Sessions
 
 
-async def new_session(broker: ReplicaSide, *asked: tuple[int, int], version: int = NAMES) -> int:
-    response = broker.call(handle_fetch, fetch(*asked, session=(0, NEW_SESSION)), version)
+async def new_session(broker: ReplicaSide, *requested: tuple[int, int], version: int = NAMES) -> int:
+    response = broker.call(handle_fetch, fetch(*requested, session=(0, NEW_SESSION)), version)
     assert response.session_id > 0
     session_id: int = response.session_id
     return session_id
@@ -554,12 +556,12 @@ async def new_session(broker: ReplicaSide, *asked: tuple[int, int], version: int
 async def test_incremental_fetch_returns_new_records_only(version: int) -> None:
     broker = led(3)
     broker.append(batch(b"a"))
-    response = broker.answer(handle_fetch, fetch((0, 0), (1, 0), (2, 0), session=(0, NEW_SESSION)), version)
+    response = broker.respond(handle_fetch, fetch((0, 0), (1, 0), (2, 0), session=(0, NEW_SESSION)), version)
     assert sorted(replies(response)) == [0, 1, 2]
     session_id = response.session_id
 
-    def again(epoch: int, *asked: tuple[int, int]) -> dict[int, list[bytes | None]]:
-        response = broker.answer(handle_fetch, fetch(*asked, session=(session_id, epoch)), version)
+    def again(epoch: int, *requested: tuple[int, int]) -> dict[int, list[bytes | None]]:
+        response = broker.respond(handle_fetch, fetch(*requested, session=(session_id, epoch)), version)
         assert (response.error_code, response.session_id) == (0, session_id)
         return {index: values(reply) for index, reply in replies(response).items()}
 
@@ -575,10 +577,10 @@ async def test_incremental_fetch_returns_new_records_only(version: int) -> None:
 async def test_incremental_fetch_waits_and_wakes() -> None:
     broker = led(100)
     session_id = await new_session(broker, *((index, 0) for index in range(100)))
-    answer = broker.call(handle_fetch, fetch(max_wait_ms=60_000, session=(session_id, 1)), NAMES)
-    assert await still_waits(answer)
+    response = broker.call(handle_fetch, fetch(max_wait_ms=60_000, session=(session_id, 1)), NAMES)
+    assert await still_waits(response)
     broker.append(batch(b"a"), index=42)
-    assert {index: values(reply) for index, reply in replies(await answer).items()} == {42: [b"a"]}
+    assert {index: values(reply) for index, reply in replies(await response).items()} == {42: [b"a"]}
 
 
 @in_virtual_time
@@ -588,7 +590,7 @@ async def test_incremental_fetch_visits_dirty_partitions_only() -> None:
     session_id = await new_session(broker, *((index, 0) for index in range(100)))
     broker.append(batch(b"a"), index=42)
     reads = broker.disk.calls.get("read", 0)
-    assert list(replies(broker.answer(handle_fetch, fetch(session=(session_id, 1)), NAMES))) == [42]
+    assert list(replies(broker.respond(handle_fetch, fetch(session=(session_id, 1)), NAMES))) == [42]
     assert broker.disk.calls["read"] - reads == 1
     fetch_session = broker.replica_manager.fetch_sessions
     assert fetch_session.partition_count == 100
@@ -601,9 +603,9 @@ async def test_new_high_watermark_is_returned_without_records() -> None:
     broker.append(batch(b"a"))
     session_id = await new_session(broker, (0, 1))
     broker.follower_fetched(1)
-    response = broker.answer(handle_fetch, fetch(session=(session_id, 1)), NAMES)
+    response = broker.respond(handle_fetch, fetch(session=(session_id, 1)), NAMES)
     assert (replies(response)[0].high_watermark, replies(response)[0].records) == (1, b"")
-    assert replies(broker.answer(handle_fetch, fetch(session=(session_id, 2)), NAMES)) == {}
+    assert replies(broker.respond(handle_fetch, fetch(session=(session_id, 2)), NAMES)) == {}
 
 
 @in_virtual_time
@@ -612,7 +614,7 @@ async def test_new_log_start_is_returned() -> None:
     broker.append(batch(b"a"))
     session_id = await new_session(broker, (0, 1))
     broker.leading().delete_records(1)
-    assert replies(broker.answer(handle_fetch, fetch(session=(session_id, 1)), NAMES))[0].log_start_offset == 1
+    assert replies(broker.respond(handle_fetch, fetch(session=(session_id, 1)), NAMES))[0].log_start_offset == 1
 
 
 @in_virtual_time
@@ -623,9 +625,9 @@ async def test_partitions_left_out_of_a_full_response_come_next() -> None:
     session_id = await new_session(broker, (0, 1), (1, 1), (2, 1))
     seen = []
     for epoch in range(1, 4):
-        asked = [(0, 0), (1, 0), (2, 0)] if epoch == 1 else []
-        request = fetch(*asked, session=(session_id, epoch), max_bytes=100)
-        seen += list(replies(broker.answer(handle_fetch, request, NAMES)))
+        requested = [(0, 0), (1, 0), (2, 0)] if epoch == 1 else []
+        request = fetch(*requested, session=(session_id, epoch), max_bytes=100)
+        seen += list(replies(broker.respond(handle_fetch, request, NAMES)))
     assert sorted(seen) == [0, 1, 2]
 
 
@@ -638,7 +640,7 @@ async def test_session_errors_have_their_own_responses() -> None:
         ((session_id, 2), NAMES, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
         ((session_id, 1), IDS, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ]:
-        response = broker.answer(handle_fetch, fetch(session=session), version)
+        response = broker.respond(handle_fetch, fetch(session=session), version)
         assert (response.error_code, response.session_id, response.responses) == (expected, 0, [])
 
 
@@ -658,7 +660,7 @@ async def test_full_fetch_ends_the_wait_of_the_session_that_it_closes() -> None:
     broker = led()
     session_id = await new_session(broker, (0, 0))
     waiting = broker.call(handle_fetch, fetch(max_wait_ms=60_000, session=(session_id, 1)), NAMES)
-    broker.answer(handle_fetch, fetch((0, 0), session=(session_id, NEW_SESSION)), NAMES)
+    broker.respond(handle_fetch, fetch((0, 0), session=(session_id, NEW_SESSION)), NAMES)
     assert replies(await waiting) == {}
     assert asyncio.get_running_loop().time() == 0
 
@@ -667,7 +669,7 @@ async def test_full_fetch_ends_the_wait_of_the_session_that_it_closes() -> None:
 async def test_fetch_without_room_for_its_session_gets_none() -> None:
     broker = led(max_incremental_fetch_session_cache_slots=1)
     await new_session(broker, (0, 0))
-    response = broker.answer(handle_fetch, fetch((0, 0), session=(0, NEW_SESSION)), NAMES)
+    response = broker.respond(handle_fetch, fetch((0, 0), session=(0, NEW_SESSION)), NAMES)
     assert response.session_id == 0
     assert len(broker.partition().watchers) == 1
 
@@ -677,20 +679,20 @@ async def test_forgotten_partition_wakes_no_fetch() -> None:
     broker = led(2)
     session_id = await new_session(broker, (0, 0), (1, 0))
     request = fetch(max_wait_ms=1000, session=(session_id, 1), forgotten=(0,))
-    answer = broker.call(handle_fetch, request, NAMES)
+    response = broker.call(handle_fetch, request, NAMES)
     broker.append(batch(b"a"), index=0)
-    assert replies(await answer) == {}
+    assert replies(await response) == {}
     assert asyncio.get_running_loop().time() == pytest.approx(1)
 
 
 @in_virtual_time
 async def test_topic_that_appears_is_found_by_its_id() -> None:
     broker = led()
-    response = broker.answer(handle_fetch, fetch((0, 0), topic="new", session=(0, NEW_SESSION)), IDS)
+    response = broker.respond(handle_fetch, fetch((0, 0), topic="new", session=(0, NEW_SESSION)), IDS)
     assert replies(response)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     broker.lead("new")
     broker.append(batch(b"a"), "new")
-    response = broker.answer(handle_fetch, fetch(session=(response.session_id, 1)), IDS)
+    response = broker.respond(handle_fetch, fetch(session=(response.session_id, 1)), IDS)
     assert values(replies(response)[0]) == [b"a"]
 
 
@@ -699,10 +701,10 @@ async def test_recreated_topic_is_inconsistent_with_its_old_id() -> None:
     broker = led()
     session_id = await new_session(broker, (0, 0), version=IDS)
     _delete(broker)
-    response = broker.answer(handle_fetch, fetch(session=(session_id, 1)), IDS)
+    response = broker.respond(handle_fetch, fetch(session=(session_id, 1)), IDS)
     assert replies(response)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.lead(id_of_topic=bytes(15) + b"n")
-    response = broker.answer(handle_fetch, fetch(session=(session_id, 2)), IDS)
+    response = broker.respond(handle_fetch, fetch(session=(session_id, 2)), IDS)
     assert replies(response)[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
@@ -744,12 +746,12 @@ async def test_cold_read_keeps_the_bounds_of_the_moment_it_began() -> None:
     broker = led()
     broker.append(batch(b"a"))
     gate = cold(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0), read_committed=True), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), read_committed=True), NAMES)
     await end_of_turn()
     open_transaction(broker, 1, b"aborted")
     end_transaction(broker, 1, commit=False)
     gate.set()
-    reply = replies(await answer)[0]
+    reply = replies(await response)[0]
     assert values(reply) == [b"a"]
     assert (reply.high_watermark, reply.last_stable_offset, reply.aborted_transactions) == (1, 1, [])
 
@@ -773,11 +775,11 @@ async def test_cold_read_of_what_was_deleted_meanwhile_is_out_of_range() -> None
     broker.append(batch(b"a"))
     broker.append(batch(b"b"))
     gate = cold(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0)), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0)), NAMES)
     await end_of_turn()
     broker.leading().delete_records(1)
     gate.set()
-    assert replies(await answer)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert replies(await response)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @in_virtual_time
@@ -786,20 +788,20 @@ async def test_cold_read_of_a_lost_partition_is_an_error() -> None:
     broker.lead(replicas=(ME, OTHER), isr=(ME,))
     broker.append(batch(b"a"))
     gate = cold(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0)), 10)
+    response = broker.call(handle_fetch, fetch((0, 0)), 10)
     await end_of_turn()
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
     gate.set()
-    assert replies(await answer)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert replies(await response)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @in_virtual_time
 async def test_woken_fetch_may_find_cold_data() -> None:
     broker = led()
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     cold(broker).set()
     broker.append(batch(b"a"))
-    assert values(replies(await answer)[0]) == [b"a"]
+    assert values(replies(await response)[0]) == [b"a"]
 
 
 @in_virtual_time
@@ -807,10 +809,10 @@ async def test_stop_while_cold_data_is_read_cancels_the_response() -> None:
     broker = led()
     broker.append(batch(b"a"))
     cold(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0)), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0)), NAMES)
     await end_of_turn()
     await broker.supervisor.stop()
-    assert answer.cancelled()
+    assert response.cancelled()
 
 
 # A random history

@@ -46,11 +46,11 @@ async def test_large_batch_waits_for_room_and_comes_whole(is_cold: bool) -> None
     held = fill(broker)
     if is_cold:
         cold(broker).set()
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), NAMES)
     await asyncio.sleep(10)
-    assert await still_waits(answer)
+    assert await still_waits(response)
     broker.response_memory.release(held)
-    assert values(replies(await answer)[0]) == [LARGE]
+    assert values(replies(await response)[0]) == [LARGE]
     await end_of_turn()
     assert broker.response_memory.held == 0
 
@@ -102,7 +102,7 @@ async def test_large_batch_of_one_partition_keeps_no_other_waiting() -> None:
     broker.append(batch(LARGE))
     broker.append(batch(b"small"), index=1)
     fill(broker)
-    response = broker.answer(handle_fetch, fetch((0, 0), (1, 0)), NAMES)
+    response = broker.respond(handle_fetch, fetch((0, 0), (1, 0)), NAMES)
     assert {index: values(reply) for index, reply in replies(response).items()} == {0: [], 1: [b"small"]}
 
 
@@ -127,8 +127,8 @@ async def test_fetch_that_is_cancelled_while_it_waits_for_room_leaves_nothing_be
     broker = led()
     broker.append(batch(LARGE))
     held = fill(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0)), NAMES)
-    answer.cancel()
+    response = broker.call(handle_fetch, fetch((0, 0)), NAMES)
+    response.cancel()
     await end_of_turn()
     broker.response_memory.release(held)
     await end_of_turn()
@@ -212,11 +212,11 @@ async def test_room_that_comes_while_a_cold_batch_is_read_is_noticed() -> None:
     broker.append(batch(LARGE))
     held = fill(broker)
     gate = cold(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), NAMES)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), NAMES)
     await end_of_turn()
     broker.response_memory.release(held)
     gate.set()
-    assert values(replies(await asyncio.wait_for(answer, 10))[0]) == [LARGE]
+    assert values(replies(await asyncio.wait_for(response, 10))[0]) == [LARGE]
 
 
 @pytest.mark.parametrize("with_session", [False, True])
@@ -269,8 +269,8 @@ async def test_small_batch_behind_a_large_cold_one_is_read() -> None:
     fill(broker)
     begun = await broker.call(handle_fetch, fetch((0, 1), session=(0, NEW_SESSION), max_wait_ms=1), NAMES)
     cold(broker).set()
-    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), session=(begun.session_id, 1), max_wait_ms=500), NAMES)
-    assert values(replies(await asyncio.wait_for(answer, 10))[1]) == [b"small"]
+    response = broker.call(handle_fetch, fetch((0, 0), (1, 0), session=(begun.session_id, 1), max_wait_ms=500), NAMES)
+    assert values(replies(await asyncio.wait_for(response, 10))[1]) == [b"small"]
 
 
 @in_virtual_time
@@ -278,10 +278,10 @@ async def test_small_batch_that_comes_while_a_fetch_waits_for_room_ends_the_wait
     broker = led(2)
     broker.append(batch(LARGE))
     fill(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), max_wait_ms=500), NAMES)
-    assert await still_waits(answer)
+    response = broker.call(handle_fetch, fetch((0, 0), (1, 0), max_wait_ms=500), NAMES)
+    assert await still_waits(response)
     broker.append(batch(b"small"), index=1)
-    assert values(replies(await asyncio.wait_for(answer, 1))[1]) == [b"small"]
+    assert values(replies(await asyncio.wait_for(response, 1))[1]) == [b"small"]
 
 
 @in_virtual_time
@@ -290,10 +290,10 @@ async def test_lost_leadership_ends_the_wait_for_room() -> None:
     broker.lead(replicas=(ME, OTHER), isr=(ME,))
     broker.append(batch(LARGE))
     fill(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), WITHOUT_RACKS)
-    assert await still_waits(answer)
+    response = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), WITHOUT_RACKS)
+    assert await still_waits(response)
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
-    reply = replies(await asyncio.wait_for(answer, 1))[0]
+    reply = replies(await asyncio.wait_for(response, 1))[0]
     assert reply.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -302,7 +302,7 @@ async def test_batch_above_the_maximum_of_its_partition_is_small_all_the_same() 
     broker = led()
     broker.append(batch(bytes(200)))
     fill(broker)
-    response = broker.answer(handle_fetch, fetch((0, 0), partition_max_bytes=100), NAMES)
+    response = broker.respond(handle_fetch, fetch((0, 0), partition_max_bytes=100), NAMES)
     assert values(replies(response)[0]) == [bytes(200)]
 
 

@@ -25,18 +25,18 @@ def large_batch(broker: ReplicaSide) -> None:
     broker.append(batch(bytes(SIZE)))
 
 
-async def finished_in_each_turn(answers: list["asyncio.Future[object]"]) -> list[int]:
+async def finished_in_each_turn(responses: list["asyncio.Future[object]"]) -> list[int]:
     """How many of the fetches ended in each turn of the loop from now on, until all have."""
     counts = []
-    before = sum(answer.done() for answer in answers)
+    before = sum(response.done() for response in responses)
     for _ in range(MOST_TURNS):
         await asyncio.sleep(0)  # One turn.
-        now = sum(answer.done() for answer in answers)
+        now = sum(response.done() for response in responses)
         counts.append(now - before)
         before = now
-        if now == len(answers):
+        if now == len(responses):
             break
-    assert before == len(answers)
+    assert before == len(responses)
     return counts
 
 
@@ -44,16 +44,16 @@ async def finished_in_each_turn(answers: list["asyncio.Future[object]"]) -> list
 async def test_append_that_wakes_many_fetches_has_them_read_over_several_turns() -> None:
     broker = led()
     request = fetch((0, 0), max_wait_ms=60_000)
-    answers = [broker.call(handle_fetch, request, NAMES) for _ in range(FETCHES)]
+    responses = [broker.call(handle_fetch, request, NAMES) for _ in range(FETCHES)]
     await end_of_turn()
     large_batch(broker)
-    assert max(await finished_in_each_turn(answers)) <= A_TURN
-    await assert_answered(broker, answers)
+    assert max(await finished_in_each_turn(responses)) <= A_TURN
+    await assert_responded(broker, responses)
 
 
-async def assert_answered(broker: ReplicaSide, answers: list["asyncio.Future[object]"]) -> None:
-    for answer in answers:
-        assert values(replies(await answer)[0]) == [bytes(SIZE)]  # type: ignore[arg-type]
+async def assert_responded(broker: ReplicaSide, responses: list["asyncio.Future[object]"]) -> None:
+    for response in responses:
+        assert values(replies(await response)[0]) == [bytes(SIZE)]  # type: ignore[arg-type]
     await end_of_turn()
     assert broker.response_memory.held == 0
 
@@ -70,24 +70,24 @@ async def test_fetches_whose_wait_for_room_ends_at_the_same_time_read_over_sever
     broker = led()
     memory, loop = broker.response_memory, asyncio.get_running_loop()
     loop.call_later(WAIT_FOR_ROOM_SECONDS, memory.release, broker.config.oncelog_responses_max_bytes)
-    answers = waiting_for_room(broker, FETCHES)
+    responses = waiting_for_room(broker, FETCHES)
     await asyncio.sleep(WAIT_FOR_ROOM_SECONDS)  # It returns in the turn after the one in which they are due.
-    assert sum(answer.done() for answer in answers) <= 2 * A_TURN
-    assert max(await finished_in_each_turn(answers)) <= A_TURN
-    await assert_answered(broker, answers)
+    assert sum(response.done() for response in responses) <= 2 * A_TURN
+    assert max(await finished_in_each_turn(responses)) <= A_TURN
+    await assert_responded(broker, responses)
 
 
 @in_virtual_time
 async def test_cold_reads_that_end_in_one_turn_and_left_large_batches_read_those_over_several() -> None:
     broker = led()
     gate = cold(broker)
-    answers = waiting_for_room(broker, FETCHES)
+    responses = waiting_for_room(broker, FETCHES)
     await end_of_turn()
     broker.response_memory.release(broker.config.oncelog_responses_max_bytes)
     broker.disk.cold = lambda: False
     gate.set()
-    assert max(await finished_in_each_turn(answers)) <= A_TURN
-    await assert_answered(broker, answers)
+    assert max(await finished_in_each_turn(responses)) <= A_TURN
+    await assert_responded(broker, responses)
 
 
 @in_virtual_time
@@ -102,26 +102,26 @@ async def test_fetches_that_find_nothing_they_can_have_look_over_several_turns()
         return False
 
     broker.disk.cold = count
-    answers = waiting_for_room(broker, 3 * READS_A_TURN)
+    responses = waiting_for_room(broker, 3 * READS_A_TURN)
     most = before = reads
     for _ in range(MOST_TURNS):
         most, before = max(most, reads - before), reads
         await asyncio.sleep(0)  # One turn.
-    assert reads == len(answers)
+    assert reads == len(responses)
     assert most <= READS_A_TURN
-    assert not any(answer.done() for answer in answers)
+    assert not any(response.done() for response in responses)
 
 
 @in_virtual_time
 async def test_small_append_that_wakes_a_thousand_fetches_has_them_read_over_several_turns() -> None:
     broker = led()
     request = fetch((0, 0), max_wait_ms=60_000)
-    answers = [broker.call(handle_fetch, request, NAMES) for _ in range(1_000)]
+    responses = [broker.call(handle_fetch, request, NAMES) for _ in range(1_000)]
     for _ in range(MOST_TURNS):
         await asyncio.sleep(0)
-    assert not any(answer.done() for answer in answers)
+    assert not any(response.done() for response in responses)
     broker.append(batch(b"a"))
-    assert max(await finished_in_each_turn(answers)) <= READS_A_TURN
+    assert max(await finished_in_each_turn(responses)) <= READS_A_TURN
 
 
 @pytest.mark.parametrize("min_bytes", [1, SIZE])
@@ -130,8 +130,8 @@ async def test_many_fetches_that_come_in_one_turn_read_over_several(min_bytes: i
     broker = led()
     large_batch(broker)
     request = fetch((0, 0), max_wait_ms=60_000, min_bytes=min_bytes)
-    answers = [broker.call(handle_fetch, request, NAMES) for _ in range(FETCHES)]
-    late = [answer for answer in answers if isinstance(answer, asyncio.Future)]
+    responses = [broker.call(handle_fetch, request, NAMES) for _ in range(FETCHES)]
+    late = [response for response in responses if isinstance(response, asyncio.Future)]
     assert FETCHES - len(late) <= A_TURN
     assert max(await finished_in_each_turn(late)) <= A_TURN
     assert asyncio.get_running_loop().time() == 0
@@ -143,12 +143,12 @@ async def test_fetches_of_very_many_partitions_have_a_turn_each_after_the_one_in
     broker = led()
     broker.append(batch(b"a"))
     request = fetch(*[(index, 0) for index in range(5_000)], max_wait_ms=60_000)
-    answers = [broker.call(handle_fetch, request, NAMES) for _ in range(5)]
-    assert not any(answer.done() for answer in answers)
+    responses = [broker.call(handle_fetch, request, NAMES) for _ in range(5)]
+    assert not any(response.done() for response in responses)
     small = broker.call(handle_fetch, fetch((0, 0)), NAMES)
-    assert max(await finished_in_each_turn(answers)) == 1
-    for answer in answers:
-        found = replies(await answer)
+    assert max(await finished_in_each_turn(responses)) == 1
+    for response in responses:
+        found = replies(await response)
         assert values(found.pop(0)) == [b"a"]
         assert {reply.error_code for reply in found.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert not isinstance(small, asyncio.Future) or small.done()

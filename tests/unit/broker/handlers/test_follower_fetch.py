@@ -71,7 +71,7 @@ def leader(
 
 
 def fetch(
-    *asked: tuple[int, int],
+    *requested: tuple[int, int],
     replica_id: int = OTHER,
     version: int = 17,
     epoch: int = -1,
@@ -92,7 +92,7 @@ def fetch(
             last_fetched_epoch=last_fetched_epoch,
             log_start_offset=0,
         )
-        for index, offset in asked
+        for index, offset in requested
     ]
     return FetchRequest(
         replica_id=replica_id if version < 15 else -1,
@@ -112,7 +112,7 @@ def replies(response: FetchResponse) -> dict[int, PartitionData]:
 
 
 def read(broker: ReplicaSide, request: FetchRequest, version: int = 17) -> PartitionData:
-    (reply,) = replies(broker.answer(handle_fetch, request, version)).values()
+    (reply,) = replies(broker.respond(handle_fetch, request, version)).values()
     return reply
 
 
@@ -121,8 +121,8 @@ def size(reply: PartitionData) -> int:
     return len(reply.records)
 
 
-def new_session(broker: ReplicaSide, *asked: tuple[int, int], **fields: Any) -> int:
-    response: FetchResponse = broker.answer(handle_fetch, fetch(*asked, session=(0, NEW_SESSION), **fields), 17)
+def new_session(broker: ReplicaSide, *requested: tuple[int, int], **fields: Any) -> int:
+    response: FetchResponse = broker.respond(handle_fetch, fetch(*requested, session=(0, NEW_SESSION), **fields), 17)
     assert response.session_id > 0
     return response.session_id
 
@@ -192,12 +192,12 @@ async def test_follower_fetch_outside_the_log_or_of_an_unknown_epoch_is_out_of_r
 async def test_append_wakes_a_follower_though_nothing_is_replicated() -> None:
     broker = leader()
     session_id = new_session(broker, (0, 0))
-    answer = broker.call(handle_fetch, fetch(session=(session_id, 1), max_wait_ms=60_000), 17)
+    response = broker.call(handle_fetch, fetch(session=(session_id, 1), max_wait_ms=60_000), 17)
     await end_of_turn()
-    assert not answer.done()
+    assert not response.done()
     broker.append(batch(b"a"))
     await end_of_turn()
-    reply = replies(answer.result())[0]
+    reply = replies(response.result())[0]
     assert (size(reply), reply.high_watermark) == (len(batch(b"a")), 0)
 
 
@@ -209,8 +209,8 @@ async def test_follower_gets_a_new_high_watermark_soon() -> None:
     broker.append(batch(b"a"))
     session_id = new_session(broker, (0, 0))
     began = loop.time()
-    answer = await broker.call(handle_fetch, fetch((0, 1), session=(session_id, 1), max_wait_ms=60_000), 17)
-    assert replies(answer)[0].high_watermark == 1
+    response = await broker.call(handle_fetch, fetch((0, 1), session=(session_id, 1), max_wait_ms=60_000), 17)
+    assert replies(response)[0].high_watermark == 1
     assert loop.time() - began < 0.05
 
 
@@ -230,9 +230,9 @@ async def test_fetch_that_releases_an_append_to_a_visited_partition_returns_it_i
     broker.leading(index=1).when_replicated(1, complete)
     request = fetch((0, 1), (1, 1), session=(session_id, 1), max_wait_ms=60_000)
     request.min_bytes = min_bytes
-    answer = broker.call(handle_fetch, request, 17)
+    response = broker.call(handle_fetch, request, 17)
     await end_of_turn()
-    assert size(replies(answer.result())[0]) == len(completed)
+    assert size(replies(response.result())[0]) == len(completed)
 
 
 @in_virtual_time
@@ -248,8 +248,8 @@ async def test_fetch_that_advances_the_high_watermark_of_a_visited_partition_ret
     loop = asyncio.get_running_loop()
     began = loop.time()
     request = fetch((0, 1), (1, 1), session=(session_id, 1), max_wait_ms=60_000)
-    answer = await broker.call(handle_fetch, request, 17)
-    assert replies(answer)[0].high_watermark == 1
+    response = await broker.call(handle_fetch, request, 17)
+    assert replies(response)[0].high_watermark == 1
     assert loop.time() - began < 0.05
 
 
@@ -260,9 +260,9 @@ async def test_follower_whose_fetch_is_overtaken_gets_the_high_watermark_neverth
     broker.append(batch(b"a"))
     session_id = new_session(broker, (0, 0), (1, 0))
     overtaken = broker.call(handle_fetch, fetch((0, 1), session=(session_id, 1), max_wait_ms=500), 17)
-    answer = broker.call(handle_fetch, fetch((1, 0), session=(session_id, 2), max_wait_ms=500), 17)
+    response = broker.call(handle_fetch, fetch((1, 0), session=(session_id, 2), max_wait_ms=500), 17)
     assert (await overtaken).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert replies(await answer)[0].high_watermark == 1
+    assert replies(await response)[0].high_watermark == 1
 
 
 @in_virtual_time
@@ -274,7 +274,7 @@ async def test_follower_fetch_acknowledges_all_partitions_whatever_has_room() ->
     for index in range(3):
         broker.append(batch(bytes(1000)), index=index)
     request = fetch((0, 1), (1, 1), (2, 1), session=(session_id, 1), max_bytes=1)
-    response = broker.answer(handle_fetch, request, 17)
+    response = broker.respond(handle_fetch, request, 17)
     assert [size(reply) > 0 for reply in replies(response).values()].count(True) == 1
     for index in range(3):
         leading = broker.partition("t", index).leading
@@ -287,12 +287,12 @@ async def test_follower_fetch_of_an_unknown_partition_returns_at_once() -> None:
     """It asks again soon. If the fetch waited, who produces to the new partition would wait, too."""
     broker = leader()
     session_id = new_session(broker, (0, 0))
-    asked = fetch((1, 0), session=(session_id, 1), max_wait_ms=60_000)
-    refused = replies(broker.answer(handle_fetch, asked, 17))
+    requested = fetch((1, 0), session=(session_id, 1), max_wait_ms=60_000)
+    refused = replies(broker.respond(handle_fetch, requested, 17))
     assert refused[1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.lead("t", 1, first=1, replicas=(ME, OTHER))
     again = fetch((1, 0), session=(session_id, 2))
-    assert replies(broker.answer(handle_fetch, again, 17))[1].error_code == 0
+    assert replies(broker.respond(handle_fetch, again, 17))[1].error_code == 0
     assert broker.leading("t", 1).progress.followers[OTHER].end == 0
 
 
@@ -303,7 +303,7 @@ async def test_busy_follower_that_is_idle_in_one_partition_is_caught_up_there() 
     session_id = new_session(broker, (0, 0), (1, 0))
     for epoch in range(1, 20):
         await asyncio.sleep(0.3)
-        broker.answer(handle_fetch, fetch(session=(session_id, epoch)), 17)
+        broker.respond(handle_fetch, fetch(session=(session_id, epoch)), 17)
     broker.append(batch(b"a"))
     broker.leading().check_followers()
     assert broker.leading().progress.followers[OTHER].is_close
@@ -335,8 +335,8 @@ def follower() -> ReplicaSide:
     return broker
 
 
-def consume(*asked: tuple[int, int], version: int = 17, **fields: Any) -> FetchRequest:
-    request = fetch(*asked, version=version, **fields)
+def consume(*requested: tuple[int, int], version: int = 17, **fields: Any) -> FetchRequest:
+    request = fetch(*requested, version=version, **fields)
     request.replica_id, request.replica_state = CONSUMER, None
     return request
 
@@ -356,11 +356,11 @@ async def test_consumer_reads_from_a_follower_what_that_knows_to_be_replicated()
 @in_virtual_time
 async def test_consumer_at_a_follower_is_woken_by_what_becomes_replicated() -> None:
     broker = follower()
-    answer = broker.call(handle_fetch, consume((0, 2), max_wait_ms=60_000), 17)
+    response = broker.call(handle_fetch, consume((0, 2), max_wait_ms=60_000), 17)
     await end_of_turn()
-    assert not answer.done()
+    assert not response.done()
     broker.following().append(b"", high_watermark=3, log_start_offset=0)
-    assert size(replies(await answer)[0]) == len(batch(b"c"))
+    assert size(replies(await response)[0]) == len(batch(b"c"))
 
 
 @in_virtual_time
@@ -414,7 +414,7 @@ async def test_follower_contact_time_is_that_of_the_response_before_its_request(
     for epoch in (1, 2):
         await asyncio.sleep(0.7)
         assert not broker.leading().is_deserted
-        broker.answer(handle_fetch, fetch(session=(session, epoch)), 17)
+        broker.respond(handle_fetch, fetch(session=(session, epoch)), 17)
     await asyncio.sleep(0.7)
     assert not broker.leading().is_deserted  # It had what it was told 1.4 s ago.
     await asyncio.sleep(0.2)

@@ -290,8 +290,8 @@ async def test_sync_must_name_its_protocol_from_version_5_on(version: int) -> No
     async with group_broker() as broker:
         joined = await join(broker, 3)
         sync = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=joined.member_id)
-        answer = await call(broker, handle_sync_group, sync, SyncGroupResponse, version)
-        assert answer.error_code == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL if version >= 5 else OK)
+        response = await call(broker, handle_sync_group, sync, SyncGroupResponse, version)
+        assert response.error_code == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL if version >= 5 else OK)
 
 
 @pytest.mark.parametrize("version", handle_heartbeat.versions)
@@ -310,12 +310,12 @@ async def test_leaving_in_every_version(version: int) -> None:
         for expected in (OK, ErrorCode.UNKNOWN_MEMBER_ID):
             members = [MemberIdentity(member_id=known, reason="done")]
             request = LeaveGroupRequest(group_id=GROUP, member_id=known, members=members if version >= 3 else [])
-            answer = await call(broker, handle_leave_group, request, LeaveGroupResponse, version)
+            response = await call(broker, handle_leave_group, request, LeaveGroupResponse, version)
             if version < 3:
-                assert answer.error_code == expected
+                assert response.error_code == expected
             else:
-                assert answer.error_code == OK
-                assert [(each.member_id, each.error_code) for each in answer.members] == [(known, expected)]
+                assert response.error_code == OK
+                assert [(each.member_id, each.error_code) for each in response.members] == [(known, expected)]
 
 
 # Looking at groups
@@ -326,8 +326,8 @@ async def test_describing_in_every_version(version: int) -> None:
     async with group_broker() as broker:
         known = await member(broker)
         request = DescribeGroupsRequest(groups=[GROUP, "none"], include_authorized_operations=version >= 3)
-        answer = await call(broker, handle_describe_groups, request, DescribeGroupsResponse, version)
-        stable, missing = answer.groups
+        response = await call(broker, handle_describe_groups, request, DescribeGroupsResponse, version)
+        stable, missing = response.groups
         assert (stable.error_code, stable.group_state, stable.protocol_data) == (OK, "Stable", "range")
         (described,) = stable.members
         assert (described.member_id, described.client_id, described.client_host) == (known, "client", "/127.0.0.1")
@@ -349,9 +349,9 @@ async def test_listing_in_every_version(version: int) -> None:
 
         async def listed(states: list[str] | None = None, types: list[str] | None = None) -> list[tuple[str, ...]]:
             request = ListGroupsRequest(states_filter=states or [], types_filter=types or [])
-            answer = await call(broker, handle_list_groups, request, ListGroupsResponse, version)
-            assert answer.error_code == OK
-            return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups]
+            response = await call(broker, handle_list_groups, request, ListGroupsResponse, version)
+            assert response.error_code == OK
+            return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in response.groups]
 
         state = ("Stable", "Empty") if version >= 4 else ("", "")
         kind = "classic" if version >= 5 else ""
@@ -372,8 +372,8 @@ async def test_deleting_in_every_version(version: int) -> None:
 
         async def delete(*groups: str) -> dict[str, int]:
             request = DeleteGroupsRequest(groups_names=list(groups))
-            answer = await call(broker, handle_delete_groups, request, DeleteGroupsResponse, version)
-            return {result.group_id: result.error_code for result in answer.results}
+            response = await call(broker, handle_delete_groups, request, DeleteGroupsResponse, version)
+            return {result.group_id: result.error_code for result in response.results}
 
         assert await delete(GROUP, "none") == {GROUP: OK, "none": ErrorCode.GROUP_ID_NOT_FOUND}
         await member(broker)
@@ -393,10 +393,10 @@ async def test_committing_in_every_version(version: int) -> None:
         assert await commit(broker, version=version, partition=2) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         request = commit_request(broker)
         request.group_id, request.member_id, request.generation_id_or_member_epoch = "none", "m", 1
-        answer = await call(broker, handle_offset_commit, request, OffsetCommitResponse, version)
+        response = await call(broker, handle_offset_commit, request, OffsetCommitResponse, version)
         gone = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
-        assert answer.topics[0].partitions[0].error_code == gone
-        assert answer.topics[0].topic_id == (topic_id(broker) if version >= 10 else ZERO_UUID)
+        assert response.topics[0].partitions[0].error_code == gone
+        assert response.topics[0].topic_id == (topic_id(broker) if version >= 10 else ZERO_UUID)
 
 
 @pytest.mark.parametrize("version", handle_offset_fetch.versions)
@@ -415,8 +415,8 @@ async def test_several_groups_are_fetched_in_one_request() -> None:
     async with group_broker() as broker:
         await commit(broker)
         groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in (GROUP, "none", GROUP)]
-        answer = await call(broker, handle_offset_fetch, OffsetFetchRequest(groups=groups), OffsetFetchResponse)
-        assert [(group.group_id, len(group.topics)) for group in answer.groups] == [(GROUP, 1), ("none", 0)]
+        response = await call(broker, handle_offset_fetch, OffsetFetchRequest(groups=groups), OffsetFetchResponse)
+        assert [(group.group_id, len(group.topics)) for group in response.groups] == [(GROUP, 1), ("none", 0)]
         nothing = await call(broker, handle_offset_fetch, OffsetFetchRequest(groups=[]), OffsetFetchResponse)
         assert nothing.groups == []
 
@@ -426,8 +426,8 @@ ADDING_OFFSET_COMMIT = 5
 
 
 async def txn_commit(broker: Broker, request: TxnOffsetCommitRequest, version: int = -1) -> int:
-    answer = await call(broker, handle_txn_offset_commit, request, TxnOffsetCommitResponse, version)
-    return answer.topics[0].partitions[0].error_code
+    response = await call(broker, handle_txn_offset_commit, request, TxnOffsetCommitResponse, version)
+    return response.topics[0].partitions[0].error_code
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -506,12 +506,12 @@ async def test_offset_delete_removes_committed_offsets() -> None:
         await commit(broker)
 
         async def delete(group: str, topic: str, partition: int) -> tuple[int, list[int]]:
-            asked = OffsetDeleteRequestTopic(
+            requested = OffsetDeleteRequestTopic(
                 name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=partition)]
             )
-            request = OffsetDeleteRequest(group_id=group, topics=[asked])
-            answer = await call(broker, handle_offset_delete, request, OffsetDeleteResponse)
-            return answer.error_code, [p.error_code for each in answer.topics for p in each.partitions]
+            request = OffsetDeleteRequest(group_id=group, topics=[requested])
+            response = await call(broker, handle_offset_delete, request, OffsetDeleteResponse)
+            return response.error_code, [p.error_code for each in response.topics for p in each.partitions]
 
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await delete("none", "t", 0) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
@@ -528,10 +528,10 @@ async def test_offset_that_is_named_again_is_deleted_once() -> None:
         assert not isinstance(partition, ErrorCode)
         assert partition.log is not None
         before = partition.log.log_end_offset
-        asked = [OffsetDeleteRequestPartition(partition_index=0)] * 50
-        request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="t", partitions=asked)])
-        answer = await call(broker, handle_offset_delete, request, OffsetDeleteResponse)
-        assert [each.error_code for each in answer.topics[0].partitions] == [OK] * 50
+        requested = [OffsetDeleteRequestPartition(partition_index=0)] * 50
+        request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="t", partitions=requested)])
+        response = await call(broker, handle_offset_delete, request, OffsetDeleteResponse)
+        assert [each.error_code for each in response.topics[0].partitions] == [OK] * 50
         assert partition.log.log_end_offset == before + 1
         assert (await fetch(broker))[1] == {("t", 0): (-1, OK)}
 
@@ -624,6 +624,6 @@ async def test_unexpected_failure_has_a_response_in_every_version(
                     topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])],
                 )
             arrived = decode(request_type, version, encode(request, version))
-            answer = handler.error_response(arrived, version, ErrorCode.UNKNOWN_SERVER_ERROR)
-            seen = decode(response_type, version, encode(answer, version))
+            response = handler.error_response(arrived, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            seen = decode(response_type, version, encode(response, version))
             assert repr(seen).count("error_code=-1") == 1, seen

@@ -49,7 +49,7 @@ def outcomes(response: Any) -> list[tuple[str, int, ErrorCode]]:
 
 
 def sent(broker: ReplicaSide, data: bytes, topic: str = "t") -> ErrorCode:
-    ((_, _, error),) = outcomes(broker.answer(handle_produce, produce((topic, 0, data)), 9))
+    ((_, _, error),) = outcomes(broker.respond(handle_produce, produce((topic, 0, data)), 9))
     return error
 
 
@@ -138,14 +138,14 @@ def test_partition_named_twice_is_appended_once_with_the_last_batch(broker: Repl
     request.topic_data[1].partition_data.append(
         PartitionProduceData(index=1, records=bytearray(batch(b"e", b"f", b"g")))
     )
-    response = broker.answer(handle_produce, request, 9)
+    response = broker.respond(handle_produce, request, 9)
     assert sorted(outcomes(response)) == [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)]
     assert (end_of(broker), end_of(broker, index=1)) == (2, 3)
 
 
 def test_partition_named_twice_in_a_transaction_is_appended_once(broker: ReplicaSide) -> None:
     data = batch(b"a", b"b", producer_id=5, epoch=0, sequence=0, transactional=True)
-    response = broker.answer(handle_produce, produce(("t", 0, data), ("t", 0, data), transactional_id="x"), 9)
+    response = broker.respond(handle_produce, produce(("t", 0, data), ("t", 0, data), transactional_id="x"), 9)
     assert outcomes(response) == [("t", 0, ErrorCode.NONE)]
     assert end_of(broker) == 2
 
@@ -182,7 +182,7 @@ def test_transactional_request_of_many_partitions_is_appended_whole() -> None:
         )
 
     named = [("t", index, data(2)) for index in range(200)] + [("compacted", index, data(3000)) for index in range(3)]
-    response = broker.answer(handle_produce, produce(*named, transactional_id="x"), 9)
+    response = broker.respond(handle_produce, produce(*named, transactional_id="x"), 9)
     assert outcomes(response) == [(topic, index, ErrorCode.NONE) for topic, index, _ in named]
     assert {end_of(broker, "t", index) for index in range(200)} == {2}
     assert {end_of(broker, "compacted", index) for index in range(3)} == {3000}
@@ -229,7 +229,7 @@ async def test_produce_to_many_partitions_keeps_no_turn_of_the_loop() -> None:
     assert lines < MAX_LINES_OF_TURN
 
 
-def asked(timestamp: int) -> ListOffsetsRequest:
+def requested(timestamp: int) -> ListOffsetsRequest:
     return ListOffsetsRequest(
         replica_id=-1,
         topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])],
@@ -245,7 +245,7 @@ async def test_search_by_time_in_a_batch_that_lies_about_its_time_keeps_no_turn_
     broker = ReplicaSide()
     broker.lead("t")
     broker.append(forged(record_bomb(MANY, codec)))
-    response, lines = await longest_turn(lambda: broker.call(handle_list_offsets, asked(timestamp), 7))
+    response, lines = await longest_turn(lambda: broker.call(handle_list_offsets, requested(timestamp), 7))
     assert response.topics[0].partitions[0].offset == -1
     assert lines < MAX_LINES_OF_TURN
 
@@ -256,7 +256,7 @@ async def test_search_by_time_steps_over_headers() -> None:
     broker.lead("t")
     broker.append(header_bomb(300_000))
     broker.append(batch(timestamp=2000))
-    response, lines = await longest_turn(lambda: broker.call(handle_list_offsets, asked(1500), 7))
+    response, lines = await longest_turn(lambda: broker.call(handle_list_offsets, requested(1500), 7))
     assert response.topics[0].partitions[0].offset == 1
     assert lines < 5_000
 
@@ -267,7 +267,7 @@ async def test_search_by_time_over_many_batches_keeps_no_turn_of_the_loop() -> N
     broker.lead("t")
     for _ in range(3000):
         broker.append(forged(batch(b"v")))
-    response, lines = await longest_turn(lambda: broker.call(handle_list_offsets, asked(2000), 7))
+    response, lines = await longest_turn(lambda: broker.call(handle_list_offsets, requested(2000), 7))
     assert response.topics[0].partitions[0].offset == -1
     assert lines < MAX_LINES_OF_TURN
 
@@ -278,7 +278,7 @@ async def test_search_by_time_begins_again_when_the_log_loses_records_meanwhile(
     broker.lead("t")
     broker.append(forged(record_bomb(MANY)))
     broker.append(batch(timestamp=2000))
-    searching = asyncio.get_running_loop().create_task(broker.call(handle_list_offsets, asked(1500), 7))
+    searching = asyncio.get_running_loop().create_task(broker.call(handle_list_offsets, requested(1500), 7))
     await asyncio.sleep(0)
     log = broker.partition().log
     assert log is not None

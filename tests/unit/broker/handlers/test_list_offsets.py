@@ -16,7 +16,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, TIERED, PENDING = -1, -2, -3, -
 CONSUMER, DEBUGGER = -1, -2
 
 
-def asked(
+def requested(
     timestamp: int,
     *,
     index: int = 0,
@@ -33,7 +33,7 @@ def asked(
 
 
 def found(broker: ReplicaSide, request: ListOffsetsRequest, version: int = 11) -> ListOffsetsPartitionResponse:
-    (topic,) = broker.answer(handle_list_offsets, request, version).topics
+    (topic,) = broker.respond(handle_list_offsets, request, version).topics
     (partition,) = topic.partitions
     assert isinstance(partition, ListOffsetsPartitionResponse)
     return partition
@@ -59,15 +59,15 @@ def broker() -> ReplicaSide:
 
 @pytest.mark.parametrize("version", range(1, 12))
 def test_list_offsets_returns_both_ends_of_the_log(broker: ReplicaSide, version: int) -> None:
-    assert offset(broker, asked(LATEST), version) == (4, -1, 4)
-    assert offset(broker, asked(EARLIEST), version) == (0, -1, 2)
+    assert offset(broker, requested(LATEST), version) == (4, -1, 4)
+    assert offset(broker, requested(EARLIEST), version) == (0, -1, 2)
 
 
 def test_earliest_offset_moves_with_deleted_records(broker: ReplicaSide) -> None:
     broker.leading().delete_records(3)
-    assert offset(broker, asked(EARLIEST)) == (3, -1, 4)
-    assert offset(broker, asked(EARLIEST_LOCAL)) == (3, -1, 4)
-    assert offset(broker, asked(0)) == (3, 15, 4)
+    assert offset(broker, requested(EARLIEST)) == (3, -1, 4)
+    assert offset(broker, requested(EARLIEST_LOCAL)) == (3, -1, 4)
+    assert offset(broker, requested(0)) == (3, 15, 4)
 
 
 @pytest.mark.parametrize(
@@ -87,15 +87,15 @@ def test_earliest_offset_moves_with_deleted_records(broker: ReplicaSide) -> None
 def test_list_offsets_by_timestamp_returns_the_first_record_at_or_after(
     broker: ReplicaSide, timestamp: int, expected: tuple[int, int, int]
 ) -> None:
-    assert offset(broker, asked(timestamp)) == expected
+    assert offset(broker, requested(timestamp)) == expected
 
 
 def test_empty_log_has_no_largest_timestamp() -> None:
     broker = ReplicaSide()
     broker.lead()
-    assert offset(broker, asked(MAX_TIMESTAMP)) == (-1, -1, -1)
-    assert offset(broker, asked(0)) == (-1, -1, -1)
-    assert offset(broker, asked(LATEST)) == (0, -1, 0)
+    assert offset(broker, requested(MAX_TIMESTAMP)) == (-1, -1, -1)
+    assert offset(broker, requested(0)) == (-1, -1, -1)
+    assert offset(broker, requested(LATEST)) == (0, -1, 0)
 
 
 @pytest.mark.parametrize(
@@ -104,20 +104,20 @@ def test_empty_log_has_no_largest_timestamp() -> None:
 def test_special_timestamps_have_their_versions(broker: ReplicaSide, timestamp: int, first_version: int) -> None:
     for version in range(1, 12):
         expected = ErrorCode.NONE if version >= first_version else ErrorCode.UNSUPPORTED_VERSION
-        assert found(broker, asked(timestamp), version).error_code == expected
+        assert found(broker, requested(timestamp), version).error_code == expected
 
 
 def test_latest_is_what_an_isolation_level_may_read(broker: ReplicaSide) -> None:
     broker.append(batch(timestamp=40, producer_id=1, epoch=0, sequence=0, transactional=True))
     broker.append(batch(timestamp=50))
-    assert offset(broker, asked(LATEST))[0] == 6
-    assert offset(broker, asked(LATEST, read_committed=True))[0] == 4
-    assert offset(broker, asked(35))[0] == 4
-    assert offset(broker, asked(35, read_committed=True)) == (-1, -1, -1)
-    assert offset(broker, asked(MAX_TIMESTAMP, read_committed=True)) == (-1, -1, -1)
+    assert offset(broker, requested(LATEST))[0] == 6
+    assert offset(broker, requested(LATEST, read_committed=True))[0] == 4
+    assert offset(broker, requested(35))[0] == 4
+    assert offset(broker, requested(35, read_committed=True)) == (-1, -1, -1)
+    assert offset(broker, requested(MAX_TIMESTAMP, read_committed=True)) == (-1, -1, -1)
     broker.append(marker(1, commit=True), origin=AppendOrigin.COORDINATOR)
-    assert offset(broker, asked(LATEST, read_committed=True))[0] == 7
-    assert offset(broker, asked(35, read_committed=True))[0] == 4
+    assert offset(broker, requested(LATEST, read_committed=True))[0] == 7
+    assert offset(broker, requested(35, read_committed=True))[0] == 4
 
 
 @pytest.mark.parametrize("timestamp", [LATEST, 0])
@@ -127,12 +127,12 @@ def test_latest_offset_right_after_an_election_is_not_available(timestamp: int) 
     broker.lead(replicas=(ME, OTHER))
     broker.append(batch())
     broker.lead(epoch=1, replicas=(ME, OTHER))
-    assert found(broker, asked(timestamp), 5).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-    assert found(broker, asked(timestamp), 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    assert offset(broker, asked(EARLIEST))[0] == 0
-    assert offset(broker, asked(LATEST, replica_id=DEBUGGER))[0] == 1
+    assert found(broker, requested(timestamp), 5).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert found(broker, requested(timestamp), 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert offset(broker, requested(EARLIEST))[0] == 0
+    assert offset(broker, requested(LATEST, replica_id=DEBUGGER))[0] == 1
     broker.follower_fetched(1)
-    assert offset(broker, asked(timestamp))[0] == (1 if timestamp == LATEST else 0)
+    assert offset(broker, requested(timestamp))[0] == (1 if timestamp == LATEST else 0)
 
 
 @pytest.mark.parametrize(
@@ -141,37 +141,37 @@ def test_latest_offset_right_after_an_election_is_not_available(timestamp: int) 
 )
 def test_stale_leader_epoch_is_fenced(broker: ReplicaSide, epoch: int, expected: ErrorCode) -> None:
     """B51"""
-    assert found(broker, asked(LATEST, leader_epoch=epoch)).error_code == expected
+    assert found(broker, requested(LATEST, leader_epoch=epoch)).error_code == expected
 
 
 def test_list_offsets_is_served_by_the_leader_unless_any_replica_may(broker: ReplicaSide) -> None:
     broker.lead(epoch=5, leader=OTHER, replicas=(ME, OTHER))
-    assert found(broker, asked(EARLIEST)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert offset(broker, asked(EARLIEST, replica_id=DEBUGGER))[0] == 0
+    assert found(broker, requested(EARLIEST)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert offset(broker, requested(EARLIEST, replica_id=DEBUGGER))[0] == 0
 
 
 def test_list_offsets_of_unknown_and_unauthorized_partitions_is_refused(broker: ReplicaSide) -> None:
-    assert found(broker, asked(LATEST, index=7)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert found(broker, requested(LATEST, index=7)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.authorizer = OnlyTopics()
-    assert found(broker, asked(LATEST)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert found(broker, requested(LATEST)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_partition_requested_twice_is_refused(broker: ReplicaSide) -> None:
-    request = asked(LATEST)
+    request = requested(LATEST)
     request.topics[0].partitions *= 2
-    (topic,) = broker.answer(handle_list_offsets, request, 7).topics
+    (topic,) = broker.respond(handle_list_offsets, request, 7).topics
     assert [partition.error_code for partition in topic.partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 def test_partition_requested_very_often_is_refused_without_delay(broker: ReplicaSide) -> None:
     """To compare each with each would take minutes."""
-    request = asked(LATEST)
+    request = requested(LATEST)
     request.topics[0].partitions *= 100_000
-    (topic,) = broker.answer(handle_list_offsets, request, 7).topics
+    (topic,) = broker.respond(handle_list_offsets, request, 7).topics
     assert {partition.error_code for partition in topic.partitions} == {ErrorCode.INVALID_REQUEST}
 
 
 def test_failed_log_returns_kafka_storage_error(broker: ReplicaSide) -> None:
     broker.disk.fail("read", ".log")
-    found(broker, asked(25))
-    assert found(broker, asked(25)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    found(broker, requested(25))
+    assert found(broker, requested(25)).error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -48,14 +48,14 @@ async def outcome(dispatcher: Dispatcher, request: Message, version: int, client
     """The buffers of the response; None if the connection ends or the response does not come."""
     frame = b"".join(encode_request(1, client_id, request, version))[4:]
     try:
-        answer = dispatcher.dispatch(memoryview(bytearray(frame)), CLIENT)
-        if not isinstance(answer, PendingResponse):
-            return answer
+        response = dispatcher.dispatch(memoryview(bytearray(frame)), CLIENT)
+        if not isinstance(response, PendingResponse):
+            return response
         awaited: asyncio.Future[Any]
-        if isinstance(answer.awaitable, asyncio.Future):
-            awaited = answer.awaitable
+        if isinstance(response.awaitable, asyncio.Future):
+            awaited = response.awaitable
         else:
-            awaited = asyncio.get_running_loop().create_task(answer.awaitable)
+            awaited = asyncio.get_running_loop().create_task(response.awaitable)
         await asyncio.wait([awaited], timeout=60)
         while awaited.done() and not awaited.exception() and isinstance(awaited.result(), asyncio.Future):
             awaited = awaited.result()
@@ -63,7 +63,7 @@ async def outcome(dispatcher: Dispatcher, request: Message, version: int, client
         if not awaited.done():
             awaited.cancel()
             return None
-        return answer.finish(awaited)
+        return response.finish(awaited)
     except CloseConnection:
         return None
 

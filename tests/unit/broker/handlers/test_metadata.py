@@ -48,9 +48,9 @@ def errors(response: MetadataResponse) -> dict[str | None, int]:
 async def test_broker_that_is_alone_is_broker_and_controller() -> None:
     async with running_broker() as broker:
         response = await metadata(broker)
-        (told,) = response.brokers
-        assert (told.node_id, told.host, told.rack) == (1, "localhost", None)
-        assert told.port == broker.listeners.bound[0].port
+        (reported,) = response.brokers
+        assert (reported.node_id, reported.host, reported.rack) == (1, "localhost", None)
+        assert reported.port == broker.listeners.bound[0].port
         assert response.controller_id == 1
         assert response.cluster_id == broker.cluster_id
         assert response.topics == []
@@ -74,11 +74,11 @@ async def test_metadata_request_before_the_first_update_waits_for_it() -> None:
     async with running_broker() as broker, asyncio.TaskGroup() as group:
         await metadata(broker, ["orders"])
         started = dataclasses.replace(broker, metadata_received=asyncio.get_running_loop().create_future())
-        asked = group.create_task(metadata(started, ["orders"], create=False))
+        requested = group.create_task(metadata(started, ["orders"], create=False))
         await settle()
-        assert not asked.done()
+        assert not requested.done()
         started.metadata_received.set_result(None)
-        assert errors(await asked) == {"orders": ErrorCode.NONE}
+        assert errors(await requested) == {"orders": ErrorCode.NONE}
 
 
 async def test_topic_requested_by_many_at_once_is_created_once() -> None:
@@ -184,7 +184,7 @@ async def test_addresses_and_leaders_are_those_of_the_listener() -> None:
             },
         )
         response = await metadata(broker, ["t"])
-        assert [(told.node_id, told.host, told.port, told.rack) for told in response.brokers] == [
+        assert [(reported.node_id, reported.host, reported.port, reported.rack) for reported in response.brokers] == [
             (1, "host1", 9001, "r1")
         ]
         rows = [(p.error_code, p.leader_id, p.leader_epoch, p.offline_replicas) for p in response.topics[0].partitions]

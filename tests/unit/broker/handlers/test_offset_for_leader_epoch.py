@@ -15,7 +15,7 @@ from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
 def end_of(broker: ReplicaSide, epoch: int, *, index: int = 0, current: int = -1, version: int = 4) -> EpochEndOffset:
     partition = OffsetForLeaderPartition(partition=index, leader_epoch=epoch, current_leader_epoch=current)
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])])
-    (topic,) = broker.answer(handle_offset_for_leader_epoch, request, version).topics
+    (topic,) = broker.respond(handle_offset_for_leader_epoch, request, version).topics
     (result,) = topic.partitions
     assert isinstance(result, EpochEndOffset)
     return result

@@ -90,8 +90,8 @@ def by_id(request: ProduceRequest, **ids: bytes) -> ProduceRequest:
 def test_produce_to_a_sole_leader_completes_at_once(broker: ReplicaSide, acks: int, version: int) -> None:
     broker.append(batch(b"before"))
     request = produce(("t", 0, batch(b"a", b"b")), acks=acks)
-    answer = broker.answer(handle_produce, by_id(request) if version >= 13 else request, version)
-    partition = only(answer)
+    response = broker.respond(handle_produce, by_id(request) if version >= 13 else request, version)
+    partition = only(response)
     assert (partition.index, partition.error_code, partition.base_offset) == (0, 0, 1)
     assert (partition.log_append_time_ms, partition.log_start_offset) == (-1, 0)
     assert values(stored(broker)) == [b"before", b"a", b"b"]
@@ -100,27 +100,27 @@ def test_produce_to_a_sole_leader_completes_at_once(broker: ReplicaSide, acks: i
 def test_topics_by_their_ids(broker: ReplicaSide) -> None:
     """Version 13: an id that is not known is told so, and the answer repeats the ids."""
     request = by_id(produce(("t", 1, batch(b"a")), ("gone", 0, batch(b"b"))))
-    answer = broker.answer(handle_produce, request, 13)
-    told = [(topic.topic_id, topic.partition_responses[0].error_code) for topic in answer.responses]
-    assert told == [(topic_id("t"), ErrorCode.NONE), (topic_id("gone"), ErrorCode.UNKNOWN_TOPIC_ID)]
+    response = broker.respond(handle_produce, request, 13)
+    reported = [(topic.topic_id, topic.partition_responses[0].error_code) for topic in response.responses]
+    assert reported == [(topic_id("t"), ErrorCode.NONE), (topic_id("gone"), ErrorCode.UNKNOWN_TOPIC_ID)]
     assert values(stored(broker, "t", 1)) == [b"a"]
     without_id = by_id(produce(("t", 1, batch(b"a"))), t=ZERO_UUID)
-    assert error(broker.answer(handle_produce, without_id, 13)) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert error(broker.respond(handle_produce, without_id, 13)) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_id_is_not_that_of_another_topic_with_the_same_name(broker: ReplicaSide) -> None:
     """The cluster knows the new topic already, and this broker still has the log of the old one."""
     broker.leading().log.topic_id = b"another topic..."
-    answer = broker.answer(handle_produce, by_id(produce(("t", 0, batch(b"a")))), 13)
-    assert error(answer) is ErrorCode.UNKNOWN_TOPIC_ID
+    response = broker.respond(handle_produce, by_id(produce(("t", 0, batch(b"a")))), 13)
+    assert error(response) is ErrorCode.UNKNOWN_TOPIC_ID
     assert stored(broker) == b""
 
 
 def test_error_of_a_whole_request_is_returned_by_topic_id(broker: ReplicaSide) -> None:
-    answer = broker.answer(handle_produce, by_id(produce(("t", 0, batch()), acks=5)), 13)
-    (topic,) = answer.responses
+    response = broker.respond(handle_produce, by_id(produce(("t", 0, batch()), acks=5)), 13)
+    (topic,) = response.responses
     assert topic.topic_id == topic_id("t")
-    assert error(answer) is ErrorCode.INVALID_REQUIRED_ACKS
+    assert error(response) is ErrorCode.INVALID_REQUIRED_ACKS
 
 
 def test_produce_without_acks_gets_no_response(broker: ReplicaSide) -> None:
@@ -135,22 +135,22 @@ def test_produce_error_without_acks_closes_the_connection(broker: ReplicaSide) -
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_produce_with_other_acks_is_invalid_and_appends_nothing(broker: ReplicaSide, acks: int) -> None:
-    answer = broker.answer(handle_produce, produce(("t", 0, batch()), acks=acks), 9)
-    assert error(answer) is ErrorCode.INVALID_REQUIRED_ACKS
+    response = broker.respond(handle_produce, produce(("t", 0, batch()), acks=acks), 9)
+    assert error(response) is ErrorCode.INVALID_REQUIRED_ACKS
     assert stored(broker) == b""
 
 
 def test_produce_to_several_partitions_has_an_outcome_for_each(broker: ReplicaSide) -> None:
     request = produce(("t", 0, batch(b"a")), ("t", 9, batch()), ("t", 1, b"nonsense"), ("u", 0, batch()))
-    answer = broker.answer(handle_produce, request, 9)
-    assert [partition.error_code for partition in partitions(answer)] == [
+    response = broker.respond(handle_produce, request, 9)
+    assert [partition.error_code for partition in partitions(response)] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_RECORD,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
-    assert [partition.base_offset for partition in partitions(answer)] == [0, -1, -1, -1]
-    assert [topic.name for topic in answer.responses] == ["t", "u"]
+    assert [partition.base_offset for partition in partitions(response)] == [0, -1, -1, -1]
+    assert [topic.name for topic in response.responses] == ["t", "u"]
 
 
 def corrupted(data: bytearray) -> bytearray:
@@ -175,14 +175,14 @@ def corrupted(data: bytearray) -> bytearray:
 )
 def test_bad_batch_of_each_kind_has_kafkas_error(broker: ReplicaSide, data: Buffer | None, expected: ErrorCode) -> None:
     broker.lead("small", config=LogConfig(max_message_bytes=1000))
-    answer = broker.answer(handle_produce, produce(("small", 0, data), transactional_id="x"), 9)
-    assert error(answer) is expected
+    response = broker.respond(handle_produce, produce(("small", 0, data), transactional_id="x"), 9)
+    assert error(response) is expected
 
 
 def test_zstd_needs_version_7(broker: ReplicaSide) -> None:
     data = batch(b"a", compression=Compression.ZSTD)
-    assert error(broker.answer(handle_produce, produce(("t", 0, data)), 6)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert error(broker.answer(handle_produce, produce(("t", 0, data)), 7)) is ErrorCode.NONE
+    assert error(broker.respond(handle_produce, produce(("t", 0, data)), 6)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert error(broker.respond(handle_produce, produce(("t", 0, data)), 7)) is ErrorCode.NONE
 
 
 def test_broken_batch_is_found_when_records_are_walked() -> None:
@@ -191,10 +191,10 @@ def test_broken_batch_is_found_when_records_are_walked() -> None:
     for broker in (ReplicaSide(), ReplicaSide(oncelog_validate_records="full")):
         broker.lead("t")
         broker.lead("compacted", config=LogConfig(cleanup_policy=frozenset({"compact"})))
-        assert error(broker.answer(handle_produce, produce(("t", 0, bytearray(keyless))), 9)) is ErrorCode.NONE
-        answer = broker.answer(handle_produce, produce(("compacted", 0, bytearray(keyless))), 9)
-        assert error(answer) is ErrorCode.INVALID_RECORD
-        assert only(answer).error_message
+        assert error(broker.respond(handle_produce, produce(("t", 0, bytearray(keyless))), 9)) is ErrorCode.NONE
+        response = broker.respond(handle_produce, produce(("compacted", 0, bytearray(keyless))), 9)
+        assert error(response) is ErrorCode.INVALID_RECORD
+        assert only(response).error_message
 
 
 def test_produce_of_null_keys_to_a_compacted_topic_names_the_records(broker: ReplicaSide) -> None:
@@ -202,11 +202,11 @@ def test_produce_of_null_keys_to_a_compacted_topic_names_the_records(broker: Rep
     broker.lead("compacted", config=LogConfig(cleanup_policy=frozenset({"compact"})))
     keys = [b"a", None, b"b", None]
     data = build_batch([NewRecord(broker.now_ms, key, b"v") for key in keys], compression=Compression.LZ4)
-    answer = only(broker.answer(handle_produce, produce(("compacted", 0, data)), 9))
-    assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert [found.batch_index for found in answer.record_errors] == [1, 3]
-    assert all("key" in (found.batch_index_error_message or "") for found in answer.record_errors)
-    assert "2 record errors" in (answer.error_message or "")
+    response = only(broker.respond(handle_produce, produce(("compacted", 0, data)), 9))
+    assert response.error_code == ErrorCode.INVALID_RECORD
+    assert [found.batch_index for found in response.record_errors] == [1, 3]
+    assert all("key" in (found.batch_index_error_message or "") for found in response.record_errors)
+    assert "2 record errors" in (response.error_message or "")
     assert stored(broker, "compacted") == b""
 
 
@@ -215,24 +215,24 @@ def test_produce_of_timestamps_out_of_bounds_names_the_records() -> None:
     broker.lead("recent", config=LogConfig(timestamp_before_max_ms=1000))
     now = broker.now_ms
     data = build_batch([NewRecord(timestamp, b"k", b"v") for timestamp in (now, now - 1001, now - 1000, -1)])
-    answer = only(broker.answer(handle_produce, produce(("recent", 0, data)), 9))
-    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
-    assert [found.batch_index for found in answer.record_errors] == [1]
+    response = only(broker.respond(handle_produce, produce(("recent", 0, data)), 9))
+    assert response.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [found.batch_index for found in response.record_errors] == [1]
 
 
 def test_record_errors_of_a_large_batch_are_bounded(broker: ReplicaSide) -> None:
     broker.lead("compacted", config=LogConfig(cleanup_policy=frozenset({"compact"})))
     data = build_batch([NewRecord(broker.now_ms, None, b"")] * 5000, compression=Compression.GZIP)
-    answer = only(broker.answer(handle_produce, produce(("compacted", 0, data)), 9))
-    assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert [found.batch_index for found in answer.record_errors] == list(range(1000))
-    assert "5000 record errors" in (answer.error_message or "")
+    response = only(broker.respond(handle_produce, produce(("compacted", 0, data)), 9))
+    assert response.error_code == ErrorCode.INVALID_RECORD
+    assert [found.batch_index for found in response.record_errors] == list(range(1000))
+    assert "5000 record errors" in (response.error_message or "")
 
 
 def test_log_append_time_is_the_brokers(broker: ReplicaSide) -> None:
     broker.lead("timed", config=LogConfig(timestamp_type="LogAppendTime"))
-    answer = broker.answer(handle_produce, produce(("timed", 0, batch(b"a", b"b", timestamp=5))), 9)
-    assert only(answer).log_append_time_ms == broker.now_ms
+    response = broker.respond(handle_produce, produce(("timed", 0, batch(b"a", b"b", timestamp=5))), 9)
+    assert only(response).log_append_time_ms == broker.now_ms
     data = stored(broker, "timed")
     ((_, header),) = iter_batches(data)
     assert header.is_log_append_time
@@ -241,7 +241,7 @@ def test_log_append_time_is_the_brokers(broker: ReplicaSide) -> None:
 
 def test_topic_may_want_another_codec(broker: ReplicaSide) -> None:
     broker.lead("packed", config=LogConfig(compression_type="lz4"))
-    assert error(broker.answer(handle_produce, produce(("packed", 0, batch(b"a", b"b"))), 9)) is ErrorCode.NONE
+    assert error(broker.respond(handle_produce, produce(("packed", 0, batch(b"a", b"b"))), 9)) is ErrorCode.NONE
     data = stored(broker, "packed")
     ((_, header),) = iter_batches(data)
     assert header.compression is Compression.LZ4
@@ -252,38 +252,38 @@ def test_retried_batch_gets_its_original_offset(broker: ReplicaSide) -> None:
     """B34: five batches in flight, each may be retried, none is appended twice."""
     sent = [batch(b"%d" % n, producer_id=3, epoch=0, sequence=n) for n in range(5)]
     for data in sent:
-        broker.answer(handle_produce, produce(("t", 0, bytearray(data))), 9)
+        broker.respond(handle_produce, produce(("t", 0, bytearray(data))), 9)
     for n, data in enumerate(sent):
-        answer = broker.answer(handle_produce, produce(("t", 0, bytearray(data))), 9)
-        assert (only(answer).error_code, only(answer).base_offset) == (0, n)
+        response = broker.respond(handle_produce, produce(("t", 0, bytearray(data))), 9)
+        assert (only(response).error_code, only(response).base_offset) == (0, n)
     assert values(stored(broker)) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_gap_in_the_sequence_is_refused(broker: ReplicaSide) -> None:
-    broker.answer(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=0, sequence=0))), 9)
-    answer = broker.answer(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=0, sequence=2))), 9)
-    assert error(answer) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    broker.respond(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=0, sequence=0))), 9)
+    response = broker.respond(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=0, sequence=2))), 9)
+    assert error(response) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_older_producer_epoch_is_fenced(broker: ReplicaSide) -> None:
-    broker.answer(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=1, sequence=0))), 9)
-    answer = broker.answer(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=0, sequence=1))), 9)
-    assert error(answer) is ErrorCode.INVALID_PRODUCER_EPOCH
+    broker.respond(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=1, sequence=0))), 9)
+    response = broker.respond(handle_produce, produce(("t", 0, batch(producer_id=3, epoch=0, sequence=1))), 9)
+    assert error(response) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_produce_to_internal_topics_is_refused(broker: ReplicaSide) -> None:
     broker.lead("__transaction_state")
     for client_id in ("client", "__admin_client"):
-        answer = broker.call(handle_produce, produce(("__transaction_state", 0, batch())), 9, client_id=client_id)
-        assert error(answer) is ErrorCode.INVALID_TOPIC_EXCEPTION
+        response = broker.call(handle_produce, produce(("__transaction_state", 0, batch())), 9, client_id=client_id)
+        assert error(response) is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert stored(broker, "__transaction_state") == b""
 
 
 def test_topic_that_the_client_may_not_write_is_refused(broker: ReplicaSide) -> None:
     broker.lead("u")
     broker.authorizer = OnlyTopics("u")
-    answer = broker.answer(handle_produce, produce(("t", 0, batch()), ("u", 0, batch())), 9)
-    assert [p.error_code for p in partitions(answer)] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE]
+    response = broker.respond(handle_produce, produce(("t", 0, batch()), ("u", 0, batch())), 9)
+    assert [p.error_code for p in partitions(response)] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE]
 
 
 def transactional(producer_id: int = 3, sequence: int = 0, epoch: int = 0) -> bytearray:
@@ -292,8 +292,8 @@ def transactional(producer_id: int = 3, sequence: int = 0, epoch: int = 0) -> by
 
 def test_transactional_batch_needs_a_transactional_id(broker: ReplicaSide) -> None:
     request = produce(("t", 0, batch()), ("t", 1, transactional()))
-    answer = broker.answer(handle_produce, request, 9)
-    assert {p.error_code for p in partitions(answer)} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+    response = broker.respond(handle_produce, request, 9)
+    assert {p.error_code for p in partitions(response)} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
     assert stored(broker) == b""
 
 
@@ -304,36 +304,36 @@ def test_transactional_id_must_be_authorized(broker: ReplicaSide) -> None:
         ("mine", ErrorCode.NONE),
     ]:
         request = produce(("t", 0, transactional()), transactional_id=transactional_id)
-        assert error(broker.answer(handle_produce, request, 9)) is expected
+        assert error(broker.respond(handle_produce, request, 9)) is expected
 
 
 @pytest.mark.parametrize("other", [transactional(4), transactional(3, epoch=1)])
 def test_produce_of_two_transactional_producers_is_refused(broker: ReplicaSide, other: bytearray) -> None:
     """B02: its coordinator is asked about one id and epoch, so a batch of another one would enter unasked."""
     request = produce(("t", 0, transactional(3)), ("t", 1, other), transactional_id="x")
-    answer = broker.answer(handle_produce, request, 9)
-    assert {p.error_code for p in partitions(answer)} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    response = broker.respond(handle_produce, request, 9)
+    assert {p.error_code for p in partitions(response)} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     assert stored(broker) == stored(broker, "t", 1) == b""
 
 
 def test_too_few_in_sync_replicas_refuse_acks_all_only(broker: ReplicaSide) -> None:
     broker.lead("u", replicas=(ME, OTHER), isr=(ME,), config=LogConfig(min_insync_replicas=2))
-    assert error(broker.answer(handle_produce, produce(("u", 0, batch()), acks=-1), 9)) is (
+    assert error(broker.respond(handle_produce, produce(("u", 0, batch()), acks=-1), 9)) is (
         ErrorCode.NOT_ENOUGH_REPLICAS
     )
-    assert error(broker.answer(handle_produce, produce(("u", 0, batch()), acks=1), 9)) is ErrorCode.NONE
+    assert error(broker.respond(handle_produce, produce(("u", 0, batch()), acks=1), 9)) is ErrorCode.NONE
 
 
 @in_virtual_time
 async def test_acks_all_waits_for_the_followers() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
-    answer = broker.call(handle_produce, produce(("t", 0, batch(b"a")), acks=-1), 9)
-    assert isinstance(answer, asyncio.Future)
+    response = broker.call(handle_produce, produce(("t", 0, batch(b"a")), acks=-1), 9)
+    assert isinstance(response, asyncio.Future)
     assert values(stored(broker)) == [b"a"]
-    assert not answer.done()
+    assert not response.done()
     broker.follower_fetched(1)
-    assert (only(await answer).error_code, only(await answer).base_offset) == (0, 0)
+    assert (only(await response).error_code, only(await response).base_offset) == (0, 0)
 
 
 @in_virtual_time
@@ -342,11 +342,11 @@ async def test_acks_all_waits_for_every_partition() -> None:
     broker.lead("t", 2, replicas=(ME, OTHER))
     broker.lead("alone")
     request = produce(("t", 0, batch()), ("alone", 0, batch()), ("t", 1, batch()), acks=-1)
-    answer = broker.call(handle_produce, request, 9)
+    response = broker.call(handle_produce, request, 9)
     for index in (0, 1):
-        assert not answer.done()
+        assert not response.done()
         broker.follower_fetched(1, "t", index)
-    assert [p.error_code for p in partitions(await answer)] == [0, 0, 0]
+    assert [p.error_code for p in partitions(await response)] == [0, 0, 0]
 
 
 @in_virtual_time
@@ -356,11 +356,11 @@ async def test_acks_all_times_out() -> None:
     broker.lead("alone")
     request = produce(("t", 0, batch()), ("alone", 0, batch()), acks=-1, timeout_ms=1500)
     began = asyncio.get_running_loop().time()
-    answer = await broker.call(handle_produce, request, 9)
-    assert [p.error_code for p in partitions(answer)] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    response = await broker.call(handle_produce, request, 9)
+    assert [p.error_code for p in partitions(response)] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
     assert asyncio.get_running_loop().time() - began == pytest.approx(1.5)
     broker.follower_fetched(1)
-    assert next(partitions(answer)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert next(partitions(response)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 @in_virtual_time
@@ -382,21 +382,21 @@ def test_produce_returns_the_current_leader_from_version_10(broker: ReplicaSide)
     """B80"""
     broker.lead("u", leader=OTHER, epoch=4, replicas=(OTHER,))
     for version, leader in [(9, None), (10, LeaderIdAndEpoch(leader_id=OTHER, leader_epoch=4))]:
-        answer = broker.answer(handle_produce, produce(("u", 0, batch())), version)
-        assert error(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert only(answer).current_leader == leader
-        assert [node.node_id for node in answer.node_endpoints] == ([] if leader is None else [OTHER])
+        response = broker.respond(handle_produce, produce(("u", 0, batch())), version)
+        assert error(response) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert only(response).current_leader == leader
+        assert [node.node_id for node in response.node_endpoints] == ([] if leader is None else [OTHER])
 
 
 @in_virtual_time
 async def test_produce_of_a_lost_connection_stops_waiting() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
-    answer = broker.call(handle_produce, produce(("t", 0, batch()), acks=-1), 9)
-    answer.cancel()
+    response = broker.call(handle_produce, produce(("t", 0, batch()), acks=-1), 9)
+    response.cancel()
     await end_of_turn()
     broker.follower_fetched(1)
-    assert answer.cancelled()
+    assert response.cancelled()
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -410,11 +410,11 @@ async def test_produce_with_flush_each_waits_for_the_sync(acks: int) -> None:
         await gate.wait()
 
     broker.disk.delay = opened
-    answer = broker.call(handle_produce, produce(("t", 0, batch()), acks=acks), 9)
+    response = broker.call(handle_produce, produce(("t", 0, batch()), acks=acks), 9)
     await end_of_turn()
-    assert not answer.done()
+    assert not response.done()
     gate.set()
-    assert only(await answer).error_code == ErrorCode.NONE
+    assert only(await response).error_code == ErrorCode.NONE
 
 
 @in_virtual_time
@@ -423,24 +423,24 @@ async def test_failed_sync_is_not_acknowledged() -> None:
     broker = ReplicaSide()
     broker.lead(config=LogConfig(flush_interval_messages=1))
     broker.disk.fail("sync", ".log")
-    answer = await broker.call(handle_produce, produce(("t", 0, batch()), acks=1), 9)
-    assert error(answer) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert error(broker.answer(handle_produce, produce(("t", 0, batch())), 9)) is ErrorCode.KAFKA_STORAGE_ERROR
+    response = await broker.call(handle_produce, produce(("t", 0, batch()), acks=1), 9)
+    assert error(response) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert error(broker.respond(handle_produce, produce(("t", 0, batch())), 9)) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_failed_write_is_a_storage_error(broker: ReplicaSide) -> None:
     """B41"""
     broker.disk.fail("append", ".log")
     for _ in range(2):
-        answer = broker.answer(handle_produce, produce(("t", 0, batch()), acks=-1), 9)
-        assert error(answer) is ErrorCode.KAFKA_STORAGE_ERROR
+        response = broker.respond(handle_produce, produce(("t", 0, batch()), acks=-1), 9)
+        assert error(response) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_unexpected_exception_is_a_storage_error() -> None:
     """B35: a producer is never told UNKNOWN_SERVER_ERROR."""
     request = produce(("t", 0, batch()), ("u", 1, batch()))
-    answer = error_response(request, 9, ErrorCode.UNKNOWN_SERVER_ERROR)
-    assert [p.error_code for p in partitions(answer)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    response = error_response(request, 9, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert [p.error_code for p in partitions(response)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert handle_produce.error_response is error_response
 
 
@@ -453,7 +453,7 @@ def test_unexpected_exception_closes_a_connection_without_acks() -> None:
 def test_batch_that_is_not_ours_to_change_is_copied(broker: ReplicaSide) -> None:
     data = bytes(batch(b"a"))
     broker.append(batch(b"first"))
-    assert error(broker.answer(handle_produce, produce(("t", 0, data)), 9)) is ErrorCode.NONE
+    assert error(broker.respond(handle_produce, produce(("t", 0, data)), 9)) is ErrorCode.NONE
     assert data == bytes(batch(b"a"))
     assert values(stored(broker)) == [b"first", b"a"]
 
@@ -461,5 +461,5 @@ def test_batch_that_is_not_ours_to_change_is_copied(broker: ReplicaSide) -> None
 def test_garbage_that_looks_transactional_is_garbage(broker: ReplicaSide) -> None:
     """B35: what is no batch has its own error, whatever its bits seem to say."""
     garbage = bytearray(b"\xff" * 80)
-    answer = broker.answer(handle_produce, produce(("t", 0, garbage), transactional_id="x"), 9)
-    assert error(answer) is ErrorCode.CORRUPT_MESSAGE
+    response = broker.respond(handle_produce, produce(("t", 0, garbage), transactional_id="x"), 9)
+    assert error(response) is ErrorCode.CORRUPT_MESSAGE

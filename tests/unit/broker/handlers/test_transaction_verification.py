@@ -99,9 +99,9 @@ async def test_five_produces_in_flight_of_which_the_first_waits_for_its_coordina
             await settle()
             assert client.frames == []
         assert await client.correlation_ids(5) == [0, 1, 2, 3, 4]
-        answers = [parse_response(ProduceResponse, 11, memoryview(frame))[1] for frame in client.frames]
-        told = [answer.responses[0].partition_responses[0] for answer in answers]
-        assert [(one.error_code, one.base_offset) for one in told] == [(0, offset) for offset in range(5)]
+        responses = [parse_response(ProduceResponse, 11, memoryview(frame))[1] for frame in client.frames]
+        reported = [response.responses[0].partition_responses[0] for response in responses]
+        assert [(one.error_code, one.base_offset) for one in reported] == [(0, offset) for offset in range(5)]
         client.transport.close()
         await client.lost
 

@@ -87,13 +87,13 @@ class Wire:
         self._is_held = False
         self._kept: list[Callable[[], None]] = []
         self.requests = 0
-        self.answered = asyncio.Event()
+        self.responded = asyncio.Event()
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
         self.requests += 1
 
         def deliver(response: Message | None) -> None:
-            self.answered.set()
+            self.responded.set()
             if self._is_held:
                 self._kept.append(lambda: on_response(response))
             else:
@@ -247,18 +247,18 @@ async def test_remote_coordinator_of_an_older_version_adds_the_partition() -> No
 
 async def test_unreachable_coordinator_leaves_the_batch_unverified() -> None:
     """B02: it is not let in, and nothing is sent to a broker that would read it as a client's request."""
-    asked: list[AddPartitionsToTxnRequest] = []
+    requested: list[AddPartitionsToTxnRequest] = []
 
     @handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-3", error_response=error_response)
     def oldest(broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest) -> Outcome:
-        asked.append(request)
+        requested.append(request)
         return AddPartitionsToTxnResponse()
 
     async with elsewhere(with_another(oldest)) as world:
         await world.producer.add(0)
         assert await world.produce(0, 0, VERIFIES) is ErrorCode.NOT_ENOUGH_REPLICAS
         assert log_of(world.leader).log_end_offset == 0
-        assert asked == []
+        assert requested == []
 
 
 async def test_coordinator_out_of_reach_makes_producers_retry() -> None:
@@ -279,7 +279,7 @@ async def test_verification_retries_while_the_coordinator_loads() -> None:
         await world.producer.add(0)
         async with without_coordinator(world.coordinator):
             waiting = asyncio.create_task(world.produce(0, 0, VERIFIES))  # noqa: TID251
-            await world.wire.answered.wait()
+            await world.wire.responded.wait()
             await settle()
             assert not waiting.done()
         assert await waiting is ErrorCode.NONE
@@ -292,10 +292,10 @@ async def test_zombie_is_fenced_without_a_round_trip() -> None:
         assert await world.produce(0, 0, VERIFIES) is ErrorCode.NONE
         old = world.producer.epoch
         await world.write_marker(T0, epoch=old + 1, version=0)
-        asked = world.wire.requests
+        requested = world.wire.requests
         assert await world.produce(0, 1, VERIFIES, epoch=old) is ErrorCode.INVALID_PRODUCER_EPOCH
         assert await world.produce(0, 1, ADDS, epoch=old) is ErrorCode.INVALID_PRODUCER_EPOCH
-        assert world.wire.requests == asked
+        assert world.wire.requests == requested
 
 
 @pytest.mark.parametrize("version", [VERIFIES, ADDS])
@@ -308,7 +308,7 @@ async def test_marker_between_verification_and_append_refuses_the_batch(version:
         await world.producer.add(0)
         async with world.wire.held():
             waiting = asyncio.create_task(world.produce(0, 0, version))  # noqa: TID251
-            await world.wire.answered.wait()
+            await world.wire.responded.wait()
             await world.write_marker(T0, epoch=world.producer.epoch, version=0)
         assert await waiting is ErrorCode.INVALID_TXN_STATE
         log = log_of(world.leader)
@@ -321,7 +321,7 @@ async def test_marker_that_fences_is_returned_as_producer_fenced() -> None:
         await world.producer.add(0)
         async with world.wire.held():
             waiting = asyncio.create_task(world.produce(0, 0, VERIFIES))  # noqa: TID251
-            await world.wire.answered.wait()
+            await world.wire.responded.wait()
             await world.write_marker(T0, epoch=world.producer.epoch + 1, version=0)
         assert await waiting is ErrorCode.INVALID_PRODUCER_EPOCH
         assert log_of(world.leader).log_end_offset == 1
@@ -332,7 +332,7 @@ async def test_marker_of_the_former_transaction_in_version_2_refuses_no_batch() 
     async with elsewhere() as world:
         async with world.wire.held():
             waiting = asyncio.create_task(world.produce(0, 0, ADDS))  # noqa: TID251
-            await world.wire.answered.wait()
+            await world.wire.responded.wait()
             await world.write_marker(T0, epoch=world.producer.epoch, version=2)
         assert await waiting is ErrorCode.NONE
 
@@ -342,7 +342,7 @@ async def test_leadership_lost_during_verification_refuses_the_batch() -> None:
         await world.producer.add(0)
         async with world.wire.held():
             waiting = asyncio.create_task(world.produce(0, 0, VERIFIES))  # noqa: TID251
-            await world.wire.answered.wait()
+            await world.wire.responded.wait()
             async with without_leader(world.leader, 0):
                 pass
         assert await waiting is ErrorCode.INVALID_TXN_STATE
@@ -357,7 +357,7 @@ async def test_produce_waits_for_the_previous_transaction_of_a_remote_coordinato
         async with without_leader(world.coordinator, 1):
             await world.producer.end_by_version_2()
             waiting = asyncio.create_task(world.produce(0, 0, ADDS))  # noqa: TID251
-            await world.wire.answered.wait()
+            await world.wire.responded.wait()
             await settle()
             assert not waiting.done()
         assert await waiting is ErrorCode.NONE
@@ -381,7 +381,7 @@ async def test_batch_behind_one_that_waits_is_appended_after_it() -> None:
         await world.producer.add(0)
         async with world.wire.held():
             first = asyncio.create_task(world.produce(0, 0, VERIFIES))  # noqa: TID251
-            await world.wire.answered.wait()
+            await world.wire.responded.wait()
             second = asyncio.create_task(world.produce(0, 1, VERIFIES))  # noqa: TID251
             await settle()
         assert {await first, await second} == {ErrorCode.NONE}
@@ -410,7 +410,7 @@ async def test_marker_between_verification_and_offsets_refuses_them() -> None:
         await world.add_offsets()
         async with world.wire.held():
             waiting = asyncio.create_task(world.commit_offsets(4))  # noqa: TID251
-            await world.wire.answered.wait()
+            await world.wire.responded.wait()
             await world.write_marker(partition, epoch=world.producer.epoch, version=0)
         assert await waiting is ErrorCode.INVALID_TXN_STATE
         log = world.leader.replica_manager.partition(partition).log  # type: ignore[union-attr]

@@ -147,9 +147,9 @@ async def test_five_produces_in_flight_of_which_the_first_waits_for_the_transact
             await settle()
             assert client.frames == []
         assert await client.correlation_ids(5) == [0, 1, 2, 3, 4]
-        answers = [parse_response(ProduceResponse, ADDS, memoryview(frame))[1] for frame in client.frames]
-        told = [answer.responses[0].partition_responses[0] for answer in answers]
-        assert [(one.error_code, one.base_offset) for one in told] == [(0, offset) for offset in range(2, 7)]
+        responses = [parse_response(ProduceResponse, ADDS, memoryview(frame))[1] for frame in client.frames]
+        reported = [response.responses[0].partition_responses[0] for response in responses]
+        assert [(one.error_code, one.base_offset) for one in reported] == [(0, offset) for offset in range(2, 7)]
         client.transport.close()
         await client.lost
 
@@ -164,7 +164,9 @@ async def test_request_of_a_broker_about_a_busy_id_completes_at_once() -> None:
         async with without_leader(broker, 1):
             ended = asyncio.create_task(producer.end_by_version_2())  # noqa: TID251
             await settle()
-            client.send((0, verification_request(producer.id, producer.epoch + 1), 5), (1, marker_of_somebody_else(), 2))
+            client.send(
+                (0, verification_request(producer.id, producer.epoch + 1), 5), (1, marker_of_another_coordinator(), 2)
+            )
             assert await client.correlation_ids(2) == [0, 1]
             assert log_of(broker).log_end_offset == 3, "the batch, its marker, and that of somebody else"
             assert not ended.done()
@@ -185,7 +187,7 @@ def verification_request(producer_id: int, epoch: int) -> AddPartitionsToTxnRequ
     return AddPartitionsToTxnRequest(transactions=[transaction])
 
 
-def marker_of_somebody_else() -> WriteTxnMarkersRequest:
+def marker_of_another_coordinator() -> WriteTxnMarkersRequest:
     topics = [WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
     return WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=999_999, producer_epoch=1, topics=topics)])
 

@@ -207,11 +207,11 @@ def test_fenced_producer_gets_an_error_that_its_version_knows(side: Side, kind: 
     fenced, old = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
     if kind == "init":
         fields = {"producer_id": zombie.id, "producer_epoch": zombie.epoch + 7}
-        answers = [side.init(version, **fields).error_code for version in (3, 4, 5)]
-        assert answers == [old, fenced, fenced]
+        responses = [side.init(version, **fields).error_code for version in (3, 4, 5)]
+        assert responses == [old, fenced, fenced]
     elif kind == "add":
-        answers = [side.add(zombie, ("invoices", [0]), version=version)["invoices-0"] for version in range(4)]
-        assert answers == [old, old, fenced, fenced]
+        responses = [side.add(zombie, ("invoices", [0]), version=version)["invoices-0"] for version in range(4)]
+        assert responses == [old, old, fenced, fenced]
     elif kind == "add offsets":
         assert [side.add_offsets(zombie, version) for version in range(5)] == [old, old, fenced, fenced, fenced]
     else:
@@ -328,8 +328,8 @@ def test_broker_verifies_many_transactions_in_one_request(side: Side) -> None:
 def test_partition_that_was_not_added_is_not_verified(side: Side, version: int) -> None:
     """As in Kafka in both versions, although only the second one is said to know the error."""
     producer = side.producer()
-    answer = side.add_as_broker(of_broker(producer, "invoices", 0, verify_only=True), version=version)
-    assert answer == {"id: invoices-0": ErrorCode.TRANSACTION_ABORTABLE}
+    response = side.add_as_broker(of_broker(producer, "invoices", 0, verify_only=True), version=version)
+    assert response == {"id: invoices-0": ErrorCode.TRANSACTION_ABORTABLE}
 
 
 def test_brokers_may_add_partitions_of_internal_topics_but_none_that_does_not_exist(side: Side) -> None:

@@ -231,12 +231,12 @@ async def test_failed_log_returns_kafka_storage_error() -> None:
 async def test_write_txn_markers_response_waits_for_replication() -> None:
     broker = ReplicaSide()
     broker.lead("t", 2, replicas=(ME, OTHER))
-    answer = await call(broker, markers(("t", 0), ("t", 1)))
-    assert isinstance(answer, asyncio.Future)
+    response = await call(broker, markers(("t", 0), ("t", 1)))
+    assert isinstance(response, asyncio.Future)
     for index in (0, 1):
-        assert not answer.done()
+        assert not response.done()
         broker.follower_fetched(1, "t", index)
-    assert errors(await answer) == [ErrorCode.NONE] * 2
+    assert errors(await response) == [ErrorCode.NONE] * 2
 
 
 @in_virtual_time
@@ -244,24 +244,24 @@ async def test_marker_not_replicated_in_time_times_out_without_delaying_later_re
     """B16: answers of a connection leave in order, and among them are those that may let the replicas go on."""
     broker = ReplicaSide()
     broker.lead("t", 2, replicas=(ME, OTHER))
-    answer = await call(broker, markers(("t", 0), ("t", 1)))
+    response = await call(broker, markers(("t", 0), ("t", 1)))
     broker.follower_fetched(1, "t", 1)
     started = asyncio.get_running_loop().time()
-    assert errors(await answer) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    assert errors(await response) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
     assert asyncio.get_running_loop().time() - started < broker.config.request_timeout_ms / 1000
     again = await call(broker, markers(("t", 0)))
     broker.follower_fetched(2, "t", 0)
     assert errors(await again) == [ErrorCode.NONE]
-    assert errors(await answer) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE], "it was told, and stays told"
+    assert errors(await response) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE], "it was told, and stays told"
 
 
 @in_virtual_time
 async def test_leader_that_resigns_meanwhile_returns_an_error() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
-    answer = await call(broker, markers(("t", 0)))
+    response = await call(broker, markers(("t", 0)))
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
-    assert errors(await answer) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert errors(await response) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 @in_virtual_time
@@ -270,9 +270,9 @@ async def test_offsets_are_materialised_before_the_response() -> None:
     broker = ReplicaSide()
     broker.lead("__consumer_offsets", 3, replicas=(ME, OTHER))
     broker.append(transactional(), "__consumer_offsets", 2)
-    answer = await call(broker, markers(("__consumer_offsets", 2)))
+    response = await call(broker, markers(("__consumer_offsets", 2)))
     assert broker.offsets_markers == [(2, 1, True)]
-    assert not answer.done()
+    assert not response.done()
     await call(broker, markers(("__consumer_offsets", 2), commit=False, producer_id=7))
     assert broker.offsets_markers[1:] == [(2, 7, False)]
 

@@ -69,8 +69,8 @@ class Producer:
     async def end_by_version_2(self, *, commit: bool = True) -> None:
         """The next transaction has the epoch that the answer tells."""
         coordinator = self.broker.transaction_coordinator
-        answer = coordinator.end_txn(TXN, ProducerIdAndEpoch(self.id, self.epoch), commit=commit, client_version=2)
-        result = answer if isinstance(answer, tuple) else await answer
+        response = coordinator.end_txn(TXN, ProducerIdAndEpoch(self.id, self.epoch), commit=commit, client_version=2)
+        result = response if isinstance(response, tuple) else await response
         assert result.error is ErrorCode.NONE
         self.id, self.epoch = result.producer
 

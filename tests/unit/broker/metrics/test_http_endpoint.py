@@ -80,8 +80,8 @@ async def site() -> AsyncIterator[Site]:
         await site.supervisor.stop()
 
 
-def status(answer: bytes) -> int:
-    version, code, _ = answer.split(b" ", 2)
+def status(response: bytes) -> int:
+    version, code, _ = response.split(b" ", 2)
     assert version == b"HTTP/1.1"
     return int(code)
 
@@ -90,8 +90,8 @@ def status(answer: bytes) -> int:
 def test_page_is_sent_whole_and_the_connection_ends(loop_name: str) -> None:
     async def scenario() -> None:
         async with site() as here:
-            answer = await here.ask(b"GET /page?x=1 HTTP/1.1\r\nHost: x\r\n", b"Accept: */*\r\n\r\n")
-            head, _, body = answer.partition(b"\r\n\r\n")
+            response = await here.ask(b"GET /page?x=1 HTTP/1.1\r\nHost: x\r\n", b"Accept: */*\r\n\r\n")
+            head, _, body = response.partition(b"\r\n\r\n")
             assert body == b"content"
             assert head.split(b"\r\n") == [
                 b"HTTP/1.1 200 OK",

@@ -38,7 +38,7 @@ class Scene:
     def __init__(self, other: ScriptedBroker, supervisor: Supervisor) -> None:
         self.other = other
         self.address: Address | None = None
-        self.answers: list[Message | None] = []
+        self.responses: list[Message | None] = []
         self.refused: list[float] = []
         self.silent: list[float] = []
         loop = asyncio.get_running_loop()
@@ -54,10 +54,10 @@ class Scene:
 
     def send(self, *requests: Message) -> None:
         for request in requests:
-            self.channel.send(OTHER, request, self.answers.append)
+            self.channel.send(OTHER, request, self.responses.append)
 
     @property
-    def asked(self) -> list[int]:
+    def requested(self) -> list[int]:
         return [request.controller_epoch for request in self.other.seen(UpdateMetadataRequest)]  # type: ignore[attr-defined]
 
 
@@ -96,9 +96,9 @@ async def test_requests_arrive_in_order_over_one_connection_in_the_newest_versio
         await seconds(1)
         made.send(update(20))
         await seconds(1)
-        assert made.asked == list(range(21))
+        assert made.requested == list(range(21))
         assert made.other.versions_of(UpdateMetadataRequest) == [7] * 21
-        assert made.answers == [UpdateMetadataResponse()] * 21
+        assert made.responses == [UpdateMetadataResponse()] * 21
         assert len(made.other.connections) == 1
 
 
@@ -107,9 +107,9 @@ async def test_request_to_a_broker_that_does_not_listen_fails_at_once() -> None:
     async with scene(listens=False) as made:
         made.send(update(1), update(2))
         await seconds(0.01)
-        assert made.answers == [None, None]
+        assert made.responses == [None, None]
         made.send(update(3))  # So soon it is not even tried.
-        assert made.answers == [None, None, None]
+        assert made.responses == [None, None, None]
 
 
 @in_virtual_time
@@ -118,7 +118,7 @@ async def test_request_to_an_unknown_address_gets_no_response() -> None:
         made.address = None
         made.send(update(1))
         await seconds(0.01)
-        assert made.answers == [None]
+        assert made.responses == [None]
 
 
 @in_virtual_time
@@ -127,11 +127,11 @@ async def test_ended_connection_fails_its_requests_and_is_made_anew() -> None:
         made.other.script[UpdateMetadataRequest] = Reaction.CLOSE
         made.send(update(1), update(2))
         await seconds(1)
-        assert made.answers == [None, None]
+        assert made.responses == [None, None]
         made.other.script[UpdateMetadataRequest] = UpdateMetadataResponse()
         made.send(update(3))
         await seconds(1)
-        assert made.answers == [None, None, UpdateMetadataResponse()]
+        assert made.responses == [None, None, UpdateMetadataResponse()]
         assert not made.refused
         assert not made.silent
 
@@ -146,7 +146,7 @@ async def test_broker_that_restarts_elsewhere_is_found_by_its_new_address() -> N
         await seconds(1)
         made.send(update(2))
         await seconds(1)
-        assert made.answers == [UpdateMetadataResponse()] * 2
+        assert made.responses == [UpdateMetadataResponse()] * 2
 
 
 @in_virtual_time
@@ -231,7 +231,7 @@ async def test_broker_that_opens_many_logs_is_given_time() -> None:
         assert not made.silent
         made.other.release(LeaderAndIsrResponse())
         await seconds(1.5)
-        assert made.answers == [LeaderAndIsrResponse()]
+        assert made.responses == [LeaderAndIsrResponse()]
         assert made.silent  # With that answered, the usual patience holds again.
 
 
@@ -246,10 +246,10 @@ async def test_requests_that_wait_for_different_things_hold_up_nothing_of_each_o
         assert len(made.other.held) == 3
         made.send(update(1))
         await seconds(5)
-        assert made.answers == [UpdateMetadataResponse()]
+        assert made.responses == [UpdateMetadataResponse()]
         made.other.release(WriteTxnMarkersResponse())
         await seconds(0.1)
-        assert made.answers == [UpdateMetadataResponse(), WriteTxnMarkersResponse()]
+        assert made.responses == [UpdateMetadataResponse(), WriteTxnMarkersResponse()]
         assert not made.silent
 
 
@@ -264,18 +264,18 @@ async def test_missing_response_ends_no_connection_but_its_own() -> None:
             made.other.script[waits] = Reaction.HOLD
             made.send(waits())
         await seconds(9.9)
-        assert made.answers == [UpdateMetadataResponse()]
+        assert made.responses == [UpdateMetadataResponse()]
         await seconds(0.2)
-        assert made.answers == [UpdateMetadataResponse(), None, None]
+        assert made.responses == [UpdateMetadataResponse(), None, None]
         made.other.script[AlterPartitionRequest] = Reaction.HOLD
         made.send(AlterPartitionRequest())
         await seconds(19.9)
-        assert len(made.answers) == 3
+        assert len(made.responses) == 3
         await seconds(0.2)
-        assert made.answers[3:] == [None]
+        assert made.responses[3:] == [None]
         made.send(update(2))
         await seconds(1)
-        assert made.answers[4:] == [UpdateMetadataResponse()]
+        assert made.responses[4:] == [UpdateMetadataResponse()]
         assert orders in made.other.connections
 
 
@@ -288,15 +288,15 @@ async def test_broker_that_was_given_up_fails_requests_but_gets_control_requests
         await seconds(1)
         made.channel.give_up(OTHER)
         await seconds(0.01)
-        assert made.answers == [None]
+        assert made.responses == [None]
         made.other.held = [held for held in made.other.held if isinstance(held[3], UpdateMetadataRequest)]
         made.other.release(UpdateMetadataResponse())
         await seconds(0.01)
-        assert made.answers == [None, UpdateMetadataResponse()]
+        assert made.responses == [None, UpdateMetadataResponse()]
         made.other.script[WriteTxnMarkersRequest] = WriteTxnMarkersResponse()
         made.send(WriteTxnMarkersRequest())  # It may be back.
         await seconds(1)
-        assert made.answers == [None, UpdateMetadataResponse(), WriteTxnMarkersResponse()]
+        assert made.responses == [None, UpdateMetadataResponse(), WriteTxnMarkersResponse()]
         assert not made.refused
         assert not made.silent
 
@@ -327,6 +327,6 @@ async def test_closed_channel_fails_all_requests_and_sends_none() -> None:
         made.send(update(3))
         made.channel.watch(OTHER)
         await seconds(10)
-        assert made.answers == [None, None, None]
+        assert made.responses == [None, None, None]
         assert not made.other.connections
         assert not made.refused

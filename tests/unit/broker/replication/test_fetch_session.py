@@ -48,12 +48,12 @@ def fetch(
     topic_id: bytes = bytes(16),
     replica_id: int = -1,
 ) -> FetchRequest:
-    asked = [FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1000) for index in partitions]
+    requested = [FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1000) for index in partitions]
     return FetchRequest(
         replica_id=replica_id,
         session_id=session_id,
         session_epoch=epoch,
-        topics=[FetchTopic(topic="t", topic_id=topic_id, partitions=asked)] if asked else [],
+        topics=[FetchTopic(topic="t", topic_id=topic_id, partitions=requested)] if requested else [],
         forgotten_topics_data=[ForgottenTopic(topic="t", topic_id=topic_id, partitions=list(forgotten))]
         if forgotten
         else [],
@@ -202,9 +202,9 @@ def test_position_is_dirty_only_after_a_change(cache: FetchSessionCache) -> None
 def test_follower_that_registered_again_has_every_partition_dirty(cache: FetchSessionCache) -> None:
     """B56: what was noted of its former life would keep it out of the ISR for ever, where nothing is written."""
 
-    def fetch_of(life: int, *partitions: int, session_id: int = 0, epoch: int = INITIAL_EPOCH) -> FetchRequest:
+    def fetch_of(incarnation: int, *partitions: int, session_id: int = 0, epoch: int = INITIAL_EPOCH) -> FetchRequest:
         request = fetch(*partitions, session_id=session_id, epoch=epoch)
-        request.replica_state = ReplicaState(replica_id=3, replica_epoch=life)
+        request.replica_state = ReplicaState(replica_id=3, replica_epoch=incarnation)
         return request
 
     session = opened(cache, fetch_of(7, 0, 1)).session

@@ -50,21 +50,21 @@ def session(*indexes: int) -> FollowerSession:
 
 
 def request(session: FollowerSession) -> FetchRequest:
-    asked = session.next_request(EPOCH)
-    assert asked is not None
-    return asked
+    requested = session.next_request(EPOCH)
+    assert requested is not None
+    return requested
 
 
-def told(asked: FetchRequest) -> list[tuple[int, int]]:
+def reported(requested: FetchRequest) -> list[tuple[int, int]]:
     """(partition, fetch offset) of each that a request names."""
-    return [(each.partition, each.fetch_offset) for topic in asked.topics for each in topic.partitions]
+    return [(each.partition, each.fetch_offset) for topic in requested.topics for each in topic.partitions]
 
 
-def forgotten(asked: FetchRequest) -> list[int]:
-    return [index for topic in asked.forgotten_topics_data for index in topic.partitions]
+def forgotten(requested: FetchRequest) -> list[int]:
+    return [index for topic in requested.forgotten_topics_data for index in topic.partitions]
 
 
-def answer(session: FollowerSession, *indexes: int, session_id: int = SESSION, error: int = 0) -> list[int]:
+def respond(session: FollowerSession, *indexes: int, session_id: int = SESSION, error: int = 0) -> list[int]:
     """Answer the oldest request; returns the partitions for which that counts."""
     data = [PartitionData(partition_index=index) for index in indexes]
     topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)]
@@ -75,7 +75,7 @@ def answer(session: FollowerSession, *indexes: int, session_id: int = SESSION, e
 def opened(*indexes: int) -> FollowerSession:
     new = session(*indexes)
     request(new)
-    answer(new, *indexes)
+    respond(new, *indexes)
     return new
 
 
@@ -86,12 +86,12 @@ def followed(session: FollowerSession, index: int) -> FollowedPartition:
 
 def test_first_request_names_all_partitions_and_does_not_wait() -> None:
     """Whoever comes while it is under way could not overtake it."""
-    asked = request(session(0, 1))
-    assert told(asked) == [(0, 0), (1, 0)]
-    assert (asked.session_id, asked.session_epoch, asked.max_wait_ms) == (0, 0, 0)
-    assert asked.replica_state is not None
-    assert (asked.replica_state.replica_id, asked.replica_state.replica_epoch) == (ME, EPOCH)
-    (topic,) = asked.topics
+    requested = request(session(0, 1))
+    assert reported(requested) == [(0, 0), (1, 0)]
+    assert (requested.session_id, requested.session_epoch, requested.max_wait_ms) == (0, 0, 0)
+    assert requested.replica_state is not None
+    assert (requested.replica_state.replica_id, requested.replica_state.replica_epoch) == (ME, EPOCH)
+    (topic,) = requested.topics
     assert (topic.topic_id, topic.partitions[0].current_leader_epoch) == (TOPIC_ID, 3)
 
 
@@ -100,18 +100,18 @@ def test_later_requests_name_what_has_changed() -> None:
     grow(followed(following, 1))
     for each in following:
         following.note(each)
-    asked = request(following)
-    assert told(asked) == [(1, 1)]
-    assert (asked.session_id, asked.session_epoch, asked.max_wait_ms) == (SESSION, 1, 500)
-    answer(following)
-    assert told(request(following)) == []
+    requested = request(following)
+    assert reported(requested) == [(1, 1)]
+    assert (requested.session_id, requested.session_epoch, requested.max_wait_ms) == (SESSION, 1, 500)
+    respond(following)
+    assert reported(request(following)) == []
 
 
 def test_removed_partition_is_forgotten_once() -> None:
     following = opened(0, 1)
     following.remove(TopicPartition("t", 0))
     assert forgotten(request(following)) == [0]
-    answer(following)
+    respond(following)
     assert forgotten(request(following)) == []
 
 
@@ -119,9 +119,9 @@ def test_partition_added_again_before_the_next_request_is_not_forgotten() -> Non
     following = opened(0, 1)
     following.remove(TopicPartition("t", 0))
     following.add(partition(0, leader_epoch=4))
-    asked = request(following)
-    assert (told(asked), forgotten(asked)) == ([(0, 0)], [])
-    assert asked.topics[0].partitions[0].current_leader_epoch == 4
+    requested = request(following)
+    assert (reported(requested), forgotten(requested)) == ([(0, 0)], [])
+    assert requested.topics[0].partitions[0].current_leader_epoch == 4
 
 
 def test_second_request_is_sent_only_if_urgent() -> None:
@@ -130,7 +130,7 @@ def test_second_request_is_sent_only_if_urgent() -> None:
     assert not following.may_send
     following.add(partition(1))
     assert following.may_send
-    assert told(request(following)) == [(1, 0)]
+    assert reported(request(following)) == [(1, 0)]
     following.add(partition(2))
     assert not following.may_send
 
@@ -140,8 +140,8 @@ def test_overtaken_request_may_fail_with_a_session_error() -> None:
     request(following)
     following.add(partition(1))
     request(following)
-    assert answer(following, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH) == []
-    assert answer(following, 0, 1) == [0, 1]
+    assert respond(following, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH) == []
+    assert respond(following, 0, 1) == [0, 1]
     assert request(following).session_epoch == 3
 
 
@@ -150,9 +150,9 @@ def test_response_that_crossed_the_overtaking_request_counts_for_partitions_not_
     request(following)
     following.add(partition(1, leader_epoch=4))
     request(following)
-    assert answer(following, 0, 1) == [0]
+    assert respond(following, 0, 1) == [0]
     grow(followed(following, 0))
-    assert answer(following, 0, 1) == [1], "the leader has answered for 0 as it was before it grew"
+    assert respond(following, 0, 1) == [1], "the leader has answered for 0 as it was before it grew"
 
 
 @pytest.mark.parametrize(
@@ -162,47 +162,47 @@ def test_response_that_crossed_the_overtaking_request_counts_for_partitions_not_
 def test_session_begins_anew_after_an_error(error: ErrorCode) -> None:
     following = opened(0, 1)
     request(following)
-    assert answer(following, error=error) == []
-    asked = request(following)
-    assert (told(asked), asked.session_id, asked.session_epoch) == ([(0, 0), (1, 0)], SESSION, 0)
+    assert respond(following, error=error) == []
+    requested = request(following)
+    assert (reported(requested), requested.session_id, requested.session_epoch) == ([(0, 0), (1, 0)], SESSION, 0)
 
 
 def test_new_connection_begins_anew_and_closes_the_old_session() -> None:
     following = opened(0)
     request(following)
     following.connection_lost()
-    asked = request(following)
-    assert (told(asked), asked.session_id, asked.session_epoch) == ([(0, 0)], SESSION, 0)
-    assert answer(following, 0) == [0]
+    requested = request(following)
+    assert (reported(requested), requested.session_id, requested.session_epoch) == ([(0, 0)], SESSION, 0)
+    assert respond(following, 0) == [0]
     assert request(following).session_epoch == 1
 
 
 def test_leader_without_room_for_a_session_gets_full_requests_that_wait() -> None:
     following = session(0)
     request(following)
-    assert answer(following, 0, session_id=0) == [0]
-    asked = request(following)
-    assert (told(asked), asked.session_epoch, asked.max_wait_ms) == ([(0, 0)], 0, 500)
+    assert respond(following, 0, session_id=0) == [0]
+    requested = request(following)
+    assert (reported(requested), requested.session_epoch, requested.max_wait_ms) == ([(0, 0)], 0, 500)
 
 
 def test_resting_partition_is_left_out_until_it_resumes() -> None:
     following = opened(0, 1)
     resting = followed(following, 0)
     following.rest(resting)
-    asked = request(following)
-    assert forgotten(asked) == [0]
+    requested = request(following)
+    assert forgotten(requested) == [0]
     following.resume(resting)
     assert following.may_send
-    assert told(request(following)) == [(0, 0)]
+    assert reported(request(following)) == [(0, 0)]
 
 
 def test_last_partition_that_is_removed_closes_the_session() -> None:
     following = opened(0)
     following.remove(TopicPartition("t", 0))
-    asked = request(following)
-    assert (told(asked), asked.session_id, asked.session_epoch) == ([], SESSION, -1)
-    answer(following, session_id=0)
+    requested = request(following)
+    assert (reported(requested), requested.session_id, requested.session_epoch) == ([], SESSION, -1)
+    respond(following, session_id=0)
     assert following.next_request(EPOCH) is None
     following.add(partition(0))
-    asked = request(following)
-    assert (asked.session_id, asked.session_epoch, asked.max_wait_ms) == (0, 0, 0)
+    requested = request(following)
+    assert (requested.session_id, requested.session_epoch, requested.max_wait_ms) == (0, 0, 0)

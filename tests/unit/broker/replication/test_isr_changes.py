@@ -32,20 +32,22 @@ class Channel:
         assert isinstance(request, AlterPartitionRequest)
         self.sent.append((broker_id, request, on_response))
 
-    def asked(self) -> list[list[int]]:
+    def requested(self) -> list[list[int]]:
         """The partitions of each request so far."""
         return [
-            [asked.partition_index for topic in request.topics for asked in topic.partitions]
+            [requested.partition_index for topic in request.topics for requested in topic.partitions]
             for _, request, _ in self.sent
         ]
 
-    def answer(self, *errors: ErrorCode, top: ErrorCode = ErrorCode.NONE) -> None:
+    def respond(self, *errors: ErrorCode, top: ErrorCode = ErrorCode.NONE) -> None:
         """Answer the last request, partition by partition."""
         _, request, on_response = self.sent[-1]
         (topic,) = request.topics
         altered = [
-            AlteredPartition(partition_index=asked.partition_index, error_code=error, partition_epoch=7)
-            for asked, error in zip(topic.partitions, errors or [ErrorCode.NONE] * len(topic.partitions), strict=True)
+            AlteredPartition(partition_index=requested.partition_index, error_code=error, partition_epoch=7)
+            for requested, error in zip(
+                topic.partitions, errors or [ErrorCode.NONE] * len(topic.partitions), strict=True
+            )
         ]
         on_response(
             AlterPartitionResponse(error_code=top, topics=[AlteredTopic(topic_id=topic.topic_id, partitions=altered)])
@@ -70,7 +72,7 @@ class Fixture:
             leader_epoch=4,
             partition_epoch=6,
             isr=[(1, 55), (2, -1)],
-            on_decided=lambda _, answer: self.decided.append((index, ErrorCode(answer.error_code))),
+            on_decided=lambda _, response: self.decided.append((index, ErrorCode(response.error_code))),
         )
         self.sender.submit(proposal)
         return proposal
@@ -89,7 +91,7 @@ async def test_proposals_of_one_turn_share_a_request() -> None:
     first, _ = topic.partitions
     assert (first.leader_epoch, first.partition_epoch, first.new_isr) == (4, 6, [1, 2])
     assert [(broker.broker_id, broker.broker_epoch) for broker in first.new_isr_with_epochs] == [(1, 55), (2, -1)]
-    fixture.channel.answer()
+    fixture.channel.respond()
     assert fixture.decided == [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]
 
 
@@ -101,9 +103,9 @@ async def test_second_request_waits_for_the_response_to_the_first() -> None:
     fixture.submit(1)
     fixture.submit(2)
     await end_of_turn()
-    assert fixture.channel.asked() == [[0]]
-    fixture.channel.answer()
-    assert fixture.channel.asked() == [[0], [1, 2]]
+    assert fixture.channel.requested() == [[0]]
+    fixture.channel.respond()
+    assert fixture.channel.requested() == [[0], [1, 2]]
 
 
 @pytest.mark.parametrize("failure", ["no answer", "stale broker epoch", "not controller"])
@@ -117,16 +119,16 @@ async def test_undecided_proposal_is_sent_to_the_controller_of_that_time(failure
         case "no answer":
             fixture.channel.sent[-1][2](None)
         case "stale broker epoch":
-            fixture.channel.answer(top=ErrorCode.STALE_BROKER_EPOCH)
+            fixture.channel.respond(top=ErrorCode.STALE_BROKER_EPOCH)
         case _:
-            fixture.channel.answer(top=ErrorCode.NOT_CONTROLLER)
+            fixture.channel.respond(top=ErrorCode.NOT_CONTROLLER)
     fixture.submit(1)
     await end_of_turn()
-    assert fixture.channel.asked() == [[0]]
+    assert fixture.channel.requested() == [[0]]
     await asyncio.sleep(0.1)
-    assert [sorted(indexes) for indexes in fixture.channel.asked()] == [[0], [0, 1]]
+    assert [sorted(indexes) for indexes in fixture.channel.requested()] == [[0], [0, 1]]
     assert fixture.channel.sent[-1][0] == 2
-    fixture.channel.answer()
+    fixture.channel.respond()
     assert sorted(fixture.decided) == [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]
 
 
@@ -139,7 +141,7 @@ async def test_proposal_waits_while_there_is_no_controller() -> None:
     assert fixture.channel.sent == []
     fixture.controller_id = CONTROLLER
     await asyncio.sleep(0.1)
-    assert fixture.channel.asked() == [[0]]
+    assert fixture.channel.requested() == [[0]]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ async def test_refusal_is_a_decision(error: ErrorCode) -> None:
     fixture = Fixture()
     fixture.submit(0)
     await end_of_turn()
-    fixture.channel.answer(error)
+    fixture.channel.respond(error)
     await asyncio.sleep(1)
     assert fixture.decided == [(0, error)]
     assert len(fixture.channel.sent) == 1
@@ -171,7 +173,7 @@ async def test_withdrawn_proposal_is_neither_sent_nor_decided() -> None:
     proposal = fixture.submit(0)
     await end_of_turn()
     proposal.withdrawn = True
-    fixture.channel.answer()
+    fixture.channel.respond()
     assert fixture.decided == []
     fixture.submit(1).withdrawn = True
     await asyncio.sleep(1)
@@ -186,8 +188,8 @@ async def test_many_proposals_travel_in_requests_of_some_hundred_partitions() ->
         fixture.submit(index)
     await end_of_turn()
     while len(fixture.decided) < 20_000:
-        fixture.channel.answer()
-    sizes = [len(indexes) for indexes in fixture.channel.asked()]
+        fixture.channel.respond()
+    sizes = [len(indexes) for indexes in fixture.channel.requested()]
     assert max(sizes) <= 500
     assert sum(sizes) == 20_000
 
@@ -198,9 +200,9 @@ async def test_proposals_that_cannot_be_decided_do_not_hold_up_the_others() -> N
     for index in range(1_000):
         fixture.submit(index)
     await end_of_turn()
-    fixture.channel.answer(*[ErrorCode.UNKNOWN_SERVER_ERROR] * 500)
+    fixture.channel.respond(*[ErrorCode.UNKNOWN_SERVER_ERROR] * 500)
     await asyncio.sleep(0.1)
-    fixture.channel.answer()
+    fixture.channel.respond()
     assert [index for index, _ in fixture.decided] == list(range(500, 1_000))
 
 
@@ -213,18 +215,18 @@ async def test_controller_that_does_not_decide_gets_requests_with_growing_backof
     fixture = Fixture()
     fixture.submit(0)
     await end_of_turn()
-    asked = 0
+    requested = 0
     for _ in range(6_000):
-        if len(fixture.channel.sent) > asked:
-            asked = len(fixture.channel.sent)
+        if len(fixture.channel.sent) > requested:
+            requested = len(fixture.channel.sent)
             if error is None:
                 fixture.channel.sent[-1][2](None)
             elif error is ErrorCode.NOT_CONTROLLER:
-                fixture.channel.answer(top=error)
+                fixture.channel.respond(top=error)
             else:
-                fixture.channel.answer(error)
+                fixture.channel.respond(error)
         await asyncio.sleep(0.01)
-    assert 50 <= asked <= 100
+    assert 50 <= requested <= 100
     lines = [record.getMessage() for record in caplog.records]
     assert 1 <= len(lines) <= 13
     assert all(("no response" if error is None else error.name) in line for line in lines)
@@ -239,19 +241,19 @@ async def test_proposal_does_not_wait_for_an_undecided_one_of_another_partition(
     fixture.submit(0)
     for _ in range(8):
         await asyncio.sleep(2)
-        fixture.channel.answer(ErrorCode.UNKNOWN_SERVER_ERROR)
+        fixture.channel.respond(ErrorCode.UNKNOWN_SERVER_ERROR)
     fixture.submit(1)
     await end_of_turn()
-    assert fixture.channel.asked()[-1] == [1]
-    fixture.channel.answer()
+    assert fixture.channel.requested()[-1] == [1]
+    fixture.channel.respond()
     await asyncio.sleep(2)
-    fixture.channel.answer()
+    fixture.channel.respond()
     assert fixture.decided == [(1, ErrorCode.NONE), (0, ErrorCode.NONE)]
     fixture.submit(2)
     await end_of_turn()
-    fixture.channel.answer(ErrorCode.UNKNOWN_SERVER_ERROR)
+    fixture.channel.respond(ErrorCode.UNKNOWN_SERVER_ERROR)
     await asyncio.sleep(0.06)
-    assert fixture.channel.asked()[-1] == [2]
+    assert fixture.channel.requested()[-1] == [2]
     assert len(fixture.channel.sent) == 12
 
 

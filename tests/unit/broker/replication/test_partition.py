@@ -104,13 +104,13 @@ class Fixture:
     ) -> None:
         """Answer the last proposal."""
         proposal = self.proposals[-1]
-        answer = AlteredPartition(
+        response = AlteredPartition(
             error_code=error,
             isr=list(isr),
             partition_epoch=partition_epoch,
             leader_epoch=proposal.leader_epoch if leader_epoch is None else leader_epoch,
         )
-        proposal.on_decided(proposal, answer)
+        proposal.on_decided(proposal, response)
 
     def append_to_log(self) -> None:
         """A record of the epoch before anybody is elected here."""

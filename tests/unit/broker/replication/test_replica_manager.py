@@ -100,7 +100,7 @@ def test_request_of_an_older_controller_is_refused() -> None:
     """B62: a zombie controller changes nothing."""
     broker = ReplicaSide()
     broker.lead("t", controller_epoch=5)
-    assert broker.lead("u", controller_epoch=4, told=False).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert broker.lead("u", controller_epoch=4, reported=False).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert broker.replica_manager.partition(("u", 0)) is None
     assert stop(broker, controller=4) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert broker.partition().leading is not None
@@ -143,7 +143,7 @@ def test_request_that_a_newer_one_has_overtaken_is_refused() -> None:
     """B65: a LeaderAndIsr that is late does not bring the former topic back."""
     broker = ReplicaSide()
     broker.lead(epoch=0, id_of_topic=NEXT_ID, sequence=9)
-    late = broker.lead(epoch=7, sequence=8, told=False)
+    late = broker.lead(epoch=7, sequence=8, reported=False)
     assert late.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert broker.partition().topic_id == NEXT_ID
     assert set_aside(broker) == []
@@ -153,7 +153,7 @@ def test_metadata_of_a_newer_controller_fences_requests_of_an_older_one() -> Non
     """B65: between the first UpdateMetadata of a controller and its first LeaderAndIsr."""
     broker = ReplicaSide()
     broker.tell("t", topic_id("t"), [], controller_epoch=5)
-    assert broker.lead("t", controller_epoch=4, told=False).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert broker.lead("t", controller_epoch=4, reported=False).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert stop(broker, controller=4) is ErrorCode.STALE_CONTROLLER_EPOCH
 
 
@@ -296,12 +296,12 @@ def test_failed_log_is_out_of_service_and_reported_once() -> None:
     """B41, B84: nobody is acknowledged any more, the coordinator resigns, and the failure is reported."""
     broker = ReplicaSide()
     broker.lead("__transaction_state")
-    term = broker.elected[TopicPartition("__transaction_state", 0)]
+    epoch_log = broker.elected[TopicPartition("__transaction_state", 0)]
     calls: list[ErrorCode] = []
-    term.when_replicated(99, calls.append)
+    epoch_log.when_replicated(99, calls.append)
     broker.disk.fail("append", ".log")
-    assert term.append(batch()) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert term.append(batch()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert epoch_log.append(batch()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert epoch_log.append(batch()) is ErrorCode.KAFKA_STORAGE_ERROR
     assert calls == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert broker.resigned == broker.storage_failures == [TopicPartition("__transaction_state", 0)]
     assert broker.replica_manager.led_partition(("__transaction_state", 0)) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -20,8 +20,8 @@ async def test_deferred_state_that_raises_is_retried_and_delays_no_other(fails: 
     ]
     carried_out: list[DeferredState] = []
     failing = [orders[fails]]
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
 
     def carry_out(order: DeferredState) -> bool:
         if order in failing:
@@ -34,6 +34,6 @@ async def test_deferred_state_that_raises_is_retried_and_delays_no_other(fails: 
     for order in orders:
         unopened.keep(order, OSError(24, "Too many open files"))
     await asyncio.sleep(60)
-    assert len(told) == 1
+    assert len(reported) == 1
     assert sorted(carried_out, key=lambda order: order.topic_partition) == orders
     assert len(unopened) == 0

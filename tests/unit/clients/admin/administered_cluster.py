@@ -24,7 +24,7 @@ from oncelog.protocol.messages.metadata import (
 )
 from oncelog.protocol.schema import Message
 from tests.unit.clients.admin.coordinator_scripts import coordinated_by
-from tests.unit.clients.scripted_broker import Answer, Reaction, Script, ScriptedBroker
+from tests.unit.clients.scripted_broker import Reaction, Script, ScriptedBroker, ScriptedResponse
 
 
 class Fault(Enum):
@@ -67,7 +67,7 @@ class AdministeredCluster:
         }
 
     def _change(self, carry_out: Callable[[Message, "Turns"], Message]) -> Script:
-        def answer(request: Message) -> Answer:
+        def respond(request: Message) -> ScriptedResponse:
             fault = self._faults.pop(0) if self._faults else Fault.NONE
             if fault is Fault.LOST_REQUEST:
                 return Reaction.CLOSE
@@ -76,7 +76,7 @@ class AdministeredCluster:
                 return Reaction.CLOSE
             return Reaction.SILENCE if fault is Fault.SILENCE else response
 
-        return answer
+        return respond
 
     def _metadata(self, request: Message) -> MetadataResponse:
         assert isinstance(request, MetadataRequest)

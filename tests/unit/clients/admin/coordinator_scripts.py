@@ -34,7 +34,7 @@ NOW_MS = 1_750_000_000_000
 def coordinated_by(broker: ScriptedBroker) -> Script:
     """FindCoordinator: this broker, for every key."""
 
-    def answer(request: Message) -> FindCoordinatorResponse:
+    def respond(request: Message) -> FindCoordinatorResponse:
         assert isinstance(request, FindCoordinatorRequest)
         return FindCoordinatorResponse(
             coordinators=[
@@ -43,7 +43,7 @@ def coordinated_by(broker: ScriptedBroker) -> Script:
             ]
         )
 
-    return answer
+    return respond
 
 
 def producer(

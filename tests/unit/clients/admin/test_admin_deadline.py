@@ -29,7 +29,14 @@ from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.coordinator_scripts import coordinated_by
-from tests.unit.clients.scripted_broker import Answer, Reaction, Script, ScriptedBroker, metadata, only_asked
+from tests.unit.clients.scripted_broker import (
+    Reaction,
+    Script,
+    ScriptedBroker,
+    ScriptedResponse,
+    metadata,
+    requested_only,
+)
 
 SECONDS = 10.0
 SLOW_SECONDS = 7.0
@@ -68,15 +75,15 @@ class SlowBroker(ScriptedBroker):
         ]
         super().__init__(dict.fromkeys(changing, Reaction.SILENCE))
         self.script |= {
-            MetadataRequest: self._late(lambda request: only_asked(self._told())(request)),
+            MetadataRequest: self._late(lambda request: requested_only(self._reported())(request)),
             FindCoordinatorRequest: self._late(lambda request: coordinated_by(self)(request)),
         }
 
-    def _told(self) -> Any:
+    def _reported(self) -> Any:
         return metadata({1: self.address}, {"orders": [1]})
 
     def _late(self, script: Script) -> Script:
-        def hold(request: Message) -> Answer:
+        def hold(request: Message) -> ScriptedResponse:
             asyncio.get_running_loop().call_later(SLOW_SECONDS, self.release, script)
             return Reaction.HOLD
 

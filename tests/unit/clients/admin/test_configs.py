@@ -79,7 +79,7 @@ def brokers() -> list[ScriptedBroker]:
     return [ScriptedBroker(dict(script), node_id=node_id) for node_id in (1, 2)]
 
 
-def asked(broker: ScriptedBroker, cls: type[Message]) -> list[list[str]]:
+def requested(broker: ScriptedBroker, cls: type[Message]) -> list[list[str]]:
     return [[each.resource_name for each in request.resources] for request in broker.seen(cls)]  # type: ignore[attr-defined]
 
 
@@ -89,8 +89,8 @@ async def test_describe_configs_of_a_broker_goes_to_it_and_others_to_any_broker(
     async with cluster_of(one, two) as cluster:
         found = await describe_configs(cluster, {ORDERS: ["a"], BROKER_2: None, ALL_BROKERS: None})
         assert set(found) == {ORDERS, BROKER_2, ALL_BROKERS}
-        assert asked(two, DescribeConfigsRequest) == [["2"]]
-        assert asked(one, DescribeConfigsRequest) == [["orders", ""]]
+        assert requested(two, DescribeConfigsRequest) == [["2"]]
+        assert requested(one, DescribeConfigsRequest) == [["orders", ""]]
         entries = found[ORDERS]
         assert not isinstance(entries, Refusal)
         assert entries[0] == ConfigEntry(
@@ -108,8 +108,8 @@ async def test_alter_configs_of_a_broker_goes_to_it_and_others_to_the_controller
         change = [ConfigChange(name="a", operation=Operation.SET, value="1")]
         outcomes = await alter_configs(cluster, {ORDERS: change, BROKER_2: change, ALL_BROKERS: change})
         assert outcomes == dict.fromkeys((ORDERS, BROKER_2, ALL_BROKERS))
-        assert asked(two, incremental.IncrementalAlterConfigsRequest) == [["2"]]
-        assert asked(one, incremental.IncrementalAlterConfigsRequest) == [["orders", ""]]
+        assert requested(two, incremental.IncrementalAlterConfigsRequest) == [["2"]]
+        assert requested(one, incremental.IncrementalAlterConfigsRequest) == [["orders", ""]]
 
 
 @in_virtual_time

@@ -49,9 +49,9 @@ def described(request: Message) -> DescribeGroupsResponse:
     )
 
 
-def states(answers: object) -> dict[str, str]:
-    assert isinstance(answers, dict)
-    return {key: str(each.error.name if isinstance(each, Refusal) else each.state) for key, each in answers.items()}
+def states(responses: object) -> dict[str, str]:
+    assert isinstance(responses, dict)
+    return {key: str(each.error.name if isinstance(each, Refusal) else each.state) for key, each in responses.items()}
 
 
 @in_virtual_time
@@ -62,8 +62,8 @@ async def test_coordinators_are_found_with_one_request_and_called_once_each() ->
     )
     one.script[FindCoordinatorRequest] = Homes({"a": one, "b": two, "c": one})
     async with cluster_of(one, two) as cluster:
-        answers = await describe_groups(cluster, ["a", "b", "c", "denied"])
-        assert states(answers) == {
+        responses = await describe_groups(cluster, ["a", "b", "c", "denied"])
+        assert states(responses) == {
             "a": "Stable",
             "b": "Stable",
             "c": "Stable",
@@ -105,9 +105,9 @@ async def test_group_that_moved_is_retried_at_its_new_coordinator_alone() -> Non
     one.script[DescribeGroupsRequest] = moved
     async with cluster_of(one, two) as cluster:
         assert states(await describe_groups(cluster, ["a", "b"])) == {"a": "Empty", "b": "Stable"}
-        (asked,) = two.seen(DescribeGroupsRequest)
-        assert isinstance(asked, DescribeGroupsRequest)
-        assert asked.groups == ["b"]
+        (requested,) = two.seen(DescribeGroupsRequest)
+        assert isinstance(requested, DescribeGroupsRequest)
+        assert requested.groups == ["b"]
         assert len(one.seen(DescribeGroupsRequest)) == 1
 
 
@@ -169,18 +169,18 @@ async def test_offsets_of_several_groups_return_unstable_ones_without_waiting() 
         OffsetFetchRequest: OffsetFetchResponse(groups=groups),
     }
     async with cluster_of(broker) as cluster:
-        answers = await committed_offsets_of_groups(cluster, {"a": [ORDERS], "b": None}, require_stable=True)
-        found = answers["a"]
+        responses = await committed_offsets_of_groups(cluster, {"a": [ORDERS], "b": None}, require_stable=True)
+        found = responses["a"]
         assert not isinstance(found, Refusal)
         assert found.found == {ORDERS: CommittedOffset(5, "m")}
         assert found.failed == {TopicPartition("orders", 1): ErrorCode.UNSTABLE_OFFSET_COMMIT}
-        assert answers["b"] == Refusal(error=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        assert responses["b"] == Refusal(error=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         (request,) = broker.seen(OffsetFetchRequest)
         assert isinstance(request, OffsetFetchRequest)
         assert request.require_stable
-        asked = {group.group_id: group.topics for group in request.groups}
-        assert asked["b"] is None
-        assert [(topic.name, topic.partition_indexes) for topic in asked["a"] or ()] == [("orders", [0])]
+        requested = {group.group_id: group.topics for group in request.groups}
+        assert requested["b"] is None
+        assert [(topic.name, topic.partition_indexes) for topic in requested["a"] or ()] == [("orders", [0])]
 
 
 @in_virtual_time
@@ -189,8 +189,8 @@ async def test_broker_without_offsets_of_several_groups_gets_no_request() -> Non
     broker.versions[OffsetFetchRequest.api_key or 0] = Versions(1, 7)
     broker.script[FindCoordinatorRequest] = lambda request: coordinated_by(broker)(request)
     async with cluster_of(broker) as cluster:
-        answers = await committed_offsets_of_groups(cluster, {"a": None, "b": None})
-        for refused in answers.values():
+        responses = await committed_offsets_of_groups(cluster, {"a": None, "b": None})
+        for refused in responses.values():
             assert isinstance(refused, Refusal)
             assert refused.error is ErrorCode.UNSUPPORTED_VERSION
             assert "only versions 1 to 7 of OFFSET_FETCH" in str(refused)

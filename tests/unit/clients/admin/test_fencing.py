@@ -14,13 +14,13 @@ from tests.unit.clients.scripted_cluster import cluster_of, in_turn
 FENCED = InitProducerIdResponse(producer_id=7, producer_epoch=5)
 
 
-def scene(answer: object = FENCED) -> Scene:
+def scene(response: object = FENCED) -> Scene:
     made = Scene(open_transactions=[producer()], says=transaction(ORDERS))
-    made.broker.script[InitProducerIdRequest] = answer  # type: ignore[assignment]
+    made.broker.script[InitProducerIdRequest] = response  # type: ignore[assignment]
     return made
 
 
-def asked(made: Scene) -> list[InitProducerIdRequest]:
+def requested(made: Scene) -> list[InitProducerIdRequest]:
     return [each for each in made.broker.requests if isinstance(each, InitProducerIdRequest)]
 
 
@@ -31,7 +31,7 @@ async def test_fencing_keeps_the_time_out_and_names_no_producer() -> None:
         fencing = await force_terminate_transaction(cluster, "billing")
         assert (fencing.before.producer_id, fencing.before.producer_epoch) == (7, 3)
         assert (fencing.producer_id, fencing.producer_epoch) == (7, 5)
-        (request,) = asked(made)
+        (request,) = requested(made)
         assert (request.transactional_id, request.transaction_timeout_ms) == ("billing", 45_000)
         assert (request.producer_id, request.producer_epoch) == (-1, -1)
 
@@ -44,20 +44,20 @@ async def test_fencing_of_an_unknown_id_does_not_create_it() -> None:
             await force_terminate_transaction(cluster, "shipping")
         outcomes = await fence_producers(cluster, ["shipping"])
         assert outcomes == {"shipping": Refusal(error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)}
-        assert not asked(made)
+        assert not requested(made)
 
 
 @in_virtual_time
 async def test_time_out_that_is_no_longer_allowed_is_replaced() -> None:
     """As that of a two-phase commit, which has none."""
 
-    def answer(request: Message) -> Message:
+    def respond(request: Message) -> Message:
         assert isinstance(request, InitProducerIdRequest)
         if request.transaction_timeout_ms == 30_000:
             return FENCED
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
-    async with cluster_of(scene(answer).broker) as cluster:
+    async with cluster_of(scene(respond).broker) as cluster:
         assert (await force_terminate_transaction(cluster, "billing")).producer_epoch == 5
 
 
@@ -68,4 +68,4 @@ async def test_fencing_returns_when_the_abort_is_complete() -> None:
     async with cluster_of(made.broker) as cluster:
         outcomes = await fence_producers(cluster, ["billing"])
         assert not isinstance(outcomes["billing"], Refusal)
-        assert len(asked(made)) == 3
+        assert len(requested(made)) == 3

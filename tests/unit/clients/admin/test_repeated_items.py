@@ -37,15 +37,15 @@ CHANGE = ConfigChange(name="retention.ms", operation=Operation.SET, value="1")
 async def test_offset_commit_is_retried_for_refused_partitions_only() -> None:
     """The group may have members by then, and would refuse what it has taken."""
 
-    def answer(request: Message) -> OffsetCommitResponse:
+    def respond(request: Message) -> OffsetCommitResponse:
         assert isinstance(request, OffsetCommitRequest)
         partitions = [partition.partition_index for partition in request.topics[0].partitions]
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partitions == [0, 1] else ErrorCode.NONE
         errors = {0: ErrorCode.NONE if partitions == [0, 1] else ErrorCode.UNKNOWN_MEMBER_ID, 1: error}
-        told = [OffsetCommitResponsePartition(partition_index=each, error_code=errors[each]) for each in partitions]
-        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=told)])
+        reported = [OffsetCommitResponsePartition(partition_index=each, error_code=errors[each]) for each in partitions]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=reported)])
 
-    broker = ScriptedBroker({OffsetCommitRequest: answer})
+    broker = ScriptedBroker({OffsetCommitRequest: respond})
     broker.script[FindCoordinatorRequest] = lambda request: coordinated_by(broker)(request)
     offsets = {TopicPartition("orders", index): 7 for index in (0, 1)}
     async with cluster_of(broker) as cluster:
@@ -55,12 +55,12 @@ async def test_offset_commit_is_retried_for_refused_partitions_only() -> None:
 
 @in_virtual_time
 async def test_configuration_change_is_retried_for_refused_resources_only() -> None:
-    asked: list[list[str]] = []
+    requested: list[list[str]] = []
 
-    def answer(request: Message) -> Message:
+    def respond(request: Message) -> Message:
         assert isinstance(request, incremental.IncrementalAlterConfigsRequest | legacy.AlterConfigsRequest)
         names = [resource.resource_name for resource in request.resources]
-        asked.append(names)
+        requested.append(names)
         errors = {"a": ErrorCode.NONE, "b": ErrorCode.NOT_CONTROLLER if len(names) == 2 else ErrorCode.INVALID_CONFIG}
         if isinstance(request, legacy.AlterConfigsRequest):
             return legacy.AlterConfigsResponse(
@@ -76,7 +76,7 @@ async def test_configuration_change_is_retried_for_refused_resources_only() -> N
             ]
         )
 
-    broker = ScriptedBroker({incremental.IncrementalAlterConfigsRequest: answer, legacy.AlterConfigsRequest: answer})
+    broker = ScriptedBroker({incremental.IncrementalAlterConfigsRequest: respond, legacy.AlterConfigsRequest: respond})
     async with cluster_of(broker) as cluster:
         for outcomes in (
             await alter_configs(cluster, {A: [CHANGE], B: [CHANGE]}),
@@ -85,7 +85,7 @@ async def test_configuration_change_is_retried_for_refused_resources_only() -> N
             assert outcomes[A] is None
             assert isinstance(outcomes[B], Refusal)
             assert outcomes[B].error is ErrorCode.INVALID_CONFIG
-    assert asked == [["a", "b"], ["b"]] * 2
+    assert requested == [["a", "b"], ["b"]] * 2
 
 
 @in_virtual_time
@@ -96,5 +96,5 @@ async def test_level_that_a_lost_request_has_finalised_is_a_success() -> None:
         broker.transaction_version = finalised
         async with cluster_of(broker) as cluster:
             outcomes = await update_features(cluster, {"transaction.version": FeatureUpdate(2)})
-        (told,) = outcomes.values()
-        assert (told and told.error) == outcome
+        (reported,) = outcomes.values()
+        assert (reported and reported.error) == outcome

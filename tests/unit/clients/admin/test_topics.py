@@ -42,14 +42,16 @@ def page(request: Message) -> DescribeTopicPartitionsResponse:
         if name < cursor.topic_name:
             continue
         first = cursor.partition_index if name == cursor.topic_name else 0
-        told = range(first, min(first + room, PARTITIONS[name]))
-        room -= len(told)
-        partitions = [DescribeTopicPartitionsResponsePartition(partition_index=index, leader_id=1) for index in told]
+        reported = range(first, min(first + room, PARTITIONS[name]))
+        room -= len(reported)
+        partitions = [
+            DescribeTopicPartitionsResponsePartition(partition_index=index, leader_id=1) for index in reported
+        ]
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(name=name, topic_id=TOPIC_ID.bytes, partitions=partitions)
         )
-        if told.stop < PARTITIONS[name]:
-            response.next_cursor = Cursor(topic_name=name, partition_index=told.stop)
+        if reported.stop < PARTITIONS[name]:
+            response.next_cursor = Cursor(topic_name=name, partition_index=reported.stop)
             break
     return response
 

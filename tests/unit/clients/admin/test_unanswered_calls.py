@@ -66,7 +66,14 @@ from oncelog.protocol.schema import Message
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.coordinator_scripts import NOW_MS, ORDERS, Scene, producer, transaction
-from tests.unit.clients.scripted_broker import Answer, Reaction, Script, ScriptedBroker, metadata, only_asked
+from tests.unit.clients.scripted_broker import (
+    Reaction,
+    Script,
+    ScriptedBroker,
+    ScriptedResponse,
+    metadata,
+    requested_only,
+)
 
 _SECONDS: Final = 2.0
 _TOPIC: Final = Resource(type=ResourceType.TOPIC, name="orders")
@@ -148,7 +155,7 @@ def broker_without(unanswered: type[Message], reaction: Reaction, late_seconds: 
     broker.script |= dict.fromkeys(classes - broker.script.keys(), reaction)
     leaders = {"orders": [1], "__transaction_state": [1], "__consumer_offsets": [1]}
     broker.script |= {
-        MetadataRequest: lambda request: only_asked(metadata({1: broker.address}, leaders))(request),
+        MetadataRequest: lambda request: requested_only(metadata({1: broker.address}, leaders))(request),
         ListOffsetsRequest: _end,
         DescribeGroupsRequest: _group,
     }
@@ -158,8 +165,8 @@ def broker_without(unanswered: type[Message], reaction: Reaction, late_seconds: 
     return broker
 
 
-def _late(broker: ScriptedBroker, script: Script | Answer, seconds: float) -> Script:
-    def hold(request: Message) -> Answer:
+def _late(broker: ScriptedBroker, script: Script | ScriptedResponse, seconds: float) -> Script:
+    def hold(request: Message) -> ScriptedResponse:
         asyncio.get_running_loop().call_later(seconds, broker.release, script)
         return Reaction.HOLD
 
@@ -169,9 +176,9 @@ def _late(broker: ScriptedBroker, script: Script | Answer, seconds: float) -> Sc
 def _end(request: Message) -> ListOffsetsResponse:
     assert isinstance(request, ListOffsetsRequest)
     (topic,) = request.topics
-    (asked,) = topic.partitions
-    offset = 0 if asked.timestamp == -2 else 5
-    partition = ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset)
+    (requested,) = topic.partitions
+    offset = 0 if requested.timestamp == -2 else 5
+    partition = ListOffsetsPartitionResponse(partition_index=requested.partition_index, offset=offset)
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic.name, partitions=[partition])])
 
 

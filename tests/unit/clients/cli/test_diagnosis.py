@@ -56,18 +56,18 @@ def only(found: list[Finding]) -> Finding:
 
 
 def test_diagnose_brokers_reachable_at_advertised_addresses_returns_no_findings() -> None:
-    told = view("a:1", "b:2")
-    assert findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), found(told, "b:2", 2)]) == []
+    reported = view("a:1", "b:2")
+    assert findings(reported, [found(reported, "a:1", 1)], [found(reported, "a:1", 1), found(reported, "b:2", 2)]) == []
 
 
 def test_diagnose_broker_without_id_returns_no_findings() -> None:
-    told = view("a:1")
-    assert findings(told, [found(told, "a:1", None)], [found(told, "a:1", None)]) == []
+    reported = view("a:1")
+    assert findings(reported, [found(reported, "a:1", None)], [found(reported, "a:1", None)]) == []
 
 
 def test_diagnose_single_broker_with_unknown_name_advertises_the_bootstrap_address() -> None:
-    told = view("kafka:9092")
-    finding = only(findings(told, [found(told, "localhost:19092", 1, SINGLE)], [unknown("kafka:9092")]))
+    reported = view("kafka:9092")
+    finding = only(findings(reported, [found(reported, "localhost:19092", 1, SINGLE)], [unknown("kafka:9092")]))
     assert finding.broker_id == 1
     assert finding.message == (
         "it advertises kafka:9092, a name that this machine cannot resolve; it responds at localhost:19092"
@@ -76,30 +76,30 @@ def test_diagnose_single_broker_with_unknown_name_advertises_the_bootstrap_addre
 
 
 def test_diagnose_broker_without_advertised_listeners_uses_listeners() -> None:
-    told = view("kafka:9092")
+    reported = view("kafka:9092")
     config = {"listeners": "PLAINTEXT://kafka:9092"}
-    finding = only(findings(told, [found(told, "localhost:19092", 1, config)], [unknown("kafka:9092")]))
+    finding = only(findings(reported, [found(reported, "localhost:19092", 1, config)], [unknown("kafka:9092")]))
     assert finding.change == {"advertised.listeners": "PLAINTEXT://localhost:19092"}
 
 
 def test_diagnose_client_listener_is_replaced_and_others_are_kept() -> None:
-    told = view("localhost:19092", "elsewhere:29092")
-    visits = [found(told, "localhost:19092", 1), unknown("elsewhere:29092")]
-    elsewhere = [found(told, "localhost:29092", 2, DOUBLE)]
-    finding = only(findings(told, [found(told, "localhost:19092", 1)], visits, elsewhere))
+    reported = view("localhost:19092", "elsewhere:29092")
+    visits = [found(reported, "localhost:19092", 1), unknown("elsewhere:29092")]
+    elsewhere = [found(reported, "localhost:29092", 2, DOUBLE)]
+    finding = only(findings(reported, [found(reported, "localhost:19092", 1)], visits, elsewhere))
     assert finding.broker_id == 2
     assert finding.change == {"advertised.listeners": "INTERNAL://broker2:9092,EXTERNAL://localhost:29092"}
 
 
 def test_diagnose_inter_broker_listener_is_kept_and_another_is_added() -> None:
-    told = view("broker1:9092", "broker2:9092")
+    reported = view("broker1:9092", "broker2:9092")
     config = {
         "listeners": "PLAINTEXT://:9092",
         "advertised.listeners": "PLAINTEXT://broker1:9092",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL",
     }
     visits = [unknown("broker1:9092"), unknown("broker2:9092")]
-    first, second = findings(told, [found(told, "localhost:19092", 1, config)], visits)
+    first, second = findings(reported, [found(reported, "localhost:19092", 1, config)], visits)
     assert first.change == {
         "listeners": "PLAINTEXT://:9092,EXTERNAL://:19092",
         "advertised.listeners": "PLAINTEXT://broker1:9092,EXTERNAL://localhost:19092",
@@ -112,85 +112,87 @@ def test_diagnose_inter_broker_listener_is_kept_and_another_is_added() -> None:
 
 
 def test_diagnose_added_listener_has_a_free_port() -> None:
-    told = view("broker1:9092", "broker2:9092")
+    reported = view("broker1:9092", "broker2:9092")
     config = {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://broker1:9092"}
-    visits = [unknown("broker1:9092"), found(told, "broker2:9092", 2)]
-    change = only(findings(told, [found(told, "localhost:9092", 1, config)], visits)).change
+    visits = [unknown("broker1:9092"), found(reported, "broker2:9092", 2)]
+    change = only(findings(reported, [found(reported, "localhost:9092", 1, config)], visits)).change
     assert change["listeners"] == "PLAINTEXT://:9092,EXTERNAL://:19092"
     assert change["advertised.listeners"] == "PLAINTEXT://broker1:9092,EXTERNAL://localhost:19092"
 
 
 def test_diagnose_unreachable_broker_returns_advice_without_a_change() -> None:
-    told = view("a:1", "b:2")
-    finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), closed("b:2")]))
+    reported = view("a:1", "b:2")
+    finding = only(findings(reported, [found(reported, "a:1", 1)], [found(reported, "a:1", 1), closed("b:2")]))
     assert finding.message == "it advertises b:2, where this machine does not reach it (Connection refused)"
     assert "such as a:2" in str(finding.advice)
 
 
 def test_diagnose_two_brokers_with_one_address_names_both() -> None:
-    told = view("a:1", "a:1")
-    finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), found(told, "a:1", 1)]))
+    reported = view("a:1", "a:1")
+    finding = only(
+        findings(reported, [found(reported, "a:1", 1)], [found(reported, "a:1", 1), found(reported, "a:1", 1)])
+    )
     assert (finding.broker_id, finding.message) == (2, "it advertises a:1, but broker 1 responds there")
 
 
 def test_diagnose_address_of_another_cluster_is_a_problem() -> None:
-    told = view("a:1", "b:2")
-    visits = [found(told, "a:1", 1), found(view("b:2", cluster="other"), "b:2", 1)]
-    finding = only(findings(told, [found(told, "a:1", 1)], visits))
+    reported = view("a:1", "b:2")
+    visits = [found(reported, "a:1", 1), found(view("b:2", cluster="other"), "b:2", 1)]
+    finding = only(findings(reported, [found(reported, "a:1", 1)], visits))
     assert finding.message == "it advertises b:2, but a broker of another cluster responds there (other)"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
 def test_diagnose_unspecified_address_is_a_problem(host: str) -> None:
-    told = view(f"{host}:9092")
-    visit = found(told, f"{host}:9092", 1)
+    reported = view(f"{host}:9092")
+    visit = found(reported, f"{host}:9092", 1)
     config = {"listeners": f"PLAINTEXT://{Address(host, 9092)}"}
-    finding = only(findings(told, [found(told, "a:9092", 1, config)], [visit]))
+    finding = only(findings(reported, [found(reported, "a:9092", 1, config)], [visit]))
     assert finding.message.startswith(f"it advertises {Address(host, 9092)}, which is not an address to connect to")
     assert finding.change == {"advertised.listeners": "PLAINTEXT://a:9092"}
 
 
 def test_diagnose_localhost_advertised_by_another_machine_is_a_problem() -> None:
-    told = view("localhost:9092")
-    there = found(told, "kafka.example:9092", 1)
-    finding = only(findings(told, [there], [found(told, "localhost:9092", 1)]))
+    reported = view("localhost:9092")
+    there = found(reported, "kafka.example:9092", 1)
+    finding = only(findings(reported, [there], [found(reported, "localhost:9092", 1)]))
     assert "where every client looks for it on its own machine" in finding.message
-    assert findings(told, [found(told, "127.0.0.1:9092", 1)], [found(told, "localhost:9092", 1)]) == []
+    assert findings(reported, [found(reported, "127.0.0.1:9092", 1)], [found(reported, "localhost:9092", 1)]) == []
 
 
 def test_diagnose_one_unreachable_bootstrap_address_is_a_note() -> None:
-    told = view("a:1")
-    finding = only(findings(told, [closed("x:1"), found(told, "a:1", 1)], [found(told, "a:1", 1)]))
+    reported = view("a:1")
+    finding = only(findings(reported, [closed("x:1"), found(reported, "a:1", 1)], [found(reported, "a:1", 1)]))
     assert not finding.is_problem
     assert "x:1" in finding.message
 
 
 def test_diagnose_cluster_without_controller_is_a_problem() -> None:
-    told = view("a:1", controller=None)
-    assert "no controller" in only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1)])).message
+    reported = view("a:1", controller=None)
+    assert "no controller" in only(findings(reported, [found(reported, "a:1", 1)], [found(reported, "a:1", 1)])).message
 
 
 def test_diagnose_brokers_with_different_members_is_a_problem() -> None:
-    told = view("a:1", "b:2")
-    visits = [found(told, "a:1", 1), found(view("a:1"), "b:2", 2)]
-    finding = only(findings(told, [found(told, "a:1", 1)], visits))
+    reported = view("a:1", "b:2")
+    visits = [found(reported, "a:1", 1), found(view("a:1"), "b:2", 2)]
+    finding = only(findings(reported, [found(reported, "a:1", 1)], visits))
     assert (finding.broker_id, "other members of the cluster than the others: see 2" in finding.message) == (2, True)
 
 
 def test_diagnose_brokers_with_different_controllers_is_a_problem() -> None:
-    told = view("a:1", "b:2")
-    visits = [found(told, "a:1", 1), found(replace(told, controller_id=2), "b:2", 2)]
-    finding = only(findings(told, [found(told, "a:1", 1)], visits))
+    reported = view("a:1", "b:2")
+    visits = [found(reported, "a:1", 1), found(replace(reported, controller_id=2), "b:2", 2)]
+    finding = only(findings(reported, [found(reported, "a:1", 1)], visits))
     assert (finding.broker_id, finding.message) == (2, "its controller is 2, that of others 1")
-    hidden = replace(told, is_kraft=True)
+    hidden = replace(reported, is_kraft=True)
     assert findings(hidden, [found(hidden, "a:1", 1)], visits) == []
 
 
 def test_diagnose_different_versions_is_a_note() -> None:
-    told = view("a:1", "b:2")
+    reported = view("a:1", "b:2")
     served: list[dict[str, Any]] = [{"FETCH": (4, 16), "PRODUCE": (0, 13)}, {"FETCH": (4, 17), "PRODUCE": (0, 13)}]
-    visits = [replace(found(told, f"{'ab'[n]}:{n + 1}", n + 1), versions=served[n]) for n in range(2)]
-    finding = only(findings(told, [found(told, "a:1", 1)], visits))
+    visits = [replace(found(reported, f"{'ab'[n]}:{n + 1}", n + 1), versions=served[n]) for n in range(2)]
+    finding = only(findings(reported, [found(reported, "a:1", 1)], visits))
     assert not finding.is_problem
     assert "of FETCH first (brokers 1: 4-16; brokers 2: 4-17)" in finding.message
 
@@ -209,26 +211,26 @@ def test_is_nowhere_and_is_loopback_of_hosts() -> None:
 
 
 def test_diagnose_broker_without_metadata_store_is_a_problem() -> None:
-    told = view("a:1", "b:2")
-    cut_off = replace(found(told, "b:2", 2), reaches_store=False)
-    finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), cut_off]))
+    reported = view("a:1", "b:2")
+    cut_off = replace(found(reported, "b:2", 2), reaches_store=False)
+    finding = only(findings(reported, [found(reported, "a:1", 1)], [found(reported, "a:1", 1), cut_off]))
     assert (finding.broker_id, finding.is_problem) == (2, True)
     assert "no leader can be elected" in finding.message
     assert "zookeeper.connect" in (finding.advice or "")
 
 
 def test_diagnose_broker_with_failed_directory_is_a_problem() -> None:
-    told = view("a:1", "b:2")
-    full = replace(found(told, "b:2", 2), failed_directories=("/data",))
-    finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), full]))
+    reported = view("a:1", "b:2")
+    full = replace(found(reported, "b:2", 2), failed_directories=("/data",))
+    finding = only(findings(reported, [found(reported, "a:1", 1)], [found(reported, "a:1", 1), full]))
     assert (finding.broker_id, finding.is_problem) == (2, True)
     assert "/data takes no writes (KAFKA_STORAGE_ERROR)" in finding.message
 
 
 def test_diagnose_broker_unreachable_at_reachable_host_keeps_its_address() -> None:
-    told = view("localhost:9092", "localhost:9093")
-    visits = [found(told, "localhost:9092", 1), closed("localhost:9093")]
-    finding = only(findings(told, visits[:1], visits))
+    reported = view("localhost:9092", "localhost:9093")
+    visits = [found(reported, "localhost:9092", 1), closed("localhost:9093")]
+    finding = only(findings(reported, visits[:1], visits))
     assert finding.advice is not None
     assert "see that broker 2 runs" in finding.advice
     assert "localhost:9093" not in finding.advice

@@ -13,7 +13,7 @@ from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_group import GroupBroker
-from tests.unit.clients.consumer.scripted_log import Told, connected
+from tests.unit.clients.consumer.scripted_log import ScriptedMetadata, connected
 
 LINE = b"a line\n"
 
@@ -61,7 +61,7 @@ class Member:
 @asynccontextmanager
 async def member() -> AsyncIterator[Member]:
     broker = GroupBroker()
-    async with connected(broker, told=Told([1]), group_id="group") as consumer:
+    async with connected(broker, reported=ScriptedMetadata([1]), group_id="group") as consumer:
         consumer.assign([ORDERS])
         made = Member(broker, consumer)
         yield made

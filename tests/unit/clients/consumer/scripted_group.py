@@ -27,8 +27,8 @@ from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFet
 from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.unit.clients.consumer.scripted_log import Leader, Told, connected
-from tests.unit.clients.scripted_broker import Answer
+from tests.unit.clients.consumer.scripted_log import Leader, ScriptedMetadata, connected
+from tests.unit.clients.scripted_broker import ScriptedResponse
 
 MEMBER = "member-1"
 
@@ -41,7 +41,7 @@ class GroupBroker(Leader):
         self.leads = leads
         self.generation = 0
         self.assignment = [TopicPartition("orders", 0)]
-        self.answers: dict[type[Message], list[Answer]] = {}
+        self.responses: dict[type[Message], list[ScriptedResponse]] = {}
         for cls, script in (
             (FindCoordinatorRequest, self._find),
             (JoinGroupRequest, self._join),
@@ -55,13 +55,13 @@ class GroupBroker(Leader):
             self.script[cls] = self._scripted(cls, script)
 
     def _scripted(self, cls: type[Message], usual: Any) -> Any:
-        def respond(request: Message) -> Answer:
-            waiting = self.answers.get(cls)
+        def respond(request: Message) -> ScriptedResponse:
+            waiting = self.responses.get(cls)
             if waiting:
-                told = waiting.pop(0)
-                return told(request) if callable(told) else told
-            answered: Answer = usual(request)
-            return answered
+                reported = waiting.pop(0)
+                return reported(request) if callable(reported) else reported
+            responded: ScriptedResponse = usual(request)
+            return responded
 
         return respond
 
@@ -123,16 +123,16 @@ class Noting(RebalanceListener):
     """Notes what it is told, in order."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[TopicPartition]]] = []
+        self.reported: list[tuple[str, list[TopicPartition]]] = []
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        self.told.append(("revoked", list(partitions)))
+        self.reported.append(("revoked", list(partitions)))
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self.told.append(("assigned", list(partitions)))
+        self.reported.append(("assigned", list(partitions)))
 
     async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        self.told.append(("lost", list(partitions)))
+        self.reported.append(("lost", list(partitions)))
 
 
 @asynccontextmanager
@@ -141,6 +141,6 @@ async def subscribed(
 ) -> AsyncIterator[Consumer]:
     """A consumer that subscribes to ``orders``, or what ``topics`` says, and has not polled yet."""
     defaults = {"group_id": "group", "auto_offset_reset": "earliest"}
-    async with connected(broker, told=Told([1, 1]), **{**defaults, **settings}) as consumer:
+    async with connected(broker, reported=ScriptedMetadata([1, 1]), **{**defaults, **settings}) as consumer:
         consumer.subscribe(topics, listener)
         yield consumer

@@ -32,7 +32,7 @@ from oncelog.protocol.messages.offset_for_leader_epoch import (
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.consumer.fetched import ORDERS, batch
-from tests.unit.clients.scripted_broker import Answer, Reaction, ScriptedBroker
+from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker, ScriptedResponse
 
 TOPIC_ID = bytes(range(1, 17))
 SESSION = 77
@@ -49,11 +49,11 @@ class Leader(ScriptedBroker):
         self.batches = {0: batches}
         self.batches_at_once = batches_at_once
         self.fetches: list[FetchRequest] = []
-        self.refusals: list[Answer | PartitionData] = []
+        self.refusals: list[ScriptedResponse | PartitionData] = []
         """What to answer to the next fetches instead."""
         self._session: dict[int, int] = {}
 
-    def _fetch(self, request: Message) -> Answer:
+    def _fetch(self, request: Message) -> ScriptedResponse:
         assert isinstance(request, FetchRequest)
         self.fetches.append(request)
         if request.session_epoch == -1:
@@ -67,12 +67,12 @@ class Leader(ScriptedBroker):
                 del self._session[index]
         if self.refusals:
             refusal = self.refusals.pop(0)
-            return answer(request, [refusal]) if isinstance(refusal, PartitionData) else refusal
+            return respond(request, [refusal]) if isinstance(refusal, PartitionData) else refusal
         data = self._data_within(request.max_bytes)
         is_full = request.session_epoch == 0
         if not is_full:
             data = [each for each in data if each.records or each.error_code]
-        return answer(request, data) if is_full or data else Reaction.SILENCE
+        return respond(request, data) if is_full or data else Reaction.SILENCE
 
     def _data_within(self, max_bytes: int) -> list[PartitionData]:
         found, size = [], 0
@@ -102,10 +102,12 @@ class Leader(ScriptedBroker):
                     name=topic.name,
                     partitions=[
                         ListOffsetsPartitionResponse(
-                            partition_index=asked.partition_index,
-                            offset=0 if asked.timestamp == -2 else 2 * self.batches.get(asked.partition_index, 0),
+                            partition_index=requested.partition_index,
+                            offset=0
+                            if requested.timestamp == -2
+                            else 2 * self.batches.get(requested.partition_index, 0),
                         )
-                        for asked in topic.partitions
+                        for requested in topic.partitions
                     ],
                 )
                 for topic in request.topics
@@ -113,13 +115,13 @@ class Leader(ScriptedBroker):
         )
 
 
-def answer(request: FetchRequest, data: Sequence[PartitionData], session_id: int = SESSION) -> FetchResponse:
+def respond(request: FetchRequest, data: Sequence[PartitionData], session_id: int = SESSION) -> FetchResponse:
     """By id or by name, as was asked; an answer without a topic asks for none."""
     topic = FetchableTopicResponse(topic="orders", topic_id=TOPIC_ID, partitions=list(data))
     return FetchResponse(session_id=session_id, responses=[topic] if data else [])
 
 
-class Told:
+class ScriptedMetadata:
     """What all brokers tell of the cluster: the leaders of the partitions of ``orders``, each with its epoch."""
 
     def __init__(self, leaders: Iterable[int], *, epoch: int = 0, topic_id: bytes = TOPIC_ID) -> None:
@@ -127,11 +129,11 @@ class Told:
         self.epoch = epoch
         self.topic_id = topic_id
         self.addresses: dict[int, Address] = {}
-        self.asked = 0
+        self.requested = 0
 
     def __call__(self, request: Message) -> MetadataResponse:
         assert isinstance(request, MetadataRequest)
-        self.asked += request.topics != []
+        self.requested += request.topics != []
         partitions = [
             MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=self.epoch)
             for index, leader in enumerate(self.leaders)
@@ -146,10 +148,13 @@ class Told:
 
 @asynccontextmanager
 async def reading(
-    *brokers: ScriptedBroker, told: Told, partitions: Sequence[TopicPartition] = (ORDERS,), **settings: Any
+    *brokers: ScriptedBroker,
+    reported: ScriptedMetadata,
+    partitions: Sequence[TopicPartition] = (ORDERS,),
+    **settings: Any,
 ) -> AsyncIterator[Consumer]:
     """A consumer that reads the partitions from offset 0."""
-    async with connected(*brokers, told=told, **settings) as consumer:
+    async with connected(*brokers, reported=reported, **settings) as consumer:
         consumer.assign(partitions)
         for partition in partitions:
             consumer.seek(partition, 0)
@@ -158,12 +163,12 @@ async def reading(
 
 @asynccontextmanager
 async def connected(
-    *brokers: ScriptedBroker, told: Told, rng: Random | None = None, **settings: Any
+    *brokers: ScriptedBroker, reported: ScriptedMetadata, rng: Random | None = None, **settings: Any
 ) -> AsyncIterator[Consumer]:
     """A consumer of scripted brokers; the first is the bootstrap."""
-    told.addresses = {broker.node_id: await broker.start() for broker in brokers}
+    reported.addresses = {broker.node_id: await broker.start() for broker in brokers}
     for broker in brokers:
-        broker.script[MetadataRequest] = told
+        broker.script[MetadataRequest] = reported
         broker.script.setdefault(OffsetForLeaderEpochRequest, Reaction.CLOSE)
     config = ConsumerConfig(bootstrap=str(brokers[0].address), **settings)
     async with Consumer(config, rng=rng or Random(1), wall_clock=lambda: 0) as consumer:
@@ -194,12 +199,12 @@ class FailingLeader(Leader):
         self.error = error
         self.failed_fetches = 0
 
-    def _fetch(self, request: Message) -> Answer:
+    def _fetch(self, request: Message) -> ScriptedResponse:
         assert isinstance(request, FetchRequest)
-        answered = super()._fetch(request)
-        if answered is not Reaction.SILENCE:
-            return answered
-        asyncio.get_running_loop().call_later(request.max_wait_ms / 1000, self.release, answer(request, []))
+        responded = super()._fetch(request)
+        if responded is not Reaction.SILENCE:
+            return responded
+        asyncio.get_running_loop().call_later(request.max_wait_ms / 1000, self.release, respond(request, []))
         return Reaction.HOLD
 
     def _data(self, index: int, offset: int) -> PartitionData:

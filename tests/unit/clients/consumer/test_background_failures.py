@@ -20,7 +20,7 @@ from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
 from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.scripted_group import GroupBroker, committed
-from tests.unit.clients.consumer.scripted_log import Told, connected
+from tests.unit.clients.consumer.scripted_log import ScriptedMetadata, connected
 from tests.unit.clients.scripted_broker import Reaction
 
 
@@ -43,12 +43,12 @@ def _break_fetch(broker: GroupBroker) -> None:
 
 
 def _break_heartbeats(broker: GroupBroker) -> None:
-    broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)]
+    broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)]
 
 
 def _break_commits(broker: GroupBroker) -> None:
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    broker.answers[OffsetCommitRequest] = [lambda request: committed(request, loading)]  # type: ignore[list-item]
+    broker.responses[OffsetCommitRequest] = [lambda request: committed(request, loading)]  # type: ignore[list-item]
 
 
 async def _raised(consumer: Consumer) -> int:
@@ -68,7 +68,7 @@ def test_background_task_that_fails_raises_once_and_goes_on(breaks: Callable[[Gr
     async def play() -> None:
         broker, rng = GroupBroker(batches=1), _FailingRandom(1)
         settings = {"group_id": "group", "auto_offset_reset": "earliest", "enable_auto_commit": True}
-        async with connected(broker, told=Told([1, 1]), rng=rng, **settings) as consumer:
+        async with connected(broker, reported=ScriptedMetadata([1, 1]), rng=rng, **settings) as consumer:
             consumer.subscribe(["orders"])
             assert len(await consumer.poll(5)) == 2
             rng.armed = True
@@ -90,12 +90,12 @@ def test_background_task_that_fails_raises_once_and_goes_on(breaks: Callable[[Gr
 
 @in_virtual_time
 async def test_metadata_task_that_fails_is_started_again() -> None:
-    broker, told, rng = GroupBroker(batches=1), Told([-1]), _FailingRandom(1)
+    broker, reported, rng = GroupBroker(batches=1), ScriptedMetadata([-1]), _FailingRandom(1)
     rng.armed = True
-    async with connected(broker, told=told, rng=rng, auto_offset_reset="earliest") as consumer:
+    async with connected(broker, reported=reported, rng=rng, auto_offset_reset="earliest") as consumer:
         consumer.assign([broker.assignment[0]])
         assert await _raised(consumer) == 1
-        told.leaders = [1]
+        reported.leaders = [1]
         assert len(await consumer.poll(20)) == 2
 
 
@@ -111,7 +111,7 @@ async def test_position_lookup_that_fails_does_not_hold_up_its_partitions() -> N
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[failed])])
 
     broker.script[ListOffsetsRequest] = fail_once
-    async with connected(broker, told=Told([1]), rng=rng, auto_offset_reset="earliest") as consumer:
+    async with connected(broker, reported=ScriptedMetadata([1]), rng=rng, auto_offset_reset="earliest") as consumer:
         consumer.assign([broker.assignment[0]])
         began = asyncio.get_running_loop().time()
         with pytest.raises(BackgroundTaskFailed):

@@ -17,7 +17,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_group import GroupBroker
-from tests.unit.clients.consumer.scripted_log import Leader, Told, connected, reading
+from tests.unit.clients.consumer.scripted_log import Leader, ScriptedMetadata, connected, reading
 
 SECOND = TopicPartition("orders", 1)
 BAD_TOPICS: dict[str, Any] = {"lone surrogate": "\ud800", "long": "x" * 40_000, "bytes": b"x", "null": None}
@@ -38,7 +38,7 @@ def refused(call: Callable[[Consumer], Any]) -> None:
     @in_virtual_time
     async def play() -> None:
         broker = Leader(batches=1)
-        async with reading(broker, told=Told([1, 1]), partitions=[ORDERS, SECOND]) as consumer:
+        async with reading(broker, reported=ScriptedMetadata([1, 1]), partitions=[ORDERS, SECOND]) as consumer:
             broker.batches[1] = 1
             with pytest.raises((ValueError, TypeError)):
                 async with asyncio.timeout(10):
@@ -90,7 +90,7 @@ def test_timeout_that_is_not_finite_or_is_negative_is_refused(bad: Any) -> None:
 def test_timeout_of_commit_that_is_not_finite_or_is_negative_is_refused(bad: float) -> None:
     @in_virtual_time
     async def play() -> None:
-        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+        async with connected(GroupBroker(), reported=ScriptedMetadata([1]), group_id="group") as consumer:
             consumer.assign([ORDERS])
             for call in (consumer.commit({ORDERS: OffsetAndMetadata(1)}, bad), consumer.committed([ORDERS], bad)):
                 with pytest.raises(ValueError, match="timeout_seconds"):
@@ -104,7 +104,7 @@ def test_timeout_of_commit_that_is_not_finite_or_is_negative_is_refused(bad: flo
 def test_subscription_to_name_that_no_request_can_hold_is_refused(bad: Any) -> None:
     @in_virtual_time
     async def play() -> None:
-        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+        async with connected(GroupBroker(), reported=ScriptedMetadata([1]), group_id="group") as consumer:
             with pytest.raises((ValueError, TypeError)):
                 consumer.subscribe(["orders", bad])
             assert consumer.subscription == frozenset()
@@ -116,7 +116,7 @@ def test_subscription_to_name_that_no_request_can_hold_is_refused(bad: Any) -> N
 def test_commit_of_offset_that_no_request_can_hold_is_refused(bad: Any) -> None:
     @in_virtual_time
     async def play() -> None:
-        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+        async with connected(GroupBroker(), reported=ScriptedMetadata([1]), group_id="group") as consumer:
             consumer.assign([ORDERS])
             with pytest.raises((ValueError, TypeError, AttributeError)):
                 await consumer.commit({ORDERS: bad})
@@ -152,7 +152,7 @@ def test_commit_of_offset_that_no_request_can_hold_is_refused(bad: Any) -> None:
 def test_argument_of_another_type_raises_type_error_that_names_it(call: Callable[[Consumer], Any], text: str) -> None:
     @in_virtual_time
     async def play() -> None:
-        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+        async with connected(GroupBroker(), reported=ScriptedMetadata([1]), group_id="group") as consumer:
             consumer.assign([ORDERS])
             with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
                 await call(consumer)
@@ -177,7 +177,7 @@ def test_subscription_of_another_type_raises_an_error_that_names_it(
 ) -> None:
     @in_virtual_time
     async def play() -> None:
-        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+        async with connected(GroupBroker(), reported=ScriptedMetadata([1]), group_id="group") as consumer:
             with pytest.raises(error, match=f"^{re.escape(text)}"):
                 consumer.subscribe(topics, listener)
             assert consumer.subscription == frozenset()
@@ -189,7 +189,7 @@ def test_commit_holds_offsets_as_they_were_at_the_call() -> None:
     @in_virtual_time
     async def play() -> None:
         broker = GroupBroker()
-        async with connected(broker, told=Told([1]), group_id="group") as consumer:
+        async with connected(broker, reported=ScriptedMetadata([1]), group_id="group") as consumer:
             consumer.assign([ORDERS])
             offsets = {ORDERS: OffsetAndMetadata(7)}
             async with asyncio.TaskGroup() as group:

@@ -14,7 +14,7 @@ from oncelog.protocol.messages.fetch import PartitionData
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS, batch
-from tests.unit.clients.consumer.scripted_log import FailingLeader, Leader, Told, reading
+from tests.unit.clients.consumer.scripted_log import FailingLeader, Leader, ScriptedMetadata, reading
 
 QUIET, BUSY = ORDERS, TopicPartition("orders", 1)
 
@@ -60,7 +60,9 @@ async def read_for(consumer: Consumer, seconds: float) -> tuple[int, list[Client
 async def test_quiet_partition_does_not_wait_behind_what_was_read_ahead_of_a_busy_one() -> None:
     leader = FailingLeader(None)
     leader.batches, leader.batches_at_once = {0: 0, 1: 20_000}, 50
-    async with reading(leader, told=Told([1, 1]), partitions=[QUIET, BUSY], max_poll_records=10) as consumer:
+    async with reading(
+        leader, reported=ScriptedMetadata([1, 1]), partitions=[QUIET, BUSY], max_poll_records=10
+    ) as consumer:
         await read_at_leisure(consumer, 50)
         leader.batches[0] = 1
         later = await read_at_leisure(consumer, 25)
@@ -73,7 +75,9 @@ async def test_partition_gets_a_turn_for_each_poll_not_for_each_response() -> No
     partitions = [TopicPartition("orders", index) for index in range(30)]
     leader = Leader(batches_at_once=30)
     leader.batches = dict.fromkeys(range(30), 200)
-    async with reading(leader, told=Told([1] * 30), partitions=partitions, max_poll_records=20) as consumer:
+    async with reading(
+        leader, reported=ScriptedMetadata([1] * 30), partitions=partitions, max_poll_records=20
+    ) as consumer:
         turns = defaultdict(list)
         for number, records in enumerate(await read_at_leisure(consumer, 120)):
             assert len({record.partition for record in records}) == 1
@@ -87,7 +91,9 @@ async def test_busy_partition_does_not_wait_for_a_fetch_of_quiet_ones() -> None:
     """While what has come of it waits to be polled, no fetch without it is sent, to wait at the broker for records."""
     leader = FailingLeader(None)
     leader.batches, leader.batches_at_once = {0: 0, 1: 200}, 10
-    async with reading(leader, told=Told([1, 1]), partitions=[QUIET, BUSY], max_poll_records=5) as consumer:
+    async with reading(
+        leader, reported=ScriptedMetadata([1, 1]), partitions=[QUIET, BUSY], max_poll_records=5
+    ) as consumer:
         for _ in range(60):
             async with asyncio.timeout(0.1):
                 assert await consumer.poll(5)
@@ -99,8 +105,8 @@ async def test_fetches_of_all_brokers_stay_within_max_buffered_bytes() -> None:
     leaders = [Leader(node_id, batches_at_once=1_000) for node_id in (1, 2, 3)]
     for index, leader in enumerate(leaders):
         leader.batches = {index: 100, index + 3: 100}
-    told, partitions = Told([1, 2, 3] * 2), [TopicPartition("orders", index) for index in range(6)]
-    async with reading(*leaders, told=told, partitions=partitions, max_buffered_bytes=60_000) as consumer:
+    reported, partitions = ScriptedMetadata([1, 2, 3] * 2), [TopicPartition("orders", index) for index in range(6)]
+    async with reading(*leaders, reported=reported, partitions=partitions, max_buffered_bytes=60_000) as consumer:
         await consumer.poll(1, 1)
         await asyncio.sleep(5)
         assert all(leader.fetches for leader in leaders)
@@ -116,7 +122,9 @@ async def test_partition_set_aside_does_not_stop_fetches_from_its_broker() -> No
     """It is paused with two responses of it unread."""
     leader = Leader(batches_at_once=5)
     leader.batches = {0: 1_000, 1: 0}
-    async with reading(leader, told=Told([1, 1]), partitions=[QUIET, BUSY], max_poll_records=1) as consumer:
+    async with reading(
+        leader, reported=ScriptedMetadata([1, 1]), partitions=[QUIET, BUSY], max_poll_records=1
+    ) as consumer:
         await read_at_leisure(consumer, 3)
         consumer.pause([QUIET])
         leader.batches[1] = 1_000
@@ -129,7 +137,9 @@ async def test_partition_set_aside_does_not_stop_fetches_from_its_broker() -> No
 async def test_batch_that_cannot_be_read_does_not_hold_up_other_partitions() -> None:
     leader = DamagedLeader(batches_at_once=50)
     leader.batches = {0: 1, 1: 100}
-    async with reading(leader, told=Told([1, 1]), partitions=[QUIET, BUSY], max_poll_records=10) as consumer:
+    async with reading(
+        leader, reported=ScriptedMetadata([1, 1]), partitions=[QUIET, BUSY], max_poll_records=10
+    ) as consumer:
         count, errors = await read_for(consumer, 0.2)
     assert count == 200
     assert {type(error) for error in errors} == {UnreadableRecords}
@@ -152,7 +162,9 @@ def test_partition_that_is_refused_is_fetched_less_and_less_often(
         leader = FailingLeader(error)
         leader.batches = {0: 1, 1: 400}
         partitions = [QUIET, BUSY][: 1 + others]
-        async with reading(leader, told=Told([1, 1]), partitions=partitions, auto_offset_reset="none") as consumer:
+        async with reading(
+            leader, reported=ScriptedMetadata([1, 1]), partitions=partitions, auto_offset_reset="none"
+        ) as consumer:
             count, errors = await read_for(consumer, 20)
         assert count == others * 800
         assert {type(each) for each in errors} == {raised}
@@ -164,7 +176,7 @@ def test_partition_that_is_refused_is_fetched_less_and_less_often(
 @in_virtual_time
 async def test_seek_away_from_a_refused_offset_is_followed_at_once() -> None:
     leader = FailingLeader(ErrorCode.OFFSET_OUT_OF_RANGE, batches=2)
-    async with reading(leader, told=Told([1]), auto_offset_reset="none") as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1]), auto_offset_reset="none") as consumer:
         await read_for(consumer, 20)
         leader.error = None
         consumer.seek(QUIET, 2)

@@ -17,7 +17,7 @@ def at(offset: int, topic_id: bytes = ORDERS_ID) -> Wanted:
     return Wanted(topic_id, offset, 0, 1000)
 
 
-def answer(*partitions: TopicPartition, session_id: int = 7, error: ErrorCode = ErrorCode.NONE) -> FetchResponse:
+def respond(*partitions: TopicPartition, session_id: int = 7, error: ErrorCode = ErrorCode.NONE) -> FetchResponse:
     """From version 13 on: topics by their ids."""
     ids = {"orders": ORDERS_ID, "clicks": CLICKS_ID}
     topics = [
@@ -38,7 +38,7 @@ def forgotten(request: SessionRequest) -> dict[tuple[str, bytes], list[int]]:
 def begun(*partitions: TopicPartition) -> FetchSession:
     session = FetchSession()
     session.next_request({tp: at(0) for tp in partitions})
-    assert session.take(answer(*partitions)) is not None
+    assert session.take(respond(*partitions)) is not None
     return session
 
 
@@ -47,12 +47,12 @@ def test_session_begins_with_everything_and_continues_with_changes() -> None:
     first = session.next_request({ORDERS[0]: at(0), ORDERS[1]: at(0)})
     assert (first.session_id, first.session_epoch, first.at_most) == (0, 0, None)
     assert named(first) == {"orders": {0: 0, 1: 0}}
-    assert set(session.take(answer(ORDERS[0], ORDERS[1])) or ()) == {ORDERS[0], ORDERS[1]}
+    assert set(session.take(respond(ORDERS[0], ORDERS[1])) or ()) == {ORDERS[0], ORDERS[1]}
 
     second = session.next_request({ORDERS[0]: at(5), ORDERS[1]: at(0), ORDERS[2]: at(0)})
     assert (second.session_id, second.session_epoch) == (7, 1)
     assert named(second) == {"orders": {0: 5, 2: 0}}
-    assert session.take(answer()) == {}
+    assert session.take(respond()) == {}
 
     third = session.next_request({ORDERS[0]: at(5), ORDERS[2]: at(0)})
     assert third.session_epoch == 2
@@ -79,7 +79,7 @@ def test_names_are_used_where_an_id_is_not_known() -> None:
     )
     assert set(session.take(by_name) or ()) == {ORDERS[0], CLICKS}
     assert session.next_request({ORDERS[0]: at(0)}).at_most == 12  # The one to be forgotten has no id.
-    session.take(answer())
+    session.take(respond())
     assert session.next_request({ORDERS[0]: at(1)}).at_most is None
 
 
@@ -88,7 +88,7 @@ def test_request_without_a_session_is_full() -> None:
     for _ in range(2):
         request = session.next_request({ORDERS[0]: at(0)})
         assert (request.session_id, request.session_epoch, named(request)) == (0, 0, {"orders": {0: 0}})
-        assert session.take(answer(ORDERS[0], session_id=0)) is not None
+        assert session.take(respond(ORDERS[0], session_id=0)) is not None
     assert session.closing_request() is None
 
 
@@ -103,7 +103,7 @@ def test_request_without_a_session_is_full() -> None:
 def test_session_after_an_error_is_closed_and_replaced(error: ErrorCode, kept_id: int) -> None:
     session = begun(ORDERS[0], ORDERS[1])
     session.next_request({ORDERS[0]: at(0), ORDERS[1]: at(0)})
-    assert session.take(answer(error=error, session_id=0)) is None
+    assert session.take(respond(error=error, session_id=0)) is None
     request = session.next_request({ORDERS[0]: at(0), ORDERS[1]: at(0)})
     assert (request.session_id, request.session_epoch) == (kept_id, 0)
     assert named(request) == {"orders": {0: 0, 1: 0}}
@@ -121,10 +121,10 @@ def test_session_without_a_response_is_replaced() -> None:
 def test_full_response_must_have_all_partitions_and_no_others() -> None:
     session = FetchSession()
     session.next_request({ORDERS[0]: at(0), ORDERS[1]: at(0)})
-    assert session.take(answer(ORDERS[0])) is None
+    assert session.take(respond(ORDERS[0])) is None
     session = begun(ORDERS[0])
     session.next_request({ORDERS[0]: at(0)})
-    assert session.take(answer(ORDERS[1])) is None
+    assert session.take(respond(ORDERS[1])) is None
     assert session.next_request({ORDERS[0]: at(0)}).session_epoch == 0
 
 
@@ -138,5 +138,5 @@ def test_epochs_go_round() -> None:
     session = begun(ORDERS[0])
     session._epoch = 2**31 - 1
     assert session.next_request({ORDERS[0]: at(0)}).session_epoch == 2**31 - 1
-    session.take(answer())
+    session.take(respond())
     assert session.next_request({ORDERS[0]: at(0)}).session_epoch == 1

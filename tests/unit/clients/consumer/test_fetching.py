@@ -21,12 +21,12 @@ from tests.unit.clients.consumer.scripted_log import (
     TOPIC_ID,
     FailingLeader,
     Leader,
-    Told,
-    answer,
+    ScriptedMetadata,
     ends,
     offsets_of,
     reading,
     refused,
+    respond,
 )
 from tests.unit.clients.scripted_broker import Reaction
 
@@ -45,7 +45,7 @@ async def offsets(consumer: Consumer, count: int, *, seconds: float = 20) -> lis
 async def test_session_requests_contain_only_changes_and_close_at_the_end() -> None:
     leader = Leader(batches=3)
     leader.batches[1] = 1
-    async with reading(leader, told=Told([1, 1]), partitions=[ORDERS, OTHER]) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1, 1]), partitions=[ORDERS, OTHER]) as consumer:
         assert len(await offsets(consumer, 8)) == 8
         await consumer.poll(0.1)
     first, *following, last = leader.fetches
@@ -61,7 +61,7 @@ async def test_session_requests_contain_only_changes_and_close_at_the_end() -> N
 @in_virtual_time
 async def test_next_fetch_is_in_flight_while_the_application_works() -> None:
     leader = Leader(batches=50)
-    async with reading(leader, told=Told([1]), max_buffered_bytes=500) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1]), max_buffered_bytes=500) as consumer:
         assert await offsets(consumer, 1) == [0]
         await asyncio.sleep(1)
         ahead = len(leader.fetches)
@@ -75,7 +75,7 @@ async def test_next_fetch_is_in_flight_while_the_application_works() -> None:
 @in_virtual_time
 async def test_poll_that_always_finds_records_lets_other_tasks_run() -> None:
     leader = Leader(batches=50, batches_at_once=50)
-    async with reading(leader, told=Told([1])) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1])) as consumer:
         await offsets(consumer, 1)
         await asyncio.sleep(1)
         turns = 0
@@ -97,7 +97,7 @@ async def test_poll_that_always_finds_records_lets_other_tasks_run() -> None:
 async def test_paused_partitions_are_not_fetched() -> None:
     leader = Leader(batches=1)
     leader.batches[1] = 2
-    async with reading(leader, told=Told([1, 1]), partitions=[ORDERS, OTHER]) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1, 1]), partitions=[ORDERS, OTHER]) as consumer:
         consumer.pause([ORDERS])
         assert await offsets(consumer, 4) == [0, 1, 2, 3]
         consumer.pause([OTHER])
@@ -110,7 +110,7 @@ async def test_fetches_from_each_leader_have_a_session_of_their_own() -> None:
     silent, leader = Leader(1), Leader(2, batches=2)
     silent.script[FetchRequest] = Reaction.SILENCE
     leader.batches = {1: 2}
-    async with reading(silent, leader, told=Told([1, 2]), partitions=[ORDERS, OTHER]) as consumer:
+    async with reading(silent, leader, reported=ScriptedMetadata([1, 2]), partitions=[ORDERS, OTHER]) as consumer:
         assert await offsets(consumer, 4) == [0, 1, 2, 3]
         await consumer.poll(0.1)
         assert offsets_of(leader.fetches[0]) == {1: 0}
@@ -120,7 +120,7 @@ async def test_fetches_from_each_leader_have_a_session_of_their_own() -> None:
 @in_virtual_time
 async def test_fetch_that_waits_delays_no_other_request() -> None:
     leader = Leader(batches=1)
-    async with reading(leader, told=Told([1])) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1])) as consumer:
         await offsets(consumer, 2)
         await consumer.poll(0.1)
         async with asyncio.timeout(0.1):
@@ -131,7 +131,7 @@ async def test_fetch_that_waits_delays_no_other_request() -> None:
 async def test_brokers_without_topic_ids_get_fetches_by_name() -> None:
     leader = Leader(batches=2)
     leader.versions = {ApiKey.FETCH: Versions(4, 11), ApiKey.METADATA: Versions(0, 9)}
-    async with reading(leader, told=Told([1])) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1])) as consumer:
         assert await offsets(consumer, 4) == [0, 1, 2, 3]
     assert {(topic.topic, topic.topic_id) for fetch in leader.fetches for topic in fetch.topics} == {
         ("orders", ZERO_UUID)
@@ -153,7 +153,7 @@ def test_lost_session_is_replaced(error: ErrorCode) -> None:
     @in_virtual_time
     async def play() -> None:
         leader = Leader(batches=2)
-        async with reading(leader, told=Told([1])) as consumer:
+        async with reading(leader, reported=ScriptedMetadata([1])) as consumer:
             assert await offsets(consumer, 1) == [0]
             leader.batches = {0: 9}
             await consumer.poll(0.1)
@@ -170,7 +170,7 @@ def test_lost_session_is_replaced(error: ErrorCode) -> None:
 @in_virtual_time
 async def test_lost_connection_is_opened_again() -> None:
     leader = Leader(batches=3)
-    async with reading(leader, told=Told([1])) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1])) as consumer:
         leader.refusals = [Reaction.CLOSE, Reaction.CLOSE]
         assert await offsets(consumer, 6) == list(range(6))
         assert [fetch.session_epoch for fetch in leader.fetches[:4]] == [0, 0, 0, 1]
@@ -192,12 +192,12 @@ async def test_lost_connection_is_opened_again() -> None:
 def test_errors_that_pass_are_followed_by_metadata_and_another_attempt(error: ErrorCode) -> None:
     @in_virtual_time
     async def play() -> None:
-        leader, told = Leader(batches=1), Told([1])
-        async with reading(leader, told=told) as consumer:
+        leader, reported = Leader(batches=1), ScriptedMetadata([1])
+        async with reading(leader, reported=reported) as consumer:
             leader.refusals = [refused(error), refused(error)]
-            asked, began = told.asked, asyncio.get_running_loop().time()
+            requested, began = reported.requested, asyncio.get_running_loop().time()
             assert await offsets(consumer, 2) == [0, 1]
-            assert told.asked > asked
+            assert reported.requested > requested
             assert asyncio.get_running_loop().time() - began > 0.05
 
     play()
@@ -207,14 +207,14 @@ def test_errors_that_pass_are_followed_by_metadata_and_another_attempt(error: Er
 async def test_leader_named_in_an_error_is_fetched_from_at_once() -> None:
     """KIP-951: without asking for metadata. The position has no epoch yet, so it is trusted."""
     old, new = Leader(1), Leader(2, batches=1)
-    told = Told([1])
-    async with reading(old, new, told=told, metadata_max_age_ms=10_000_000) as consumer:
+    reported = ScriptedMetadata([1])
+    async with reading(old, new, reported=reported, metadata_max_age_ms=10_000_000) as consumer:
         moved = refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=5))
         endpoint = NodeEndpoint(node_id=2, host=new.address.host, port=new.address.port)
 
         def refuse(request: Message) -> FetchResponse:
             assert isinstance(request, FetchRequest)
-            response = answer(request, [moved])
+            response = respond(request, [moved])
             response.node_endpoints = [endpoint]
             return response
 
@@ -228,14 +228,14 @@ async def test_leader_named_in_an_error_is_fetched_from_at_once() -> None:
 @in_virtual_time
 async def test_throttle_time_delays_the_next_fetch() -> None:
     leader = Leader(batches=2)
-    async with reading(leader, told=Told([1])) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1])) as consumer:
         slow = PartitionData(partition_index=0, records=batch(0))
 
         def throttled(request: Message) -> FetchResponse:
             assert isinstance(request, FetchRequest)
             leader.script[FetchRequest] = leader._fetch
             leader._session = {0: 0}
-            response = answer(request, [slow])
+            response = respond(request, [slow])
             response.throttle_time_ms = 3_000
             return response
 
@@ -250,7 +250,7 @@ async def test_throttle_time_delays_the_next_fetch() -> None:
 @in_virtual_time
 async def test_errors_that_stay_are_raised() -> None:
     leader = Leader(batches=1)
-    async with reading(leader, told=Told([1])) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1])) as consumer:
         leader.refusals = [refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED), refused(ErrorCode.CORRUPT_MESSAGE)]
         for name in ("TOPIC_AUTHORIZATION_FAILED", "CORRUPT_MESSAGE"):
             with pytest.raises(BrokerRefused, match=f"orders-0 at position 0: {name}"):
@@ -261,7 +261,7 @@ async def test_errors_that_stay_are_raised() -> None:
 @in_virtual_time
 async def test_batch_larger_than_its_response_raises() -> None:
     leader = Leader(batches=1)
-    async with reading(leader, told=Told([1])) as consumer:
+    async with reading(leader, reported=ScriptedMetadata([1])) as consumer:
         leader.refusals = [PartitionData(partition_index=0, records=batch(0)[:-1])]
         with pytest.raises(UnreadableRecords, match="max_partition_fetch_bytes"):
             await consumer.poll(5)
@@ -273,7 +273,7 @@ async def test_batch_larger_than_its_response_raises() -> None:
 @in_virtual_time
 async def test_preferred_replica_is_fetched_from_until_out_of_range() -> None:
     leader, follower = Leader(1, batches=9), Leader(2, batches=2)
-    async with reading(leader, follower, told=Told([1]), client_rack="here") as consumer:
+    async with reading(leader, follower, reported=ScriptedMetadata([1]), client_rack="here") as consumer:
         leader.refusals = [PartitionData(partition_index=0, preferred_read_replica=2)]
         assert await offsets(consumer, 4) == [0, 1, 2, 3]
         assert [offsets_of(fetch) for fetch in follower.fetches[:2]] == [{0: 0}, {0: 2}]
@@ -286,7 +286,7 @@ async def test_preferred_replica_is_fetched_from_until_out_of_range() -> None:
 @in_virtual_time
 async def test_preferred_replica_that_is_gone_is_replaced_by_the_leader() -> None:
     leader, follower = Leader(1, batches=2), Leader(2)
-    async with reading(leader, follower, told=Told([1]), client_rack="here") as consumer:
+    async with reading(leader, follower, reported=ScriptedMetadata([1]), client_rack="here") as consumer:
         follower.stop()
         leader.refusals = [PartitionData(partition_index=0, preferred_read_replica=2)]
         assert await offsets(consumer, 4) == [0, 1, 2, 3]
@@ -297,19 +297,19 @@ async def test_preferred_replica_that_is_gone_is_replaced_by_the_leader() -> Non
 
 @in_virtual_time
 async def test_position_under_a_new_leader_is_validated_before_a_fetch() -> None:
-    old, new, told = Leader(1, batches=2), Leader(2, batches=4), Told([1])
-    async with reading(old, new, told=told) as consumer:
+    old, new, reported = Leader(1, batches=2), Leader(2, batches=4), ScriptedMetadata([1])
+    async with reading(old, new, reported=reported) as consumer:
         assert await offsets(consumer, 4) == [0, 1, 2, 3]
-        answers = [ends(-1, -1, ErrorCode.UNKNOWN_LEADER_EPOCH), ends(0, 8)]
-        new.script[OffsetForLeaderEpochRequest] = lambda request: answers.pop(0)
-        told.leaders, told.epoch = [2], 3
-        old.script[FetchRequest] = lambda request: answer(request, [refused(ErrorCode.FENCED_LEADER_EPOCH)])  # type: ignore[arg-type]
+        responses = [ends(-1, -1, ErrorCode.UNKNOWN_LEADER_EPOCH), ends(0, 8)]
+        new.script[OffsetForLeaderEpochRequest] = lambda request: responses.pop(0)
+        reported.leaders, reported.epoch = [2], 3
+        old.script[FetchRequest] = lambda request: respond(request, [refused(ErrorCode.FENCED_LEADER_EPOCH)])  # type: ignore[arg-type]
         old.connections[-1].transport.close()
         assert await offsets(consumer, 4) == [4, 5, 6, 7]
         first, second = new.seen(OffsetForLeaderEpochRequest)
         assert isinstance(first, OffsetForLeaderEpochRequest)
-        (asked,) = first.topics[0].partitions
-        assert (asked.leader_epoch, asked.current_leader_epoch, first.replica_id) == (0, 3, -1)
+        (requested,) = first.topics[0].partitions
+        assert (requested.leader_epoch, requested.current_leader_epoch, first.replica_id) == (0, 3, -1)
         assert first == second
         kinds = [type(request) for request in new.requests if not isinstance(request, MetadataRequest)]
         assert kinds[:3] == [OffsetForLeaderEpochRequest, OffsetForLeaderEpochRequest, FetchRequest]
@@ -317,11 +317,11 @@ async def test_position_under_a_new_leader_is_validated_before_a_fetch() -> None
 
 @in_virtual_time
 async def test_position_at_a_broker_without_epoch_ends_is_trusted() -> None:
-    leader, told = Leader(1, batches=2), Told([1])
+    leader, reported = Leader(1, batches=2), ScriptedMetadata([1])
     leader.versions = {ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions(0, 1)}
-    async with reading(leader, told=told) as consumer:
+    async with reading(leader, reported=reported) as consumer:
         assert await offsets(consumer, 4) == [0, 1, 2, 3]
-        told.epoch = 3
+        reported.epoch = 3
         leader.batches = {0: 3}
         leader.refusals = [refused(ErrorCode.FENCED_LEADER_EPOCH)]
         leader.connections[-1].transport.close()
@@ -341,14 +341,14 @@ def test_partition_that_fails_does_not_slow_its_broker_down(error: ErrorCode) ->
     async def play() -> None:
         leader = FailingLeader(error, batches=1)
         leader.batches[1] = 200
-        async with reading(leader, told=Told([1, 1]), partitions=[ORDERS, OTHER]) as consumer:
+        async with reading(leader, reported=ScriptedMetadata([1, 1]), partitions=[ORDERS, OTHER]) as consumer:
             began = asyncio.get_running_loop().time()
             found = await offsets(consumer, 400)
             assert found == list(range(400))
             assert asyncio.get_running_loop().time() - began < 10
-            asked = leader.failed_fetches
+            requested = leader.failed_fetches
             await offsets(consumer, 1, seconds=20)
-            assert 15 <= leader.failed_fetches - asked <= 60
+            assert 15 <= leader.failed_fetches - requested <= 60
             leader.error = None
             assert await offsets(consumer, 2) == [0, 1]
 

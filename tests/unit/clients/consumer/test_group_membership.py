@@ -31,7 +31,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_group import MEMBER, GroupBroker, Noting, committed, subscribed
-from tests.unit.clients.consumer.scripted_log import Told, connected, ends
+from tests.unit.clients.consumer.scripted_log import ScriptedMetadata, connected, ends
 from tests.unit.clients.scripted_broker import Reaction
 
 OTHER = TopicPartition("orders", 1)
@@ -59,11 +59,11 @@ async def test_leader_joins_and_assigns_all_members() -> None:
         (assigned,) = sync.assignments
         assert (sync.generation_id, sync.member_id, assigned.member_id) == (1, MEMBER, MEMBER)
         assert decode_assignment(assigned.assignment) == [ORDERS, OTHER]
-        assert listener.told == [("assigned", [ORDERS])]
+        assert listener.reported == [("assigned", [ORDERS])]
     (left,) = broker.seen(LeaveGroupRequest)
     assert isinstance(left, LeaveGroupRequest)
     assert [(member.member_id, member.reason) for member in left.members] == [(MEMBER, "the consumer is being closed")]
-    assert listener.told == [("assigned", [ORDERS]), ("revoked", [ORDERS])]
+    assert listener.reported == [("assigned", [ORDERS]), ("revoked", [ORDERS])]
 
 
 @in_virtual_time
@@ -77,7 +77,7 @@ async def test_follower_sends_no_assignments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cls", "answer"),
+    ("cls", "response"),
     [
         (JoinGroupRequest, JoinGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)),
         (JoinGroupRequest, JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)),
@@ -91,11 +91,11 @@ async def test_follower_sends_no_assignments() -> None:
         (SyncGroupRequest, Reaction.CLOSE),
     ],
 )
-def test_rebalance_survives_retriable_errors(cls: type, answer: object) -> None:
+def test_rebalance_survives_retriable_errors(cls: type, response: object) -> None:
     @in_virtual_time
     async def play() -> None:
         broker = GroupBroker()
-        broker.answers[cls] = [answer, answer]  # type: ignore[list-item]
+        broker.responses[cls] = [response, response]  # type: ignore[list-item]
         async with subscribed(broker) as consumer:
             assert len(await consumer.poll(10)) == 2
 
@@ -105,7 +105,7 @@ def test_rebalance_survives_retriable_errors(cls: type, answer: object) -> None:
 @in_virtual_time
 async def test_member_id_is_kept_while_the_coordinator_may_know_it() -> None:
     broker = GroupBroker()
-    broker.answers[SyncGroupRequest] = [
+    broker.responses[SyncGroupRequest] = [
         SyncGroupResponse(error_code=ErrorCode.ILLEGAL_GENERATION),
         SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID),
     ]
@@ -117,11 +117,11 @@ async def test_member_id_is_kept_while_the_coordinator_may_know_it() -> None:
 @in_virtual_time
 async def test_another_coordinator_is_looked_for_where_the_first_says_so() -> None:
     broker = GroupBroker()
-    broker.answers[JoinGroupRequest] = [JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)]
+    broker.responses[JoinGroupRequest] = [JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)]
     async with subscribed(broker) as consumer:
         await consumer.poll(10)
-        asked = [type(r) for r in broker.requests if isinstance(r, FindCoordinatorRequest | JoinGroupRequest)]
-        assert asked[:3] == [FindCoordinatorRequest, JoinGroupRequest, FindCoordinatorRequest]
+        requested = [type(r) for r in broker.requests if isinstance(r, FindCoordinatorRequest | JoinGroupRequest)]
+        assert requested[:3] == [FindCoordinatorRequest, JoinGroupRequest, FindCoordinatorRequest]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_join_refused_for_good_raises_and_can_be_polled_again(error: ErrorCode) 
     @in_virtual_time
     async def play() -> None:
         broker = GroupBroker()
-        broker.answers[JoinGroupRequest] = [JoinGroupResponse(error_code=error)]
+        broker.responses[JoinGroupRequest] = [JoinGroupResponse(error_code=error)]
         async with subscribed(broker) as consumer:
             with pytest.raises(BrokerRefused, match=f"group group: {error.name}"):
                 await consumer.poll(10)
@@ -150,7 +150,7 @@ def test_join_refused_for_good_raises_and_can_be_polled_again(error: ErrorCode) 
 @in_virtual_time
 async def test_assignment_that_cannot_be_decoded_raises() -> None:
     broker = GroupBroker(leads=False)
-    broker.answers[SyncGroupRequest] = [SyncGroupResponse(protocol_type="consumer", assignment=b"")]
+    broker.responses[SyncGroupRequest] = [SyncGroupResponse(protocol_type="consumer", assignment=b"")]
     async with subscribed(broker) as consumer:
         with pytest.raises(AssignmentFailed):
             await consumer.poll(10)
@@ -161,10 +161,10 @@ async def test_assignment_for_another_subscription_is_not_applied() -> None:
     """The subscription may have changed while the group was rebalanced."""
     broker, listener = GroupBroker(), Noting()
     clicks = encode_assignment([TopicPartition("clicks", 0)])
-    broker.answers[SyncGroupRequest] = [SyncGroupResponse(protocol_type="consumer", assignment=clicks)]
+    broker.responses[SyncGroupRequest] = [SyncGroupResponse(protocol_type="consumer", assignment=clicks)]
     async with subscribed(broker, listener) as consumer:
         await consumer.poll(10)
-        assert listener.told == [("assigned", [ORDERS])]
+        assert listener.reported == [("assigned", [ORDERS])]
         assert consumer.group_metadata().generation_id == 2
 
 
@@ -184,7 +184,7 @@ async def test_static_member_closed_does_not_leave() -> None:
         await consumer.poll(10)
         assert {join.group_instance_id for join in broker.joins()} == {"me"}
     assert not broker.seen(LeaveGroupRequest)
-    assert listener.told[-1] == ("revoked", [ORDERS])
+    assert listener.reported[-1] == ("revoked", [ORDERS])
 
 
 @in_virtual_time
@@ -197,7 +197,7 @@ async def test_static_leader_that_came_back_assigns_nothing() -> None:
             response.skip_assignment = True
             return response
 
-        broker.answers[JoinGroupRequest] = [known]  # type: ignore[list-item]
+        broker.responses[JoinGroupRequest] = [known]  # type: ignore[list-item]
         await consumer.poll(10)
         (sync,) = broker.seen(SyncGroupRequest)
         assert isinstance(sync, SyncGroupRequest)
@@ -222,7 +222,7 @@ async def test_heartbeats_go_on_beside_the_application() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "next_member_id"),
+    ("error", "reported", "next_member_id"),
     [
         (ErrorCode.REBALANCE_IN_PROGRESS, [], MEMBER),
         (ErrorCode.ILLEGAL_GENERATION, [("lost", [ORDERS])], MEMBER),
@@ -230,23 +230,23 @@ async def test_heartbeats_go_on_beside_the_application() -> None:
     ],
 )
 def test_heartbeat_error_of_the_group_leads_to_a_rejoin(
-    error: ErrorCode, told: list[tuple[str, list[TopicPartition]]], next_member_id: str
+    error: ErrorCode, reported: list[tuple[str, list[TopicPartition]]], next_member_id: str
 ) -> None:
     @in_virtual_time
     async def play() -> None:
         broker, listener = GroupBroker(), Noting()
         async with subscribed(broker, listener) as consumer:
             await consumer.poll(5)
-            broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=error)]
+            broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=error)]
             await asyncio.sleep(4)
             assert len(broker.joins()) == 2  # Only poll joins.
             await consumer.poll(5)
             assert broker.joins()[2].member_id == next_member_id
-            assigned = [("assigned", [ORDERS] if told else [])]
-            assert listener.told == [("assigned", [ORDERS]), *told, *assigned]
+            assigned = [("assigned", [ORDERS] if reported else [])]
+            assert listener.reported == [("assigned", [ORDERS]), *reported, *assigned]
             subscription = decode_subscription(broker.joins()[2].protocols[0].metadata, None)
-            assert subscription.owned == (() if told else (ORDERS,))
-            assert subscription.generation_id == (-1 if told else 1)
+            assert subscription.owned == (() if reported else (ORDERS,))
+            assert subscription.generation_id == (-1 if reported else 1)
 
     play()
 
@@ -256,7 +256,7 @@ async def test_heartbeat_with_a_fenced_instance_ends_the_member() -> None:
     broker, listener = GroupBroker(), Noting()
     async with subscribed(broker, listener, group_instance_id="me") as consumer:
         await consumer.poll(5)
-        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)]
+        broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)]
         await asyncio.sleep(4)
         for _ in range(2):
             with pytest.raises(InstanceFenced, match="me has joined group group a second time"):
@@ -273,11 +273,11 @@ async def test_heartbeats_that_fail_are_repeated_soon_and_a_silent_coordinator_i
     broker = GroupBroker()
     async with subscribed(broker, session_timeout_ms=6_000) as consumer:
         await consumer.poll(5)
-        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)] * 3
+        broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)] * 3
         found = len(broker.seen(FindCoordinatorRequest))
         await asyncio.sleep(3.5)
         assert len(broker.seen(HeartbeatRequest)) >= 3
-        broker.answers[HeartbeatRequest] = [Reaction.SILENCE]
+        broker.responses[HeartbeatRequest] = [Reaction.SILENCE]
         await asyncio.sleep(12)
         assert len(broker.seen(FindCoordinatorRequest)) > found
         assert len(await consumer.poll(1)) == 0
@@ -290,7 +290,7 @@ async def test_coordinator_that_fails_for_a_session_is_looked_up_again() -> None
     async with subscribed(broker, session_timeout_ms=6_000) as consumer:
         await consumer.poll(5)
         failing = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        broker.answers[HeartbeatRequest] = [failing] * 1_000
+        broker.responses[HeartbeatRequest] = [failing] * 1_000
         found = len(broker.seen(FindCoordinatorRequest))
         await asyncio.sleep(5)
         assert len(broker.seen(FindCoordinatorRequest)) == found
@@ -304,17 +304,17 @@ async def test_generation_lost_while_joining_is_not_joined() -> None:
     broker, listener = GroupBroker(), Noting()
     async with subscribed(broker, listener) as consumer:
         await consumer.poll(5)
-        asked = asyncio.Event()
+        requested = asyncio.Event()
 
         def out(request: Message) -> HeartbeatResponse:
-            asked.set()
+            requested.set()
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
 
-        broker.answers[HeartbeatRequest] = [out]  # type: ignore[list-item]
-        await asked.wait()
+        broker.responses[HeartbeatRequest] = [out]  # type: ignore[list-item]
+        await requested.wait()
         consumer.subscribe(["orders", "clicks"], listener)
         await consumer.poll(5)
-        assert listener.told == [("assigned", [ORDERS]), ("lost", [ORDERS]), ("assigned", [ORDERS])]
+        assert listener.reported == [("assigned", [ORDERS]), ("lost", [ORDERS]), ("assigned", [ORDERS])]
         assert [join.member_id for join in broker.joins()] == ["", MEMBER, MEMBER, "", MEMBER]
 
 
@@ -323,11 +323,11 @@ async def test_assignment_whose_generation_is_lost_before_a_poll_is_not_applied(
     broker, listener = GroupBroker(), Noting()
     async with subscribed(broker, listener) as consumer:
         await consumer.poll(0)
-        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
+        broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
         await asyncio.sleep(4)
         assert broker.generation == 1
         await consumer.poll(5)
-        assert listener.told == [("assigned", [ORDERS])]
+        assert listener.reported == [("assigned", [ORDERS])]
         assert consumer.group_metadata().generation_id == 2
 
 
@@ -336,7 +336,7 @@ async def test_closing_does_not_wait_for_a_coordinator_that_is_silent() -> None:
     broker = GroupBroker()
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
-        broker.answers[LeaveGroupRequest] = [Reaction.SILENCE]
+        broker.responses[LeaveGroupRequest] = [Reaction.SILENCE]
         began = asyncio.get_running_loop().time()
         await consumer.close(timeout_seconds=2)
         assert asyncio.get_running_loop().time() - began < 3.5
@@ -347,7 +347,7 @@ async def test_heartbeat_without_permission_raises_once() -> None:
     broker = GroupBroker()
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
-        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)]
+        broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)]
         await asyncio.sleep(3.01)
         with pytest.raises(BrokerRefused, match="GROUP_AUTHORIZATION_FAILED"):
             await consumer.poll(5)
@@ -368,7 +368,7 @@ async def test_member_that_does_not_poll_leaves_and_rejoins_with_the_next_poll()
         with pytest.raises(CommitFailed):
             await consumer.commit()
         await consumer.poll(5)
-        assert listener.told == [("assigned", [ORDERS]), ("lost", [ORDERS]), ("assigned", [ORDERS])]
+        assert listener.reported == [("assigned", [ORDERS]), ("lost", [ORDERS]), ("assigned", [ORDERS])]
         async for _ in consumer:
             await asyncio.sleep(9)
             if len(broker.seen(LeaveGroupRequest)) > 1 or consumer.group_metadata().generation_id != 2:
@@ -381,7 +381,7 @@ async def test_member_that_does_not_poll_leaves_and_rejoins_with_the_next_poll()
 
 
 @pytest.mark.parametrize(
-    ("error", "raised", "told"),
+    ("error", "raised", "reported"),
     [
         (ErrorCode.REBALANCE_IN_PROGRESS, RebalanceInProgress, []),
         (ErrorCode.ILLEGAL_GENERATION, CommitFailed, [("lost", [ORDERS])]),
@@ -392,22 +392,22 @@ async def test_member_that_does_not_poll_leaves_and_rejoins_with_the_next_poll()
     ],
 )
 def test_commit_refused_by_the_coordinator_raises(
-    error: ErrorCode, raised: type[Exception], told: list[tuple[str, list[TopicPartition]]] | None
+    error: ErrorCode, raised: type[Exception], reported: list[tuple[str, list[TopicPartition]]] | None
 ) -> None:
     @in_virtual_time
     async def play() -> None:
         broker, listener = GroupBroker(), Noting()
         async with subscribed(broker, listener) as consumer:
             await consumer.poll(5)
-            broker.answers[OffsetCommitRequest] = [lambda request: committed(request, error)]  # type: ignore[list-item]
+            broker.responses[OffsetCommitRequest] = [lambda request: committed(request, error)]  # type: ignore[list-item]
             with pytest.raises(raised):
                 await consumer.commit()
             assert len(broker.seen(OffsetCommitRequest)) == 1
             await consumer.poll(5)
-            if told is None:
+            if reported is None:
                 assert len(broker.joins()) == 2
             else:
-                assert listener.told[1:-1] == told
+                assert listener.reported[1:-1] == reported
                 assert consumer.group_metadata().generation_id == 2
             await consumer.commit()
 
@@ -430,7 +430,7 @@ def test_commit_survives_retriable_errors(error: ErrorCode) -> None:
         broker = GroupBroker()
         async with subscribed(broker) as consumer:
             await consumer.poll(5)
-            broker.answers[OffsetCommitRequest] = [lambda request: committed(request, error)] * 2  # type: ignore[list-item]
+            broker.responses[OffsetCommitRequest] = [lambda request: committed(request, error)] * 2  # type: ignore[list-item]
             await consumer.commit()
             *_, commit = requests = broker.seen(OffsetCommitRequest)
             assert len(requests) == 3
@@ -448,7 +448,7 @@ async def test_commit_for_a_topic_that_stays_unknown_raises() -> None:
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        broker.answers[OffsetCommitRequest] = [lambda request: committed(request, unknown)] * 100  # type: ignore[list-item]
+        broker.responses[OffsetCommitRequest] = [lambda request: committed(request, unknown)] * 100  # type: ignore[list-item]
         with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC_OR_PARTITION"):
             await consumer.commit()
 
@@ -458,7 +458,7 @@ async def test_commit_without_a_response_times_out() -> None:
     broker = GroupBroker()
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
-        broker.answers[OffsetCommitRequest] = [Reaction.SILENCE]
+        broker.responses[OffsetCommitRequest] = [Reaction.SILENCE]
         with pytest.raises(OperationTimedOut):
             await consumer.commit(timeout_seconds=2)
 
@@ -470,10 +470,10 @@ async def test_commit_is_not_retried_in_another_generation() -> None:
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        broker.answers[OffsetCommitRequest] = [lambda request: committed(request, loading)] * 50  # type: ignore[list-item]
+        broker.responses[OffsetCommitRequest] = [lambda request: committed(request, loading)] * 50  # type: ignore[list-item]
         committing = asyncio.get_running_loop().create_task(consumer.commit())
         await asyncio.sleep(2)
-        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
+        broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
         await asyncio.sleep(2)
         await consumer.poll(5)
         assert consumer.group_metadata().generation_id == 2
@@ -490,7 +490,7 @@ async def test_commits_are_sent_in_the_order_of_their_calls() -> None:
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        broker.answers[OffsetCommitRequest] = [lambda request: committed(request, loading)] * 2  # type: ignore[list-item]
+        broker.responses[OffsetCommitRequest] = [lambda request: committed(request, loading)] * 2  # type: ignore[list-item]
         async with asyncio.TaskGroup() as tasks:
             for offset in (1, 2):
                 tasks.create_task(consumer.commit({ORDERS: OffsetAndMetadata(offset)}))
@@ -505,18 +505,18 @@ async def test_poll_between_an_automatic_commit_and_its_revocation_returns_nothi
     settings = {"assignors": ("range",), "enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
     async with subscribed(broker, listener, **settings) as consumer:
         assert len(await consumer.poll(5, 1)) == 1
-        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
+        broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
         await asyncio.sleep(3.01)
-        broker.answers[OffsetCommitRequest] = [Reaction.SILENCE]
+        broker.responses[OffsetCommitRequest] = [Reaction.SILENCE]
         assert await consumer.poll(0.5) == []
-        assert listener.told == [("assigned", [ORDERS])]
+        assert listener.reported == [("assigned", [ORDERS])]
         (commit,) = broker.seen(OffsetCommitRequest)
         assert isinstance(commit, OffsetCommitRequest)
         assert commit.topics[0].partitions[0].committed_offset == 1
         for connection in list(broker.connections):
             connection.transport.close()
         records = await consumer.poll(60)
-        assert listener.told[1:] == [("revoked", [ORDERS]), ("assigned", [ORDERS])]
+        assert listener.reported[1:] == [("revoked", [ORDERS]), ("assigned", [ORDERS])]
         assert records[0].offset == 0  # The script remembers no commits.
 
 
@@ -526,16 +526,16 @@ async def test_records_read_during_a_rebalance_are_committed_before_revocation()
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
     async with subscribed(broker, listener, **settings) as consumer:
         assert len(await consumer.poll(5, 1)) == 1
-        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
+        broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
         await asyncio.sleep(3.01)
         loading = JoinGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        broker.answers[JoinGroupRequest] = [loading] * 6
+        broker.responses[JoinGroupRequest] = [loading] * 6
         broker.assignment = []
         seen = 1
         while consumer.assignment:
             seen += len(await consumer.poll(1, 1))
         assert seen == 6
-        assert listener.told[1:3] == [("revoked", [ORDERS]), ("assigned", [])]
+        assert listener.reported[1:3] == [("revoked", [ORDERS]), ("assigned", [])]
         commits = [r.topics[0].partitions[0].committed_offset for r in broker.seen(OffsetCommitRequest)]  # type: ignore[attr-defined]
         assert commits == [1, 6]
         assert len(broker.joins()) == 2 + 6 + 1 + 1  # The last one because something was given up.
@@ -561,7 +561,7 @@ def test_member_begins_at_the_stable_committed_offset(versions: Versions) -> Non
     async def play() -> None:
         broker = GroupBroker(batches=3)
         broker.versions = {ApiKey.OFFSET_FETCH: versions}
-        broker.answers[OffsetFetchRequest] = [fetched(-1, ErrorCode.UNSTABLE_OFFSET_COMMIT), fetched(4)]
+        broker.responses[OffsetFetchRequest] = [fetched(-1, ErrorCode.UNSTABLE_OFFSET_COMMIT), fetched(4)]
         broker.script[OffsetForLeaderEpochRequest] = ends(0, 6)
         async with subscribed(broker) as consumer:
             assert [record.offset for record in await consumer.poll(10)] == [4, 5]
@@ -578,7 +578,7 @@ async def test_automatic_commits_of_standing_positions_are_repeated() -> None:
     """A group without members forgets an offset some time after its last commit, however long it is read from there."""
     broker = GroupBroker()
     settings = {"group_id": "group", "auto_offset_reset": "earliest", "enable_auto_commit": True}
-    async with connected(broker, told=Told([1]), **settings) as consumer:
+    async with connected(broker, reported=ScriptedMetadata([1]), **settings) as consumer:
         consumer.assign([ORDERS])
         for _ in range(31):
             await consumer.poll(1.0)

@@ -24,8 +24,8 @@ from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.scripted_group import GroupBroker, committed, subscribed
-from tests.unit.clients.consumer.scripted_log import answer, refused
-from tests.unit.clients.scripted_broker import Answer, Reaction, Script, metadata
+from tests.unit.clients.consumer.scripted_log import refused, respond
+from tests.unit.clients.scripted_broker import Reaction, Script, ScriptedResponse, metadata
 
 _OUTAGE_SECONDS = 100
 
@@ -48,7 +48,7 @@ def _list_offsets(error: ErrorCode) -> ListOffsetsResponse:
 
 def _fetch(request: Message, error: ErrorCode) -> FetchResponse:
     assert isinstance(request, FetchRequest)
-    return answer(request, [refused(error)])
+    return respond(request, [refused(error)])
 
 
 def _metadata(request: Message, error: ErrorCode, addresses: Mapping[int, Address]) -> MetadataResponse:
@@ -58,7 +58,7 @@ def _metadata(request: Message, error: ErrorCode, addresses: Mapping[int, Addres
     return response
 
 
-Refuse = Callable[[Message, ErrorCode], Answer]
+Refuse = Callable[[Message, ErrorCode], ScriptedResponse]
 _REFUSALS: dict[type[Message], tuple[Refuse, tuple[ErrorCode, ...]]] = {
     FindCoordinatorRequest: (
         lambda request, error: FindCoordinatorResponse(coordinators=[Coordinator(key="group", error_code=error)]),
@@ -87,7 +87,7 @@ _CASES = [
 ]
 
 
-def _outage(broker: GroupBroker, cls: type[Message], error: ErrorCode | Reaction) -> Script | Answer:
+def _outage(broker: GroupBroker, cls: type[Message], error: ErrorCode | Reaction) -> Script | ScriptedResponse:
     if isinstance(error, Reaction):
         return error
     if cls is MetadataRequest:
@@ -109,7 +109,7 @@ def test_poll_raises_nothing_that_passes_by_itself(
                 assert len(await consumer.poll(5)) == 2
             usual, broker.script[cls] = broker.script[cls], _outage(broker, cls, error)
             if cls is FindCoordinatorRequest:  # Otherwise nothing makes the consumer look for it again.
-                broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)]
+                broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)]
             for connection in list(broker.connections):
                 connection.transport.close()
             until = asyncio.get_running_loop().time() + _OUTAGE_SECONDS

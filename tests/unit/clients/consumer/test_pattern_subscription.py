@@ -44,15 +44,15 @@ def test_pattern_subscription_whose_generation_is_lost_returns_nothing_and_tells
         broker, listener = GroupBroker(batches=50), Noting()
         async with subscribed(broker, listener, topics=PATTERN, assignors=(assignor,)) as consumer:
             assert len(await consumer.poll(5, 1)) == 1
-            told, broker.script[MetadataRequest] = broker.script[MetadataRequest], Reaction.SILENCE
-            broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
+            reported, broker.script[MetadataRequest] = broker.script[MetadataRequest], Reaction.SILENCE
+            broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
             await asyncio.sleep(4)
             for _ in range(10):
                 assert await consumer.poll(timeout_seconds, 1) == []
-            assert listener.told == [("assigned", [ORDERS]), ("lost", [ORDERS])]
-            broker.script[MetadataRequest] = told
+            assert listener.reported == [("assigned", [ORDERS]), ("lost", [ORDERS])]
+            broker.script[MetadataRequest] = reported
             assert await consumer.poll(60)
-            assert listener.told[2:] == [("assigned", [ORDERS])]
+            assert listener.reported[2:] == [("assigned", [ORDERS])]
 
     play()
 
@@ -66,8 +66,8 @@ def test_generation_lost_while_joining_returns_nothing(topics: object) -> None:
         broker, listener = GroupBroker(batches=500), Noting()
         async with subscribed(broker, listener, topics=topics) as consumer:
             assert len(await consumer.poll(5, 1)) == 1
-            broker.answers[JoinGroupRequest] = [Reaction.SILENCE]
-            broker.answers[HeartbeatRequest] = [Reaction.HOLD]
+            broker.responses[JoinGroupRequest] = [Reaction.SILENCE]
+            broker.responses[HeartbeatRequest] = [Reaction.HOLD]
             await asyncio.sleep(4)
             consumer._group._membership.request_rejoin("for the test")  # type: ignore[union-attr]
             for _ in range(200):
@@ -78,6 +78,6 @@ def test_generation_lost_while_joining_returns_nothing(topics: object) -> None:
             await asyncio.sleep(1)
             for _ in range(10):
                 assert await consumer.poll(0.001, 1) == []
-            assert listener.told == [("assigned", [ORDERS]), ("lost", [ORDERS])]
+            assert listener.reported == [("assigned", [ORDERS]), ("lost", [ORDERS])]
 
     play()

@@ -19,7 +19,7 @@ from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
-from tests.unit.clients.consumer.scripted_log import Leader, Told, connected
+from tests.unit.clients.consumer.scripted_log import Leader, ScriptedMetadata, connected
 from tests.unit.clients.scripted_broker import Reaction
 
 OTHER = TopicPartition("orders", 1)
@@ -72,7 +72,7 @@ def test_change_beside_a_position_lookup_delays_no_partition(begin: Act, act: Ac
             leader = Leader(batches=2)
             leader.batches[1] = 2
             leader.script[OffsetForLeaderEpochRequest] = _all_ends
-            async with connected(leader, told=Told([1, 1]), auto_offset_reset="earliest") as consumer:
+            async with connected(leader, reported=ScriptedMetadata([1, 1]), auto_offset_reset="earliest") as consumer:
                 await consumer.end_offsets([ORDERS])  # The leaders are known from here on.
                 consumer.assign([ORDERS, OTHER])
                 begin(consumer)
@@ -92,7 +92,7 @@ def test_change_beside_a_position_lookup_delays_no_partition(begin: Act, act: Ac
 @in_virtual_time
 async def test_call_without_response_names_the_address_and_the_request() -> None:
     leader = Leader(batches=1)
-    async with connected(leader, told=Told([1])) as consumer:
+    async with connected(leader, reported=ScriptedMetadata([1])) as consumer:
         leader.script[ListOffsetsRequest] = Reaction.SILENCE
         expected = f"no response within 2 s: {leader.address}: no response to ListOffsets"
         with pytest.raises(OperationTimedOut, match=re.escape(expected)):

@@ -21,7 +21,7 @@ from oncelog.protocol.messages.metadata import MetadataRequest
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
-from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
+from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, requested_only
 
 READ_COMMITTED = 1
 
@@ -64,20 +64,20 @@ class OnePartition:
             topics=[
                 ListOffsetsTopicResponse(
                     name=topic.name,
-                    partitions=[self._answer(partition, request.isolation_level) for partition in topic.partitions],
+                    partitions=[self._respond(partition, request.isolation_level) for partition in topic.partitions],
                 )
                 for topic in request.topics
             ]
         )
 
-    def _answer(self, asked: ListOffsetsPartition, isolation: int) -> ListOffsetsPartitionResponse:
+    def _respond(self, requested: ListOffsetsPartition, isolation: int) -> ListOffsetsPartitionResponse:
         end = 15 if isolation == READ_COMMITTED else 20
         ends: Mapping[int, int] = {EARLIEST: 5, LATEST: end}
-        by_time = asked.timestamp // 100
+        by_time = requested.timestamp // 100
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
-            error_code=self.errors.get(asked.partition_index, ErrorCode.NONE),
-            offset=ends.get(asked.timestamp, by_time if by_time < end else -1),
+            partition_index=requested.partition_index,
+            error_code=self.errors.get(requested.partition_index, ErrorCode.NONE),
+            offset=ends.get(requested.timestamp, by_time if by_time < end else -1),
         )
 
 
@@ -87,7 +87,7 @@ ORDERS = TopicPartition("orders", 0)
 async def resolve(text: str, *, read_committed: bool = False, script: OnePartition | None = None) -> int:
     broker = ScriptedBroker({ListOffsetsRequest: script or OnePartition()})
     address = await broker.start()
-    broker.script[MetadataRequest] = only_asked(metadata({1: address}, {"orders": [1]}))
+    broker.script[MetadataRequest] = requested_only(metadata({1: address}, {"orders": [1]}))
     async with Cluster([address], rng=Random(1)) as cluster:
         position = parse_position(text)
         offsets = await resolve_position(cluster, [ORDERS], position, read_committed=read_committed)

@@ -57,15 +57,15 @@ class _Hanging(RebalanceListener):
         await self._maybe_hang("assigned")
 
 
-def owned(told: list[tuple[str, list[TopicPartition]]]) -> set[TopicPartition]:
+def owned(reported: list[tuple[str, list[TopicPartition]]]) -> set[TopicPartition]:
     """What is owned after this, if every partition was given only when it was not owned, and taken when it was."""
     found: set[TopicPartition] = set()
-    for what, partitions in told:
+    for what, partitions in reported:
         if what == "assigned":
-            assert found.isdisjoint(partitions), told
+            assert found.isdisjoint(partitions), reported
             found.update(partitions)
         else:
-            assert found.issuperset(partitions), told
+            assert found.issuperset(partitions), reported
             found.difference_update(partitions)
     return found
 
@@ -80,7 +80,7 @@ async def rebalancing(
     async with subscribed(broker, listener, **settings) as consumer:
         while not await consumer.poll(5, 1):
             pass
-        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=error)]
+        broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=error)]
         broker.assignment = [ORDERS]
         await asyncio.sleep(3.5)
         yield consumer
@@ -106,7 +106,7 @@ def test_listener_that_does_not_return_loses_its_partitions(method: str, assigno
             if method == "revoked":
                 await asyncio.sleep(5)
                 broker.assignment = [ORDERS]
-                broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
+                broker.responses[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
             await listener.is_called.wait()
             await asyncio.sleep(9)
             assert not broker.seen(LeaveGroupRequest)
@@ -136,8 +136,8 @@ def test_poll_cancelled_at_any_time_of_a_rebalance_keeps_listener_and_assignment
                 for _ in range(20):
                     await consumer.poll(0.5, 1)
                 assert consumer.assignment == {ORDERS}
-                assert owned(listener.told) == {ORDERS}
-            assert owned(listener.told) == set()
+                assert owned(listener.reported) == {ORDERS}
+            assert owned(listener.reported) == set()
 
         play()
 
@@ -147,7 +147,7 @@ async def test_poll_cancelled_during_the_commit_before_a_revocation_tells_the_li
     broker, listener = GroupBroker(batches=3), Noting()
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
     async with rebalancing(broker, listener, ErrorCode.REBALANCE_IN_PROGRESS, **settings) as consumer:
-        broker.answers[OffsetCommitRequest] = [committed, Reaction.HOLD]  # Before joining, and before giving up.
+        broker.responses[OffsetCommitRequest] = [committed, Reaction.HOLD]  # Before joining, and before giving up.
         polling = asyncio.get_running_loop().create_task(consumer.poll(60, 1))
         while not broker.held:
             if polling.done():
@@ -155,12 +155,12 @@ async def test_poll_cancelled_during_the_commit_before_a_revocation_tells_the_li
             await asyncio.sleep(0.001)
         polling.cancel()
         await asyncio.wait({polling})
-        assert listener.told == [("assigned", [ORDERS, OTHER])]
+        assert listener.reported == [("assigned", [ORDERS, OTHER])]
         assert consumer.assignment == {ORDERS, OTHER}
         assert all(record.topic_partition == ORDERS for record in await consumer.poll(0.5))
         broker.release(committed)
         await consumer.poll(1)
-        assert listener.told[1:3] == [("revoked", [OTHER]), ("assigned", [])]
+        assert listener.reported[1:3] == [("revoked", [OTHER]), ("assigned", [])]
         assert consumer.assignment == {ORDERS}
 
 

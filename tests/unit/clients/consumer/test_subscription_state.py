@@ -190,9 +190,9 @@ def test_position_unknown_to_the_leader_with_a_policy_is_reset() -> None:
 
 def test_response_for_a_position_changed_since_is_ignored() -> None:
     state = reading(FetchPosition(7, 5, NEW))
-    asked = state.partitions[ORDERS].position
+    requested = state.partitions[ORDERS].position
     state.partitions[ORDERS].seek(FetchPosition(2, 5, NEW))
-    state.partitions.complete_validation(ORDERS, asked, 3, 4)
+    state.partitions.complete_validation(ORDERS, requested, 3, 4)
     assert state.partitions[ORDERS].phase is Phase.AWAITING_VALIDATION
     state.partitions[ORDERS].reset(RESET_TO_EARLIEST)
     state.partitions.complete_reset(ORDERS, RESET_TO_LATEST, FetchPosition(99))

@@ -143,15 +143,15 @@ class _Reader:
     def take_end_of_epoch(self) -> None:
         if self._end is None:
             return
-        asked, epoch, end = self._end
+        requested, epoch, end = self._end
         self._end = None
         try:
-            self.subscription.partitions.complete_validation(ORDERS, asked, epoch, end)
+            self.subscription.partitions.complete_validation(ORDERS, requested, epoch, end)
         except LogTruncated as truncated:
             self.forget_from(end)
             self.seek(truncated.diverging or OffsetAndMetadata(0))
             return
-        if self.subscription.partitions[ORDERS].position != asked:
+        if self.subscription.partitions[ORDERS].position != requested:
             self.forget_from(end)
 
     def poll(self, limit: int) -> None:

@@ -169,20 +169,20 @@ class Stage:
     def _store(self, broker: ScriptedBroker, index: int, data: bytes) -> PartitionProduceResponse:
         if self.leaders[index] == broker.node_id:
             return self.partitions[index].produce(data)
-        answer = refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        answer.current_leader = LeaderIdAndEpoch(leader_id=self.leaders[index], leader_epoch=self.leader_epoch)
-        return answer
+        response = refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        response.current_leader = LeaderIdAndEpoch(leader_id=self.leaders[index], leader_epoch=self.leader_epoch)
+        return response
 
-    def _each(self, request: Message, answer: Any) -> ProduceResponse:
+    def _each(self, request: Message, response: Any) -> ProduceResponse:
         assert isinstance(request, ProduceRequest)
         topics = []
         for topic in request.topic_data:
-            answers = []
+            responses = []
             for partition in topic.partition_data:
                 assert partition.records is not None
-                answers.append(answer(partition.index, bytes(partition.records)))
-                answers[-1].index = partition.index
-            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+                responses.append(response(partition.index, bytes(partition.records)))
+                responses[-1].index = partition.index
+            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
         endpoints = [
             NodeEndpoint(node_id=each.node_id, host=each.address.host, port=each.address.port) for each in self.brokers
         ]

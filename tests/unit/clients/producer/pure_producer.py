@@ -88,9 +88,9 @@ class PureProducer:
         self.delivery.settle()
         pending = self.requests.next_request(has_incomplete=bool(self.accumulator.incomplete))
         if pending is not None:
-            self.answer_coordinator(pending)
+            self.respond_coordinator(pending)
 
-    def answer_coordinator(self, pending: PendingRequest) -> None:
+    def respond_coordinator(self, pending: PendingRequest) -> None:
         """By default, every request for a producer id gets a new one at once."""
         assert isinstance(pending.request, InitProducerId)
         producer_id = self.manager.producer.producer_id + 1 if self.manager.producer.is_valid else 7
@@ -103,10 +103,10 @@ class PureProducer:
             return self.accumulator.drain(queues, self.metadata)
         return []
 
-    def answer(self, batch: ProducerBatch, error: ErrorCode = ErrorCode.NONE, base_offset: int = 0) -> None:
+    def respond(self, batch: ProducerBatch, error: ErrorCode = ErrorCode.NONE, base_offset: int = 0) -> None:
         """A broker answers one batch."""
-        answer = PartitionProduceResponse(error_code=error, base_offset=base_offset if not error else -1)
-        self.delivery.handle_response(batch, answer, self.now)
+        response = PartitionProduceResponse(error_code=error, base_offset=base_offset if not error else -1)
+        self.delivery.handle_response(batch, response, self.now)
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
@@ -119,7 +119,7 @@ class Request:
 
     batches: list[ProducerBatch]
     encoded: list[bytes]
-    answers: list[PartitionProduceResponse] | None = None
+    responses: list[PartitionProduceResponse] | None = None
     """Set once the broker has carried it out."""
 
     def parts(self) -> Iterator[tuple[ProducerBatch, bytes]]:

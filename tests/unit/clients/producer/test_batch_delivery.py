@@ -60,7 +60,7 @@ def sent(producer: PureProducer, value: bytes = b"value") -> tuple[Sent, Produce
 def test_written_record_has_partition_and_offset() -> None:
     producer = made()
     record, batch = sent(producer)
-    producer.answer(batch, base_offset=41)
+    producer.respond(batch, base_offset=41)
     assert record.future.result().offset == 41
     assert not producer.accumulator.incomplete
 
@@ -69,10 +69,10 @@ def test_written_record_has_partition_and_offset() -> None:
 def test_batch_with_retriable_error_is_retried(error: ErrorCode) -> None:
     producer = made()
     record, batch = sent(producer)
-    producer.answer(batch, error)
+    producer.respond(batch, error)
     producer.now = batch.retry_at
     assert producer.drain() == [batch]
-    producer.answer(batch, base_offset=41)
+    producer.respond(batch, base_offset=41)
     assert record.future.result().offset == 41
     assert producer.producer.epoch == 0
 
@@ -95,7 +95,7 @@ FINAL = sorted(
 def test_other_errors_fail_the_record_and_free_its_space(error: ErrorCode, transactional: bool) -> None:
     producer = made(transactional)
     record, batch = sent(producer)
-    producer.answer(batch, error)
+    producer.respond(batch, error)
     failure = record.future.exception()
     assert isinstance(failure, BrokerRefused | ProducerFenced | TransactionAbortable)
     assert error.name in str(failure)
@@ -107,11 +107,11 @@ def test_other_errors_fail_the_record_and_free_its_space(error: ErrorCode, trans
 def test_duplicate_counts_as_written_at_an_unknown_offset() -> None:
     producer = made()
     record, batch = sent(producer)
-    producer.answer(batch, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    producer.respond(batch, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
     assert record.future.result().offset == -1
     second, batch = sent(producer)
     assert batch.base_sequence == 1
-    producer.answer(batch)
+    producer.respond(batch)
     assert second.future.done()
 
 
@@ -120,10 +120,10 @@ def test_error_after_a_lost_response_leaves_the_outcome_unknown(first: ErrorCode
     """B61: a leader that lost its office while a batch waited for replicas says no more than one that is gone."""
     producer = made()
     record, batch = sent(producer)
-    producer.answer(batch, first)
+    producer.respond(batch, first)
     producer.now = batch.retry_at
     producer.drain()
-    producer.answer(batch, ErrorCode.INVALID_PRODUCER_EPOCH)
+    producer.respond(batch, ErrorCode.INVALID_PRODUCER_EPOCH)
     assert isinstance(record.future.exception(), OutcomeUnknown)
 
 
@@ -132,12 +132,12 @@ def test_backoff_grows_except_while_a_transaction_completes() -> None:
     _, batch = sent(producer)
     pauses = []
     for _ in range(6):
-        producer.answer(batch, ErrorCode.NOT_ENOUGH_REPLICAS)
+        producer.respond(batch, ErrorCode.NOT_ENOUGH_REPLICAS)
         pauses.append(batch.retry_at - producer.now)
         producer.now = batch.retry_at
         assert producer.drain() == [batch]
     assert pauses[0] < 0.1 < 0.5 < pauses[-1] < 1.3
-    producer.answer(batch, ErrorCode.CONCURRENT_TRANSACTIONS)
+    producer.respond(batch, ErrorCode.CONCURRENT_TRANSACTIONS)
     assert batch.retry_at - producer.now == pytest.approx(CONCURRENT_SECONDS)
 
 
@@ -151,10 +151,10 @@ def test_invalid_records_fail_with_errors_of_their_own() -> None:
     producer.turn()
     (batch,) = producer.drain()
     objections = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="too old")]
-    answer = PartitionProduceResponse(
+    response = PartitionProduceResponse(
         error_code=ErrorCode.INVALID_TIMESTAMP, error_message="one record is bad", record_errors=objections
     )
-    producer.delivery.handle_response(batch, answer, producer.now)
+    producer.delivery.handle_response(batch, response, producer.now)
     failures = [str(record.future.exception()) for record in records]
     assert failures[1] == "orders-0: INVALID_TIMESTAMP: too old"
     assert failures[0] == failures[2] == "orders-0: INVALID_TIMESTAMP: one record is bad"
@@ -169,12 +169,12 @@ def test_batch_that_is_too_large_is_split_and_its_records_keep_their_order() -> 
     producer.turn()
     (batch,) = producer.drain()
     batch.encode(producer.config.codec)
-    producer.answer(batch, ErrorCode.MESSAGE_TOO_LARGE)
+    producer.respond(batch, ErrorCode.MESSAGE_TOO_LARGE)
     offset, sequences = 0, []
     while parts := producer.drain():
         for part in parts:
             sequences.append(part.base_sequence)
-            producer.answer(part, base_offset=offset)
+            producer.respond(part, base_offset=offset)
             offset += part.record_count
     assert [record.future.result().offset for record in records] == list(range(8))
     assert len(sequences) > 1
@@ -185,7 +185,7 @@ def test_batch_that_is_too_large_is_split_and_its_records_keep_their_order() -> 
 def test_record_that_is_too_large_fails_alone() -> None:
     producer = made()
     record, batch = sent(producer)
-    producer.answer(batch, ErrorCode.MESSAGE_TOO_LARGE)
+    producer.respond(batch, ErrorCode.MESSAGE_TOO_LARGE)
     assert str(record.future.exception()) == "orders-0: MESSAGE_TOO_LARGE"
 
 
@@ -213,7 +213,7 @@ def test_record_without_response_in_time_may_be_written_and_stays_failed() -> No
     error = record.future.exception()
     assert isinstance(error, DeliveryTimedOut)
     assert error.maybe_written
-    producer.answer(batch, base_offset=5)
+    producer.respond(batch, base_offset=5)
     assert record.future.exception() is error
     assert record.fates == 1
 
@@ -222,18 +222,18 @@ def test_error_at_the_deadline_ends_the_last_attempt() -> None:
     producer = made()
     record, batch = sent(producer)
     producer.now = DELIVERY_SECONDS
-    producer.answer(batch, ErrorCode.NOT_ENOUGH_REPLICAS)
+    producer.respond(batch, ErrorCode.NOT_ENOUGH_REPLICAS)
     assert "NOT_ENOUGH_REPLICAS" in str(record.future.exception())
     record, batch = sent(producer)
     producer.now += DELIVERY_SECONDS
-    producer.answer(batch, ErrorCode.REQUEST_TIMED_OUT)
+    producer.respond(batch, ErrorCode.REQUEST_TIMED_OUT)
     assert isinstance(record.future.exception(), DeliveryTimedOut)
 
 
 def test_record_that_expires_between_attempts_names_the_last_refusal() -> None:
     producer = made()
     record, batch = sent(producer)
-    producer.answer(batch, ErrorCode.KAFKA_STORAGE_ERROR)
+    producer.respond(batch, ErrorCode.KAFKA_STORAGE_ERROR)
     producer.now = DELIVERY_SECONDS
     producer.turn()
     error = record.future.exception()
@@ -250,7 +250,7 @@ def test_parts_of_a_batch_keep_its_age() -> None:
     batch.encode(producer.config.codec)
     producer.now = DELIVERY_SECONDS / 2
     late = producer.send(0, b"late")
-    producer.answer(batch, ErrorCode.MESSAGE_TOO_LARGE)
+    producer.respond(batch, ErrorCode.MESSAGE_TOO_LARGE)
     producer.now = DELIVERY_SECONDS
     producer.turn()
     assert all(record.future.done() for record in early)
@@ -268,7 +268,7 @@ def test_abort_fails_unsent_records_and_waits_for_the_others() -> None:
     producer.delivery.settle()
     assert isinstance(second.future.exception(), TransactionAborted)
     assert not first.future.done()
-    producer.answer(batch, base_offset=3)
+    producer.respond(batch, base_offset=3)
     assert first.future.result().offset == 3
 
 
@@ -276,7 +276,7 @@ def test_error_of_the_transaction_fails_unsent_records() -> None:
     producer = made(transactional=True)
     _, batch = sent(producer)
     second = producer.send(0, b"second")
-    producer.answer(batch, ErrorCode.INVALID_TXN_STATE)
+    producer.respond(batch, ErrorCode.INVALID_TXN_STATE)
     producer.delivery.settle()
     assert isinstance(second.future.exception(), TransactionAbortable)
 
@@ -287,7 +287,7 @@ def test_fatal_error_fails_all_batches() -> None:
     producer.manager.fail_fatally(ProducerFenced("by another"))
     producer.delivery.settle()
     assert isinstance(first.future.exception(), ProducerFenced)
-    producer.answer(batch, base_offset=3)
+    producer.respond(batch, base_offset=3)
     assert first.fates == 1
 
 
@@ -301,7 +301,7 @@ def test_refused_producer_id_fails_waiting_records_and_not_later_ones() -> None:
     producer.delivery.settle()
     assert isinstance(first.future.exception(), ClientError)
     second, batch = sent(producer)
-    producer.answer(batch)
+    producer.respond(batch)
     assert second.future.exception() is None
 
 
@@ -316,7 +316,7 @@ def test_refused_producer_id_fails_waiting_records_and_not_later_ones() -> None:
 def test_expired_batch_names_the_error_of_its_last_attempt(error: ErrorCode, last_error: ErrorCode | None) -> None:
     producer = made()
     record, batch = sent(producer)
-    producer.answer(batch, error)
+    producer.respond(batch, error)
     producer.delivery.expire(producer.now + DELIVERY_SECONDS)
     failure = record.future.exception()
     assert isinstance(failure, DeliveryTimedOut)
@@ -327,9 +327,9 @@ def test_expired_batch_names_the_error_of_its_last_attempt(error: ErrorCode, las
 def test_attempt_without_response_clears_the_refusal() -> None:
     producer = made()
     _, batch = sent(producer)
-    producer.answer(batch, ErrorCode.NOT_ENOUGH_REPLICAS)
+    producer.respond(batch, ErrorCode.NOT_ENOUGH_REPLICAS)
     assert len(producer.delivery.obstacles(producer.now)) == 1
     producer.now = batch.retry_at
     assert producer.drain() == [batch]
-    producer.answer(batch, ErrorCode.NETWORK_EXCEPTION)
+    producer.respond(batch, ErrorCode.NETWORK_EXCEPTION)
     assert producer.delivery.obstacles(producer.now) == []

@@ -81,7 +81,7 @@ class World:
                 case "carry out", _:
                     self.carry_out()
                 case "respond", _:
-                    self.answer()
+                    self.respond()
                 case "refuse", ErrorCode() as error:
                     self.refuse(error)
                 case "carry out and deny", ErrorCode() as error:
@@ -104,10 +104,10 @@ class World:
 
     def _next(self) -> Request | None:
         """The first request that the broker has not seen."""
-        return next((request for request in self.wire.open if request.answers is None), None)
+        return next((request for request in self.wire.open if request.responses is None), None)
 
     def _carry_out(self, request: Request) -> None:
-        request.answers = [self.partitions[partition_of(batch)].produce(data) for batch, data in request.parts()]
+        request.responses = [self.partitions[partition_of(batch)].produce(data) for batch, data in request.parts()]
 
     def carry_out(self) -> None:
         if request := self._next():
@@ -115,26 +115,26 @@ class World:
 
     def refuse(self, error: ErrorCode) -> None:
         if request := self._next():
-            request.answers = [refusal(error) for _ in request.batches]
+            request.responses = [refusal(error) for _ in request.batches]
 
     def carry_out_and_deny(self, error: ErrorCode) -> None:
         if request := self._next():
             self._carry_out(request)
-            assert request.answers is not None
-            request.answers = [refusal(error) if not each.error_code else each for each in request.answers]
+            assert request.responses is not None
+            request.responses = [refusal(error) if not each.error_code else each for each in request.responses]
 
-    def answer(self) -> None:
-        if self.wire.open and self.wire.open[0].answers is not None:
+    def respond(self) -> None:
+        if self.wire.open and self.wire.open[0].responses is not None:
             request = self.wire.open.popleft()
-            assert request.answers is not None
-            for batch, answer in zip(request.batches, request.answers, strict=True):
-                self.producer.delivery.handle_response(batch, answer, self.producer.now)
+            assert request.responses is not None
+            for batch, response in zip(request.batches, request.responses, strict=True):
+                self.producer.delivery.handle_response(batch, response, self.producer.now)
 
     def lose(self) -> None:
         """The connection breaks; what the broker has not seen may sit in its socket's buffer."""
         lost, self.wire.open = self.wire.open, type(self.wire.open)()
         for request in lost:
-            if request.answers is None:
+            if request.responses is None:
                 self.wire.late.append(request)
             for batch in request.batches:
                 self.producer.delivery.handle_loss(batch, ErrorCode.NETWORK_EXCEPTION, self.producer.now)

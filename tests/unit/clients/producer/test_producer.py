@@ -44,7 +44,7 @@ from oncelog.protocol.schema import Message, Versions
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.producer.producing_brokers import NOW_MS, TOPIC, Stage
-from tests.unit.clients.scripted_broker import Answer, Reaction
+from tests.unit.clients.scripted_broker import Reaction, ScriptedResponse
 
 GROUP = ConsumerGroupMetadata(group_id="readers", generation_id=3, member_id="me")
 OFFSETS = {TopicPartition("input", 0): OffsetAndMetadata(5)}
@@ -87,14 +87,14 @@ async def test_record_future_can_be_awaited_by_many_and_cancelled() -> None:
     stage = Stage()
     async with stage.producing() as producer:
         future = await producer.send(TOPIC, b"value")
-        told: list[FutureRecordMetadata] = []
-        future.add_done_callback(told.append)
+        reported: list[FutureRecordMetadata] = []
+        future.add_done_callback(reported.append)
         waits = [asyncio.ensure_future(future) for _ in range(3)]  # noqa: TID251
         await asyncio.sleep(0)
         waits[0].cancel()
         assert (await waits[1]).offset == (await waits[2]).offset == 0
         assert waits[0].cancelled()
-        assert told == [future]
+        assert reported == [future]
 
 
 @in_virtual_time
@@ -215,11 +215,11 @@ async def test_broker_that_cannot_be_produced_to_ends_the_producer() -> None:
 @in_virtual_time
 async def test_lost_response_does_not_write_a_record_twice() -> None:
     stage = Stage(partitions=1)
-    answers: list[Answer] = [Reaction.CLOSE, Reaction.CLOSE]
+    responses: list[ScriptedResponse] = [Reaction.CLOSE, Reaction.CLOSE]
 
-    def produce(request: Message) -> Answer:
+    def produce(request: Message) -> ScriptedResponse:
         stored = stage.produce(stage.broker, request)
-        return answers.pop() if answers else stored
+        return responses.pop() if responses else stored
 
     stage.broker.script[ProduceRequest] = produce
     async with stage.producing() as producer:
@@ -306,7 +306,7 @@ async def test_transient_refusal_is_an_obstacle_while_it_lasts() -> None:
     stage = Stage(partitions=2)
     refusing = True
 
-    def produce(request: Message) -> Answer:
+    def produce(request: Message) -> ScriptedResponse:
         if refusing:
             return stage.refuse(request, ErrorCode.NOT_ENOUGH_REPLICAS)
         return stage.produce(stage.broker, request)
@@ -329,7 +329,7 @@ async def test_order_is_kept_through_failures_in_the_middle() -> None:
     stage = Stage(partitions=1)
     refused = 0
 
-    def produce(request: Message) -> Answer:
+    def produce(request: Message) -> ScriptedResponse:
         nonlocal refused
         refused += 1
         if refused % 3 == 2:
@@ -394,9 +394,9 @@ async def test_throttled_producer_waits() -> None:
 @in_virtual_time
 async def test_partitions_missing_in_a_response_are_retried() -> None:
     stage = Stage(partitions=1)
-    answers: list[Answer] = [ProduceResponse()]
+    responses: list[ScriptedResponse] = [ProduceResponse()]
     stage.broker.script[ProduceRequest] = lambda request: (
-        answers.pop() if answers else stage.produce(stage.broker, request)
+        responses.pop() if responses else stage.produce(stage.broker, request)
     )
     async with stage.producing() as producer:
         assert (await (await producer.send(TOPIC, b"value"))).offset == 0
@@ -449,9 +449,9 @@ def test_leader_with_impossible_address_delays_only_its_partitions(host: str, po
         stage.leaders = [1, 2]
 
         def metadata(request: Message) -> MetadataResponse:
-            answer = stage.metadata()
-            answer.brokers[1].host, answer.brokers[1].port = host, port
-            return answer
+            response = stage.metadata()
+            response.brokers[1].host, response.brokers[1].port = host, port
+            return response
 
         async with stage.playing():
             stage.broker.script[MetadataRequest] = metadata
@@ -473,11 +473,11 @@ def test_coordinator_at_an_impossible_address_is_found_again(host: str, port: in
         stage = Stage(partitions=1)
 
         def find_coordinator(request: Message) -> FindCoordinatorResponse:
-            answer = stage.find_coordinator(request)
+            response = stage.find_coordinator(request)
             if len(stage.broker.seen(FindCoordinatorRequest)) <= 3:
-                (found,) = answer.coordinators
+                (found,) = response.coordinators
                 found.node_id, found.host, found.port = 9, host, port
-            return answer
+            return response
 
         stage.broker.script[FindCoordinatorRequest] = find_coordinator
         async with stage.transacting(retry_backoff_ms=1, retry_backoff_max_ms=1) as producer:
@@ -821,7 +821,7 @@ def test_transactional_calls_time_out_and_can_be_repeated(call: str) -> None:
             "commit": EndTxnRequest,
             "abort": EndTxnRequest,
         }[call]
-        answer = stage.broker.script[held]
+        response = stage.broker.script[held]
         async with stage.producing(
             transactional_id="id", max_block_ms=2_000, request_timeout_ms=60_000, delivery_timeout_ms=120_000
         ) as producer:
@@ -844,9 +844,9 @@ def test_transactional_calls_time_out_and_can_be_repeated(call: str) -> None:
                 assert asyncio.get_running_loop().time() - started == pytest.approx(2.0, abs=0.1)
             again = asyncio.ensure_future(calls[call]())  # noqa: TID251
             await asyncio.sleep(0.1)
-            stage.broker.script[held] = answer
+            stage.broker.script[held] = response
             while stage.broker.held:
-                stage.broker.release(answer)
+                stage.broker.release(response)
                 await asyncio.sleep(0.1)
             await again
             if call == "init":
@@ -882,8 +882,8 @@ async def test_cancelled_commit_continues() -> None:
 @in_virtual_time
 async def test_end_without_response_is_sent_again() -> None:
     stage = Stage(partitions=1, transaction_version=2)
-    answers: list[Answer] = [Reaction.CLOSE]
-    stage.broker.script[EndTxnRequest] = lambda request: answers.pop() if answers else stage.end_txn()
+    responses: list[ScriptedResponse] = [Reaction.CLOSE]
+    stage.broker.script[EndTxnRequest] = lambda request: responses.pop() if responses else stage.end_txn()
     async with stage.transacting() as producer:
         await producer.send(TOPIC, b"value")
         await producer.commit_transaction()
@@ -922,10 +922,10 @@ async def test_records_have_failed_when_the_call_raises() -> None:
 
 
 def fenced(request: Message) -> Message:
-    answer = Stage().add_partitions(request)
-    for partition in answer.results_by_topic_v3_and_below[0].results_by_partition:
+    response = Stage().add_partitions(request)
+    for partition in response.results_by_topic_v3_and_below[0].results_by_partition:
         partition.partition_error_code = ErrorCode.PRODUCER_FENCED
-    return answer
+    return response
 
 
 @in_virtual_time

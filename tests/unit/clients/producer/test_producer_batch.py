@@ -111,13 +111,13 @@ def test_batch_that_may_be_written_keeps_its_sequence() -> None:
 
 def test_batch_is_done_once_whatever_response_comes_later() -> None:
     batch = batch_of(*values("one", "two"))
-    told: list[str] = []
-    batch.when_done(lambda: told.append("first"))
+    reported: list[str] = []
+    batch.when_done(lambda: reported.append("first"))
     assert batch.complete(40, -1)
     assert not batch.fail(ClientError("late"))
     assert not batch.complete(50, -1)
-    batch.when_done(lambda: told.append("second"))
-    assert told == ["first", "second"]
+    batch.when_done(lambda: reported.append("second"))
+    assert reported == ["first", "second"]
     assert batch.metadata(1, NOW_MS) == RecordMetadata("orders", 3, 41, NOW_MS)
 
 

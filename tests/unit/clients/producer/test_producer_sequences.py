@@ -36,7 +36,7 @@ def sent(made: ProducerSequences, topic_partition: TopicPartition = ORDERS) -> P
     return batch
 
 
-def answered(batch: ProducerBatch) -> ProducerBatch:
+def responded(batch: ProducerBatch) -> ProducerBatch:
     batch.is_on_wire = False
     return batch
 
@@ -44,7 +44,7 @@ def answered(batch: ProducerBatch) -> ProducerBatch:
 def begun(made: ProducerSequences, topic_partition: TopicPartition = ORDERS) -> ProducerBatch:
     """The first batch, which goes alone."""
     first = sent(made, topic_partition)
-    made.completed(answered(first), 0)
+    made.completed(responded(first), 0)
     return first
 
 
@@ -59,7 +59,7 @@ def test_first_batch_of_a_numbering_is_sent_alone() -> None:
     made = sequences()
     first = sent(made)
     assert not made.may_send(new_batch())
-    made.completed(answered(first), 0)
+    made.completed(responded(first), 0)
     assert made.may_send(new_batch())
 
 
@@ -77,14 +77,14 @@ def test_sequences_are_contiguous_and_at_most_five_in_flight() -> None:
     assert [batch.base_sequence for batch in under_way] == [10, 20, 30, 40, 50]
     assert not made.may_send(new_batch())
     assert made.may_send(new_batch(OTHERS))
-    made.completed(answered(under_way[0]), 10)
+    made.completed(responded(under_way[0]), 10)
     assert made.may_send(new_batch())
 
 
 def test_retries_are_sent_one_at_a_time_in_order() -> None:
     made = sequences()
     begun(made)
-    first, second = answered(sent(made)), answered(sent(made))
+    first, second = responded(sent(made)), responded(sent(made))
     assert made.may_send(first)
     assert not made.may_send(second)
     made.completed(first, 10)
@@ -93,7 +93,7 @@ def test_retries_are_sent_one_at_a_time_in_order() -> None:
 
 def test_sequence_is_assigned_once() -> None:
     made = sequences()
-    first = answered(sent(made))
+    first = responded(sent(made))
     made.sending(first)
     assert first.base_sequence == 0
     assert made.of(ORDERS).next_sequence == RECORDS
@@ -107,9 +107,9 @@ def test_sequences_wrap_to_zero() -> None:
     across = sent(made)
     after = sent(made)
     assert (across.base_sequence, after.base_sequence) == (2**31 - 5, 5)
-    made.completed(answered(across), 100)
+    made.completed(responded(across), 100)
     assert made.of(ORDERS).is_next(after.base_sequence)
-    made.completed(answered(after), 110)
+    made.completed(responded(after), 110)
     assert made.of(ORDERS).last_acked_sequence == 14
 
 
@@ -117,8 +117,8 @@ def test_late_acknowledgement_keeps_the_newest_sequence() -> None:
     made = sequences()
     begun(made)
     first, second = sent(made), sent(made)
-    made.completed(answered(second), 20)
-    made.completed(answered(first), 10)
+    made.completed(responded(second), 20)
+    made.completed(responded(first), 10)
     assert made.of(ORDERS).last_acked_sequence == 29
     assert made.of(ORDERS).last_acked_offset == 29
 
@@ -130,7 +130,7 @@ def test_out_of_order_behind_an_unwritten_batch_is_retried() -> None:
     made = sequences()
     begun(made)
     sent(made)
-    second = answered(sent(made))
+    second = responded(sent(made))
     assert made.can_retry(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
     assert made.settle() == []
     assert made.producer.epoch == 0
@@ -139,7 +139,7 @@ def test_out_of_order_behind_an_unwritten_batch_is_retried() -> None:
 def test_out_of_order_of_the_next_sequence_bumps_the_epoch() -> None:
     made = sequences()
     begun(made)
-    first = answered(sent(made))
+    first = responded(sent(made))
     assert made.can_retry(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
     assert made.settle() == []
     assert made.producer.epoch == 1
@@ -150,19 +150,19 @@ def test_out_of_order_of_the_next_sequence_bumps_the_epoch() -> None:
 
 def test_transaction_that_lost_a_batch_is_not_retried() -> None:
     made = sequences(transactional=True)
-    first = answered(sent(made))
+    first = responded(sent(made))
     assert not made.can_retry(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
 
 
 def test_numbering_restarts_only_when_no_batch_waits_for_a_response() -> None:
     made = sequences()
     begun(made)
-    first, second = answered(sent(made)), sent(made)
+    first, second = responded(sent(made)), sent(made)
     made.can_retry(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
     assert made.settle() == []
     assert made.producer.epoch == 0
     assert not made.may_send(new_batch())
-    answered(second)
+    responded(second)
     assert made.settle() == []
     assert made.producer.epoch == 1
 
@@ -170,7 +170,7 @@ def test_numbering_restarts_only_when_no_batch_waits_for_a_response() -> None:
 def test_batch_that_may_be_written_fails_when_numbering_restarts() -> None:
     made = sequences()
     begun(made)
-    lost, next_one = answered(sent(made)), answered(sent(made))
+    lost, next_one = responded(sent(made)), responded(sent(made))
     next_one.maybe_written = True
     made.can_retry(lost, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
     assert made.settle() == [next_one]
@@ -182,10 +182,10 @@ def test_other_partitions_finish_under_the_old_epoch_before_they_restart() -> No
     begun(made)
     begun(made, OTHERS)
     other = sent(made, OTHERS)
-    made.can_retry(answered(sent(made)), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    made.can_retry(responded(sent(made)), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
     made.settle()
     assert not made.may_send(new_batch(OTHERS))
-    made.completed(answered(other), 10)
+    made.completed(responded(other), 10)
     later = sent(made, OTHERS)
     assert (later.producer.epoch, later.base_sequence) == (1, 0)
 
@@ -193,7 +193,7 @@ def test_other_partitions_finish_under_the_old_epoch_before_they_restart() -> No
 def test_last_epoch_is_followed_by_a_new_producer_id() -> None:
     made = sequences(epoch=LAST_EPOCH)
     begun(made)
-    made.can_retry(answered(sent(made)), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    made.can_retry(responded(sent(made)), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
     made.settle()
     assert made.producer == NO_PRODUCER
     assert not made.may_send(new_batch())
@@ -204,7 +204,7 @@ def test_last_epoch_is_followed_by_a_new_producer_id() -> None:
 
 def test_unknown_producer_id_without_log_start_is_retried() -> None:
     made = sequences()
-    first = answered(sent(made))
+    first = responded(sent(made))
     assert made.can_retry(first, ErrorCode.UNKNOWN_PRODUCER_ID, UNKNOWN_OFFSET)
     assert made.settle() == []
     assert first.has_sequence
@@ -214,7 +214,7 @@ def test_unknown_producer_id_without_log_start_is_retried() -> None:
 def test_unknown_producer_id_after_retention_restarts(transactional: bool, epoch: int) -> None:
     made = sequences(transactional=transactional)
     begun(made)
-    second = answered(sent(made))
+    second = responded(sent(made))
     assert made.can_retry(second, ErrorCode.UNKNOWN_PRODUCER_ID, 50)
     made.settle()
     made.sending(second)
@@ -224,7 +224,7 @@ def test_unknown_producer_id_after_retention_restarts(transactional: bool, epoch
 def test_unknown_producer_id_after_a_loss_fails_the_transaction() -> None:
     made = sequences(transactional=True)
     begun(made)
-    assert not made.can_retry(answered(sent(made)), ErrorCode.UNKNOWN_PRODUCER_ID, 0)
+    assert not made.can_retry(responded(sent(made)), ErrorCode.UNKNOWN_PRODUCER_ID, 0)
 
 
 # Batches that were given up
@@ -237,7 +237,7 @@ def test_unresolved_batch_blocks_new_ones_until_it_is_resolved() -> None:
     made.remove(doubtful)
     made.give_up(doubtful)
     assert not made.may_send(new_batch())
-    made.completed(answered(next_one), 20)  # So the one before it is written, too.
+    made.completed(responded(next_one), 20)  # So the one before it is written, too.
     made.settle()
     assert made.may_send(new_batch())
     assert made.producer.epoch == 0
@@ -262,8 +262,8 @@ def test_late_response_resolves_an_unresolved_batch() -> None:
     made.give_up(doubtful)
     made.remove(next_one)
     made.give_up(next_one)
-    made.completed(answered(doubtful), 10)
-    made.completed(answered(next_one), 20)
+    made.completed(responded(doubtful), 10)
+    made.completed(responded(next_one), 20)
     made.settle()
     assert made.producer.epoch == 0
 
@@ -272,7 +272,7 @@ def test_batch_right_behind_an_unresolved_one_decides_it() -> None:
     """The others behind it are out of order for its sake, and wait."""
     made = sequences()
     begun(made)
-    doubtful, next_one, last = sent(made), answered(sent(made)), answered(sent(made))
+    doubtful, next_one, last = sent(made), responded(sent(made)), responded(sent(made))
     made.remove(doubtful)
     made.give_up(doubtful)
     assert made.can_retry(last, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
@@ -302,6 +302,6 @@ def test_batches_without_sequences_are_sent_one_at_a_time() -> None:
     first = sent(made)
     assert not first.has_sequence
     assert not made.may_send(new_batch())
-    assert made.may_send(answered(first))
+    assert made.may_send(responded(first))
     made.completed(first, 0)
     assert made.may_send(new_batch())

@@ -55,7 +55,7 @@ def test_batches_that_leave_early_do_not_keep_records_in_one_partition() -> None
         partitions.add(send_keyless(made)._batch.topic_partition.partition)
         made.now += LINGER_SECONDS
         for batch in made.drain():
-            made.answer(batch)
+            made.respond(batch)
     assert partitions == set(range(4))
 
 
@@ -95,7 +95,7 @@ def test_space_is_used_by_records_and_freed_by_responses() -> None:
     made.now = LINGER_SECONDS
     while batches := made.drain():
         for batch in batches:
-            made.answer(batch)
+            made.respond(batch)
     assert made.accumulator.used_bytes == 0
 
 
@@ -106,7 +106,7 @@ def test_compression_does_not_change_the_space_that_is_freed(codec: str) -> None
     made.now = 1.0
     (batch,) = made.drain()
     batch.encode(made.config.codec)
-    made.answer(batch)
+    made.respond(batch)
     assert made.accumulator.used_bytes == 0
 
 
@@ -167,7 +167,7 @@ def test_request_is_no_larger_than_it_may_be_and_partitions_take_turns() -> None
         assert sum(batch.size for batch in batches) <= 4096
         seen += [batch.topic_partition.partition for batch in batches]
         for batch in batches:
-            made.answer(batch)
+            made.respond(batch)
     assert Counter(seen[:4]) == Counter(range(4))
     assert Counter(seen) == Counter(dict.fromkeys(range(4), 4))
 
@@ -185,13 +185,13 @@ def test_retry_waits_for_its_turn_unless_there_is_a_new_leader() -> None:
     made = producer()
     made.send(0, bytes(BATCH_BYTES))
     (batch,) = made.drain()
-    made.answer(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    made.respond(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert not ready(made)
     assert made.accumulator.readiness(made.metadata, made.now).next_at == batch.retry_at > made.now
     made.metadata = metadata_of(4, leader=LEADER + 1, epoch=1)
     assert list(made.accumulator.readiness(made.metadata, made.now).queues) == [LEADER + 1]
     assert made.drain() == [batch]
-    made.answer(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    made.respond(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     made.now = batch.retry_at
     assert made.drain() == [batch]
 
@@ -203,7 +203,7 @@ def test_topic_names_include_topics_with_waiting_records() -> None:
     assert made.accumulator.topic_names() == {TOPIC}
     made.now = LINGER_SECONDS
     for batch in made.drain():
-        made.answer(batch)
+        made.respond(batch)
     assert made.accumulator.topic_names() == set()
 
 

@@ -35,12 +35,12 @@ async def elapsed(call: Awaitable[Any]) -> tuple[Any, float]:
 def refusing(stage: Stage, error: ErrorCode) -> Any:
     """Answers to Metadata that refuse the topic."""
 
-    def answer(request: Message) -> MetadataResponse:
+    def respond(request: Message) -> MetadataResponse:
         response = stage.metadata()
         response.topics = [MetadataResponseTopic(name=TOPIC, error_code=error)]
         return response
 
-    return answer
+    return respond
 
 
 # Order

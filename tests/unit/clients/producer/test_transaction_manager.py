@@ -42,7 +42,7 @@ from oncelog.protocol.messages.end_txn import EndTxnResponse
 from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
 from oncelog.protocol.schema import Message, Versions
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.unit.clients.producer.test_transaction_requests import answer
+from tests.unit.clients.producer.test_transaction_requests import respond
 
 ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("orders", 1)
 GROUP = ConsumerGroupMetadata(group_id="readers")
@@ -96,13 +96,13 @@ class Driver:
                 self.manager.transaction.add(partitions)
                 pending.result.succeed()
             case _:
-                self.answer(pending, ErrorCode.NONE)
+                self.respond(pending, ErrorCode.NONE)
 
     def take(self, pending: PendingRequest, response: Message) -> Effect:
         return self.requests.handle_response(pending, response)
 
-    def answer(self, pending: PendingRequest, error: ErrorCode) -> Effect:
-        return answer(self.manager, pending, error)
+    def respond(self, pending: PendingRequest, error: ErrorCode) -> Effect:
+        return respond(self.manager, pending, error)
 
     def lose(self, pending: PendingRequest) -> None:
         self.requests.handle_loss(pending, was_sent=True)
@@ -260,9 +260,9 @@ def test_version_1_adds_partitions_once_while_they_are_being_added() -> None:
     add = driver.next()
     driver.manager.add_partition(ORDERS)
     driver.manager.add_partition(OTHERS)
-    answer_add = driver.next()
-    assert isinstance(answer_add.request, AddPartitionsToTxn)
-    assert answer_add.request.partitions == {OTHERS}
+    respond_to_add = driver.next()
+    assert isinstance(respond_to_add.request, AddPartitionsToTxn)
+    assert respond_to_add.request.partitions == {OTHERS}
     driver.succeed(add)
 
 
@@ -277,7 +277,7 @@ def test_version_1_adds_the_group_then_its_offsets_then_ends() -> None:
     assert not offsets.is_done
     committed = driver.next()
     assert isinstance(committed.request, TxnOffsetCommit)
-    driver.answer(committed, ErrorCode.NONE)
+    driver.respond(committed, ErrorCode.NONE)
     assert offsets.is_done
     assert isinstance(driver.next().request, EndTxn)
     assert not commit.is_done
@@ -367,7 +367,7 @@ def test_upgrade_takes_effect_after_the_transaction_and_bumps_the_epoch() -> Non
     result = driver.manager.commit()
     end = driver.next()
     assert end.request.versions.last == 4
-    driver.answer(end, ErrorCode.NONE)
+    driver.respond(end, ErrorCode.NONE)
     assert not result.is_done
     assert driver.manager.state.current is State.INITIALIZING
     bump = driver.next()
@@ -493,7 +493,7 @@ def test_idempotent_producer_continues_under_the_next_epoch_after_a_failure() ->
 
 def test_idempotent_producer_without_id_requests_one_again_for_later_records() -> None:
     driver = Driver(transactional=False)
-    driver.answer(driver.next(has_incomplete=True), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    driver.respond(driver.next(has_incomplete=True), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     assert driver.manager.refusal is not None
     assert driver.nothing_to_ask()
     driver.succeed(driver.next(has_incomplete=True))
@@ -541,7 +541,7 @@ def test_refused_epoch_bump_is_fatal() -> None:
     fail_batch(driver)
     abort = driver.manager.abort()
     driver.succeed(driver.next())
-    assert driver.answer(driver.next(), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) is Effect.FATAL
+    assert driver.respond(driver.next(), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) is Effect.FATAL
     with pytest.raises(FatalProducerError):
         abort.acknowledge()
 
@@ -571,7 +571,7 @@ def test_call_that_timed_out_can_be_repeated_and_no_other_made(end: str) -> None
 def test_error_of_a_call_that_timed_out_is_raised_by_its_repetition() -> None:
     driver = Driver().initialized().begun()
     driver.manager.commit()
-    driver.answer(driver.next(), ErrorCode.TRANSACTION_ABORTABLE)
+    driver.respond(driver.next(), ErrorCode.TRANSACTION_ABORTABLE)
     with pytest.raises(IllegalState, match="timed out"):
         driver.manager.abort()
     with pytest.raises(TransactionAbortable):
@@ -586,7 +586,7 @@ def test_abort_does_not_wait_for_offsets() -> None:
     driver = Driver(V2).initialized().begun()
     offsets = driver.manager.send_offsets(OFFSETS, GROUP)
     request = driver.next()
-    driver.answer(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    driver.respond(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     abort = driver.manager.abort()
     with pytest.raises(TransactionAborted):
         offsets.acknowledge()
@@ -599,7 +599,7 @@ def test_offsets_in_flight_while_aborting_are_not_repeated() -> None:
     offsets = driver.manager.send_offsets(OFFSETS, GROUP)
     request = driver.next()
     driver.manager.abort()
-    driver.answer(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    driver.respond(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with pytest.raises(TransactionAborted):
         offsets.acknowledge()
     assert isinstance(driver.next().request, EndTxn)
@@ -634,9 +634,9 @@ def test_abort_with_partition_that_cannot_be_added_does_not_wait_for_it(
         assert driver.next() is add
     if when == "aborting":
         abort = driver.manager.abort()
-        driver.answer(add, error)
+        driver.respond(add, error)
     else:
-        driver.answer(add, error)
+        driver.respond(add, error)
         driver.manager.fail_transaction(ClientError("a reason"))
         assert driver.nothing_to_ask()
         abort = driver.manager.abort()
@@ -656,7 +656,7 @@ def test_abort_without_epoch_bump_waits_for_lost_partition_also_when_refused_lat
     driver.lose(add)
     driver.manager.abort()
     assert driver.next() is add
-    driver.answer(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    driver.respond(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert driver.next() is add
 
 
@@ -665,7 +665,7 @@ def test_abort_with_partition_that_cannot_be_added_ends_those_that_were() -> Non
     driver.manager.add_partition(OTHERS)
     add = driver.next()
     abort = driver.manager.abort()
-    driver.answer(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    driver.respond(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     end = driver.next()
     assert isinstance(end.request, EndTxn)
     driver.succeed(end)
@@ -692,7 +692,7 @@ def test_overlapping_offset_commits_keep_the_order_of_the_calls_through_retries(
         elif len(committed[GROUP.group_id]) % 2:
             driver.lose(request)
         else:
-            driver.answer(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            driver.respond(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert all(result.is_done and result.error is None for result in results)
     assert committed[GROUP.group_id] == [10 * call for call in range(calls) for _ in range(2)]
     assert committed[other.group_id] == [5, 5]
@@ -714,7 +714,7 @@ def test_lost_request_after_an_error_is_decided_before_the_abort() -> None:
     driver.lose(add)
     driver.manager.fail_transaction(ClientError("a reason"))
     assert driver.next() is add
-    driver.answer(add, ErrorCode.CONCURRENT_TRANSACTIONS)
+    driver.respond(add, ErrorCode.CONCURRENT_TRANSACTIONS)
     abort = driver.manager.abort()
     assert driver.next() is add
     assert driver.take(add, AddPartitionsToTxnResponse()) is Effect.ABORTABLE

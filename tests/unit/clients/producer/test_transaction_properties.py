@@ -36,7 +36,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.producer.broker_model import refusal
 from tests.unit.clients.producer.coordinator_model import PRODUCER_ID, CoordinatorModel
 from tests.unit.clients.producer.pure_producer import PureProducer, Request, Wire, partition_of
-from tests.unit.clients.producer.test_transaction_requests import answer
+from tests.unit.clients.producer.test_transaction_requests import respond
 
 PARTITIONS = 2
 STEPS = 800
@@ -178,34 +178,34 @@ class World:
             self.wire.open.append(Request(batches, encoded))
 
     def carry_out(self) -> None:
-        request = next((each for each in self.wire.open if each.answers is None), None)
+        request = next((each for each in self.wire.open if each.responses is None), None)
         if request is None:
             return
         if self._fails():
             error = self.rng.choice(REFUSALS)
-            request.answers = [refusal(error) for _ in request.batches]
+            request.responses = [refusal(error) for _ in request.batches]
             return
         self._carry_out(request)
         if self._fails():
-            request.answers = [refusal(self.rng.choice(sorted(MAYBE_WRITTEN))) for _ in request.batches]
+            request.responses = [refusal(self.rng.choice(sorted(MAYBE_WRITTEN))) for _ in request.batches]
 
     def _carry_out(self, request: Request) -> None:
-        request.answers = [
+        request.responses = [
             self.coordinator.produce(partition_of(batch), data, protocol=self.protocol)
             for batch, data in request.parts()
         ]
 
-    def answer(self) -> None:
-        if self.wire.open and self.wire.open[0].answers is not None:
+    def respond(self) -> None:
+        if self.wire.open and self.wire.open[0].responses is not None:
             request = self.wire.open.popleft()
-            assert request.answers is not None
-            for batch, each in zip(request.batches, request.answers, strict=True):
+            assert request.responses is not None
+            for batch, each in zip(request.batches, request.responses, strict=True):
                 self.producer.delivery.handle_response(batch, each, self.producer.now)
 
     def lose(self) -> None:
         lost, self.wire.open = list(self.wire.open), type(self.wire.open)()
         for request in lost:
-            if request.answers is None:
+            if request.responses is None:
                 self.wire.late.append(request)
             for batch in request.batches:
                 self.producer.delivery.handle_loss(batch, ErrorCode.NETWORK_EXCEPTION, self.producer.now)
@@ -228,9 +228,9 @@ class World:
             if kind < 0.3:
                 self.requests.handle_loss(pending, was_sent=True)
             elif kind < 0.95:
-                answer(self.manager, pending, self.rng.choice(COORDINATOR_ERRORS))
+                respond(self.manager, pending, self.rng.choice(COORDINATOR_ERRORS))
             else:
-                answer(self.manager, pending, self.rng.choice(FATAL_ERRORS))
+                respond(self.manager, pending, self.rng.choice(FATAL_ERRORS))
             return
         error = self._carried_out(pending.request)
         if self._fails():
@@ -268,7 +268,7 @@ class World:
                 self.manager.transaction.add(partitions)
                 pending.result.succeed()
                 return Effect.DONE
-        return answer(self.manager, pending, error)
+        return respond(self.manager, pending, error)
 
     # The end
 

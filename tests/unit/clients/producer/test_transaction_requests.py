@@ -153,7 +153,7 @@ def requested(kind: RequestKind, protocol: TransactionProtocol = "1") -> tuple[T
         made.add_partition(OTHERS)
     if kind in (RequestKind.COMMIT, RequestKind.ABORT):
         if protocol == "1":
-            answer(made, popped(made), ErrorCode.NONE)
+            respond(made, popped(made), ErrorCode.NONE)
         made.commit() if kind is RequestKind.COMMIT else made.abort()
     return made, popped(made)
 
@@ -172,7 +172,7 @@ def lost(made: TransactionManager, pending: PendingRequest) -> None:
     CoordinatorRequests(made).handle_loss(pending, was_sent=True)
 
 
-def answer(
+def respond(
     made: TransactionManager, pending: PendingRequest, error: ErrorCode, of_second: ErrorCode | None = None
 ) -> Effect:
     """Handle a response to ``pending``; those about partitions have two errors, and ``of_second`` may differ."""
@@ -194,13 +194,13 @@ def response_to(request: TransactionRequest, *errors: ErrorCode) -> Message:
         case AddOffsetsToTxn():
             return AddOffsetsToTxnResponse(error_code=error)
         case TxnOffsetCommit():
-            return offsets_answer(*errors)
+            return offsets_response(*errors)
         case EndTxn():
             return EndTxnResponse(error_code=error)
     raise AssertionError(request)
 
 
-def offsets_answer(*errors: ErrorCode) -> TxnOffsetCommitResponse:
+def offsets_response(*errors: ErrorCode) -> TxnOffsetCommitResponse:
     partitions = [
         TxnOffsetCommitResponsePartition(partition_index=index, error_code=each) for index, each in enumerate(errors)
     ]
@@ -211,7 +211,7 @@ def offsets_answer(*errors: ErrorCode) -> TxnOffsetCommitResponse:
 @pytest.mark.parametrize("error", ErrorCode, ids=lambda error: error.name)
 def test_error_of_each_request_has_the_expected_effect(kind: RequestKind, error: ErrorCode) -> None:
     made, request = requested(kind)
-    effect = answer(made, request, error)
+    effect = respond(made, request, error)
     assert effect is effect_of(kind, error) is expected(kind, error)
     result = request.result
     match effect:
@@ -273,7 +273,7 @@ def test_error_code_raises_the_exception_with_its_remedy(
     kind: RequestKind, error: ErrorCode, raised: type[ClientError]
 ) -> None:
     made, request = requested(kind)
-    answer(made, request, error)
+    respond(made, request, error)
     assert type(request.result.error) is raised
 
 
@@ -345,11 +345,11 @@ def test_offset_commit_names_its_member() -> None:
 
 def test_offset_commit_is_repeated_for_uncommitted_offsets_only() -> None:
     made, request = requested(RequestKind.TXN_OFFSET_COMMIT)
-    assert answer(made, request, ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is Effect.RETRY
+    assert respond(made, request, ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is Effect.RETRY
     again = popped(made).request.message()
     assert isinstance(again, TxnOffsetCommitRequest)
     assert [each.partition_index for each in again.topics[0].partitions] == [1]
-    take(made, request, offsets_answer(ErrorCode.NONE))
+    take(made, request, offsets_response(ErrorCode.NONE))
     assert not request.result.is_done
     popped(made)
     take(
@@ -373,7 +373,7 @@ def test_most_severe_of_several_errors_decides() -> None:
         (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INVALID_TXN_STATE),
     ):
         made, request = requested(RequestKind.ADD_PARTITIONS_TO_TXN)
-        answer(made, request, *errors)
+        respond(made, request, *errors)
         assert made.state.current is State.FATAL_ERROR
 
 

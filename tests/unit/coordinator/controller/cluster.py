@@ -78,7 +78,7 @@ class NotingBroker:
     led: dict[TopicPartition, LeaderAndIsrPartitionState] = field(default_factory=dict)
     """The last that it was told of each partition of which it has a replica."""
     deleted: set[TopicPartition] = field(default_factory=set)
-    answers: bool = True
+    responds: bool = True
     connected: bool = True
     delete_error: ErrorCode = ErrorCode.NONE
     unanswered: list[tuple[Message, OnResponse]] = field(default_factory=list)
@@ -89,13 +89,13 @@ class NotingBroker:
             return
         self.requests.append(request)
         response = self._apply(request)
-        if self.answers:
+        if self.responds:
             on_response(response)
         else:
             self.unanswered.append((response, on_response))
 
-    def answer_everything(self) -> None:
-        self.answers = True
+    def respond_to_all(self) -> None:
+        self.responds = True
         for response, on_response in self.unanswered:
             on_response(response)
         self.unanswered.clear()

@@ -169,13 +169,13 @@ class TestControllerEpoch:
             await stand_for_election(usurper, 9, 0, lambda: None)
             assert zombie.controller.is_active
             before = await tree(cluster)
-            told = len(cluster.brokers[1].requests)
+            reported = len(cluster.brokers[1].requests)
             created = zombie.create_topics([NewTopic(name="u")])
             deleted = zombie.delete_topics(["t"], timeout_seconds=1)
             extended = zombie.create_partitions([NewPartitions(topic="t", total_count=3)])
             assert [await created, await deleted, await extended] == [[NOT_CONTROLLER]] * 3
             assert await tree(cluster) == before
-            assert len(cluster.brokers[1].requests) == told
+            assert len(cluster.brokers[1].requests) == reported
             assert not zombie.controller.is_active
 
     async def test_former_controller_does_nothing_more(self) -> None:
@@ -185,10 +185,10 @@ class TestControllerEpoch:
             requests = asyncio.get_running_loop().create_task(zombie.create_topics([NewTopic(name="t")]))
             await asyncio.sleep(0)
             cluster.ensemble.close_session(cluster.members[1].session.session_id)
-            told = len(cluster.brokers[1].requests)
+            reported = len(cluster.brokers[1].requests)
             assert await requests == [NOT_CONTROLLER]
             await cluster.settle()
-            later = cluster.brokers[1].requests[told:]
+            later = cluster.brokers[1].requests[reported:]
             assert {request.controller_epoch for request in later} == {2}  # type: ignore[attr-defined]
             assert "t" not in cluster.brokers[1].metadata.image.topics
 
@@ -218,12 +218,12 @@ class TestControllerEpoch:
         earlier = await stand_for_election(other.session, 9, 0, lambda: None)
         await other.session.delete(paths.CONTROLLER)
 
-        async def another_reign() -> None:
+        async def another_controller() -> None:
             assert other.session is not None
             await stand_for_election(other.session, 9, 0, lambda: None)
             await other.session.delete(paths.CONTROLLER)
 
-        interrupted = cast(Session, InterruptedBeforeMulti(candidate.session, another_reign))
+        interrupted = cast(Session, InterruptedBeforeMulti(candidate.session, another_controller))
         elected = await stand_for_election(interrupted, 1, 0, lambda: None)
         assert isinstance(earlier, Elected)
         assert isinstance(elected, Elected)
@@ -287,15 +287,15 @@ class TestTopicCreation:
             await create(cluster, manual("t", (1, 2), (2, 1)))
             kinds = [type(request) for request in broker.requests]
             assert kinds.index(LeaderAndIsrRequest) < kinds.index(UpdateMetadataRequest)
-            told = broker.of_type(LeaderAndIsrRequest)[0]
-            assert (told.controller_id, told.controller_epoch) == (1, 1)
-            assert told.broker_epoch == cluster.members[1].controller.broker_epoch
-            states = told.topic_states[0].partition_states
+            reported = broker.of_type(LeaderAndIsrRequest)[0]
+            assert (reported.controller_id, reported.controller_epoch) == (1, 1)
+            assert reported.broker_epoch == cluster.members[1].controller.broker_epoch
+            states = reported.topic_states[0].partition_states
             assert [(s.leader, s.isr, s.replicas, s.is_new) for s in states] == [
                 (1, [1, 2], [1, 2], True),
                 (2, [2, 1], [2, 1], True),
             ]
-            assert {leader.broker_id: leader.host_name for leader in told.live_leaders} == {1: "host1", 2: "host2"}
+            assert {leader.broker_id: leader.host_name for leader in reported.live_leaders} == {1: "host1", 2: "host2"}
 
     async def test_overrides_are_known_before_the_first_log_is_made(self) -> None:
         async with running_cluster(1) as cluster:
@@ -492,11 +492,11 @@ class TestTopicDeletion:
     async def test_deletion_waits_for_a_late_response(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
-            cluster.brokers[2].answers = False
+            cluster.brokers[2].responds = False
             deletion = asyncio.get_running_loop().create_task(cluster.apis.delete_topics(["t"], timeout_seconds=60))
             await cluster.settle()
             assert not deletion.done()
-            cluster.brokers[2].answer_everything()
+            cluster.brokers[2].respond_to_all()
             assert await deletion == [NO_ERROR]
 
     async def test_accepted_deletion_survives_a_crash_of_everything(self) -> None:
@@ -515,7 +515,7 @@ class TestTopicDeletion:
     async def test_deletion_pending_at_end_of_epoch_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
-            cluster.brokers[2].answers = False
+            cluster.brokers[2].responds = False
             deletion = asyncio.get_running_loop().create_task(cluster.apis.delete_topics(["t"], timeout_seconds=60))
             await cluster.settle()
             cluster.ensemble.close_session(cluster.members[1].session.session_id)

@@ -25,8 +25,8 @@ async def test_requests_run_in_order_and_never_overlap() -> None:
         running[0] -= 1
         return number
 
-    answers = await asyncio.gather(*(queue.clients.request(partial(work, number)) for number in range(20)))
-    assert answers == order == list(range(20))
+    responds = await asyncio.gather(*(queue.clients.request(partial(work, number)) for number in range(20)))
+    assert responds == order == list(range(20))
     task.cancel()
 
 
@@ -42,11 +42,11 @@ async def test_requests_that_await_nothing_leave_the_loop_a_turn_between_them() 
     async def work() -> int:
         return turns[0]
 
-    asked = [loop.create_task(queue.clients.request(work)) for _ in range(50)]
+    requested = [loop.create_task(queue.clients.request(work)) for _ in range(50)]
     await asyncio.sleep(0)
     count()
     task = loop.create_task(queue.run(fail))
-    seen = await asyncio.gather(*asked)
+    seen = await asyncio.gather(*requested)
     assert sorted(set(seen)) == seen, "two requests were served in one turn of the loop"
     task.cancel()
 
@@ -75,11 +75,11 @@ async def test_clear_events_drops_events_and_keeps_requests() -> None:
         ran.append(1)
 
     queue.cluster.put("look", work)
-    asked = asyncio.get_running_loop().create_task(queue.clients.request(lambda: asyncio.sleep(0, "done")))
+    requested = asyncio.get_running_loop().create_task(queue.clients.request(lambda: asyncio.sleep(0, "done")))
     await asyncio.sleep(0)
     queue.cluster.clear_events()
     task = asyncio.get_running_loop().create_task(queue.run(fail))
-    assert await asked == "done"
+    assert await requested == "done"
     assert ran == []
     task.cancel()
 
@@ -139,8 +139,8 @@ async def test_deadline_drops_queued_work_and_lets_running_work_finish() -> None
         ran.append(number)
 
     until = loop.time() + 1.0
-    asked = [queue.clients.request(partial(work, number), until) for number in range(3)]
-    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    requested = [queue.clients.request(partial(work, number), until) for number in range(3)]
+    outcomes = await asyncio.gather(*requested, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [TimeoutError] * 3
     assert loop.time() == pytest.approx(until)
     may_end.set()

@@ -47,11 +47,11 @@ async def test_partitions_of_a_full_disk_are_elected_and_sent_in_portions(broker
 async def test_broker_that_reports_its_disk_gets_its_leaderships_in_portions() -> None:
     async with running_cluster(1) as cluster:
         active = await wide_topic(cluster, 1)
-        told = len(cluster.brokers[1].requests)
+        reported = len(cluster.brokers[1].requests)
         path = f"{paths.LOG_DIR_EVENTS}/log_dir_event_"
         done = await cluster.members[1].session.create(path, znodes.encode_log_dir_event(1), sequential=True)
         assert isinstance(done, Done)
         _, lines = await longest_turn(lambda: active.full_disks.read_reports(lambda: None))
         await cluster.settle()
-        assert len(cluster.brokers[1].requests) - told >= PARTITIONS / 50
+        assert len(cluster.brokers[1].requests) - reported >= PARTITIONS / 50
         assert lines < MOST_LINES

@@ -52,8 +52,8 @@ def proposal(isr: Mapping[int, int], **changes: int) -> IsrProposal:
     return replace(usual, **changes)
 
 
-def decided(asked: IsrProposal, cluster: ClusterState) -> PartitionState | Outcome:
-    return decide(asked, PARTITION, cluster, 9)
+def decided(requested: IsrProposal, cluster: ClusterState) -> PartitionState | Outcome:
+    return decide(requested, PARTITION, cluster, 9)
 
 
 ALL = {1: 101, 2: 102, 3: 103}
@@ -70,7 +70,7 @@ class TestDecision:
         assert isinstance(decided(proposal(dict.fromkeys(ALL, -1)), cluster_of(1, 2, 3)), PartitionState)
 
     @pytest.mark.parametrize(
-        ("asked", "error"),
+        ("requested", "error"),
         [
             (proposal(ALL, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
             (proposal(ALL, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
@@ -84,8 +84,8 @@ class TestDecision:
             (proposal({1: 101}, leader_recovery_state=2), ErrorCode.INVALID_REQUEST),
         ],
     )
-    def test_proposal_is_refused_for_these_reasons(self, asked: IsrProposal, error: ErrorCode) -> None:
-        assert decided(asked, cluster_of(1, 2, 3)) is error
+    def test_proposal_is_refused_for_these_reasons(self, requested: IsrProposal, error: ErrorCode) -> None:
+        assert decided(requested, cluster_of(1, 2, 3)) is error
 
     def test_replica_that_is_not_alive_cannot_be_in_sync(self) -> None:
         assert decided(proposal(ALL), cluster_of(1, 2)) is ErrorCode.INELIGIBLE_REPLICA
@@ -107,8 +107,8 @@ class TestDecision:
 
     def test_proposal_of_the_present_isr_succeeds_on_any_state(self) -> None:
         cluster = cluster_of(1, 2, 3)
-        asked = proposal({2: 102, 1: 101}, partition_epoch=VERSION - 3)
-        assert decided(asked, cluster) == cluster.state(PARTITION)
+        requested = proposal({2: 102, 1: 101}, partition_epoch=VERSION - 3)
+        assert decided(requested, cluster) == cluster.state(PARTITION)
 
     def test_leader_that_has_recovered_says_so(self) -> None:
         recovering = replace(STATE, isr=(1,), leader_recovery_state=LeaderRecoveryState.RECOVERING)
@@ -154,8 +154,8 @@ class TestRequest:
             await create(cluster, manual("t", (1, 2, 3), (1, 2, 3)))
             for broker in cluster.brokers.values():
                 broker.requests.clear()
-            asked = request(cluster, "t", wanting(0, [1, 3]), wanting(1, [1]))
-            first, second = only(await cluster.apis.alter_partition(asked))
+            requested = request(cluster, "t", wanting(0, [1, 3]), wanting(1, [1]))
+            first, second = only(await cluster.apis.alter_partition(requested))
             assert (first.error_code, first.isr, first.leader_epoch, first.partition_epoch) == (0, [1, 3], 0, 1)
             assert (second.error_code, second.isr, second.partition_epoch) == (0, [1], 1)
             assert (await state_of(cluster, "t", 0)).isr == (1, 3)
@@ -167,9 +167,9 @@ class TestRequest:
     async def test_repeated_request_gets_the_first_response(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2, 3)))
-            asked = request(cluster, "t", wanting(0, [1, 3]))
-            first = await cluster.apis.alter_partition(asked)
-            assert await cluster.apis.alter_partition(asked) == first
+            requested = request(cluster, "t", wanting(0, [1, 3]))
+            first = await cluster.apis.alter_partition(requested)
+            assert await cluster.apis.alter_partition(requested) == first
             assert cluster.ensemble.tree.get(paths.partition_state(PARTITION)).stat.version == 1  # type: ignore[union-attr]
 
     async def test_concurrent_write_is_not_overwritten_and_affects_no_other_partition(self) -> None:
@@ -180,8 +180,8 @@ class TestRequest:
             await cluster.members[2].session.set(
                 paths.partition_state(PARTITION), znodes.encode_partition_state(foreign)
             )
-            asked = request(cluster, "t", wanting(0, [1]), wanting(1, [1]))
-            first, second = only(await cluster.apis.alter_partition(asked))
+            requested = request(cluster, "t", wanting(0, [1]), wanting(1, [1]))
+            first, second = only(await cluster.apis.alter_partition(requested))
             assert (first.error_code, second.error_code) == (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.NONE)
             assert await state_of(cluster, "t", 0) == foreign
             again = request(cluster, "t", wanting(0, [1], partition_epoch=1))
@@ -191,25 +191,25 @@ class TestRequest:
     async def test_unknown_topics_do_not_spoil_the_others(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
-            asked = request(cluster, "t", wanting(0, [1]))
+            requested = request(cluster, "t", wanting(0, [1]))
             unknown = AlterPartitionTopic(topic_id=bytes(15) + b"x", partitions=[wanting(0, [1])])
-            asked.topics.insert(0, unknown)
-            response = await cluster.apis.alter_partition(asked)
+            requested.topics.insert(0, unknown)
+            response = await cluster.apis.alter_partition(requested)
             assert [t.partitions[0].error_code for t in response.topics] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
 
     async def test_request_of_former_incarnation_of_a_leader_is_refused(self) -> None:
         """B63"""
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
-            asked = request(cluster, "t", wanting(0, [1]))
-            asked.broker_epoch -= 1
-            response = await cluster.apis.alter_partition(asked)
+            requested = request(cluster, "t", wanting(0, [1]))
+            requested.broker_epoch -= 1
+            response = await cluster.apis.alter_partition(requested)
             assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
             assert (await state_of(cluster, "t", 0)).isr == (1, 2)
 
     async def test_alter_partition_on_another_broker_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
-            asked = request(cluster, "t", wanting(0, [1]))
-            response = await cluster.members[2].apis.alter_partition(asked)
+            requested = request(cluster, "t", wanting(0, [1]))
+            response = await cluster.members[2].apis.alter_partition(requested)
             assert response.error_code == ErrorCode.NOT_CONTROLLER

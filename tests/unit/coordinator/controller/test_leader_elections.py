@@ -50,14 +50,14 @@ async def after_an_absence(cluster: ClusterUnderTest, *topics: str) -> None:
     await cluster.kill(1)
     await cluster.restart(1)
     for topic in topics:
-        asked = request(cluster, topic, leader=2)
+        requested = request(cluster, topic, leader=2)
         for index in (0, 1):
             state = await state_of(cluster, topic, index)
             znode = cluster.brokers[2].led[TopicPartition(topic, index)]
-            asked.topics[0].partitions.append(
+            requested.topics[0].partitions.append(
                 wanting(index, [2, 1], leader_epoch=state.leader_epoch, partition_epoch=znode.partition_epoch)
             )
-        assert {p.error_code for p in only(await cluster.apis.alter_partition(asked))} == {0}
+        assert {p.error_code for p in only(await cluster.apis.alter_partition(requested))} == {0}
 
 
 async def leaders(cluster: ClusterUnderTest, topic: str) -> list[int]:
@@ -67,8 +67,8 @@ async def leaders(cluster: ClusterUnderTest, topic: str) -> list[int]:
 async def elect(
     cluster: ClusterUnderTest, election: ElectionType, *partitions: tuple[str, int]
 ) -> dict[tuple[str, int], ErrorCode]:
-    asked = [TopicPartition(*partition) for partition in partitions] or None
-    results = await cluster.apis.elect_leaders(asked, election)
+    requested = [TopicPartition(*partition) for partition in partitions] or None
+    results = await cluster.apis.elect_leaders(requested, election)
     assert not isinstance(results, ApiError)
     return {tuple(partition): error.code for partition, error in results.items()}  # type: ignore[misc]
 
@@ -104,7 +104,7 @@ class TestPreferredElection:
     async def test_election_of_unknown_partition_is_refused(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)), manual("going", (1, 2)))
-            cluster.brokers[2].answers = False
+            cluster.brokers[2].responds = False
             deletion = asyncio.ensure_future(cluster.apis.delete_topics(["going"], timeout_seconds=60))  # noqa: TID251
             await cluster.settle()
             results = await elect(cluster, ElectionType.PREFERRED, ("t", 9), ("u", 0), ("going", 0))
@@ -113,7 +113,7 @@ class TestPreferredElection:
                 ("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 ("going", 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
             }
-            cluster.brokers[2].answer_everything()
+            cluster.brokers[2].respond_to_all()
             await deletion
 
     async def test_election_on_another_broker_is_refused(self) -> None:
@@ -165,8 +165,8 @@ class TestUncleanElection:
 
 async def stop(cluster: ClusterUnderTest, broker_id: int, *, epoch: int | None = None) -> ControlledShutdownResponse:
     known = cluster.members[broker_id].controller.broker_epoch
-    asked = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=known if epoch is None else epoch)
-    return await cluster.apis.controlled_shutdown(asked)
+    requested = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=known if epoch is None else epoch)
+    return await cluster.apis.controlled_shutdown(requested)
 
 
 class TestControlledShutdown:
@@ -183,21 +183,21 @@ class TestControlledShutdown:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             await stop(cluster, 2)
-            asked = request(cluster, "t", wanting(0, [1, 2], leader_epoch=1, partition_epoch=1))
-            assert only(await cluster.apis.alter_partition(asked))[0].error_code == ErrorCode.INELIGIBLE_REPLICA
+            requested = request(cluster, "t", wanting(0, [1, 2], leader_epoch=1, partition_epoch=1))
+            assert only(await cluster.apis.alter_partition(requested))[0].error_code == ErrorCode.INELIGIBLE_REPLICA
             await create(cluster, manual("u", (2, 1)))
             assert (await state_of(cluster, "u", 0)).leader == 1
             await cluster.kill(2)
             await cluster.restart(2)
             epochs = {"leader_epoch": 1, "partition_epoch": 1}
-            asked = request(cluster, "t", wanting(0, [1, 2], **epochs))
-            assert only(await cluster.apis.alter_partition(asked))[0].error_code == ErrorCode.NONE
+            requested = request(cluster, "t", wanting(0, [1, 2], **epochs))
+            assert only(await cluster.apis.alter_partition(requested))[0].error_code == ErrorCode.NONE
 
     async def test_partition_that_no_other_broker_can_lead_remains(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("alone", (2,)), manual("t", (2, 1)))
-            asked = request(cluster, "t", wanting(0, [2]), leader=2)
-            await cluster.apis.alter_partition(asked)
+            requested = request(cluster, "t", wanting(0, [2]), leader=2)
+            await cluster.apis.alter_partition(requested)
             response = await stop(cluster, 2)
             assert [(p.topic_name, p.partition_index) for p in response.remaining_partitions] == [("t", 0)]
             assert (await state_of(cluster, "t", 0)).leader == 2
@@ -216,12 +216,12 @@ class TestControlledShutdown:
     async def test_controlled_shutdown_returns_when_the_new_leaders_know(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
-            cluster.brokers[3].answers = False
+            cluster.brokers[3].responds = False
             stopping = asyncio.ensure_future(stop(cluster, 2))  # noqa: TID251
             await cluster.settle()
             assert not stopping.done()
             assert len(cluster.brokers[3].of_type(LeaderAndIsrRequest)) == 2
-            cluster.brokers[3].answer_everything()
+            cluster.brokers[3].respond_to_all()
             await cluster.settle()
             assert stopping.done()
 

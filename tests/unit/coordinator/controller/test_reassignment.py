@@ -131,10 +131,10 @@ async def move(cluster: ClusterUnderTest, target: Sequence[int] | None, partitio
 
 async def catch_up(cluster: ClusterUnderTest, isr: list[int], leader: int = 1) -> ErrorCode:
     """The leader reports who is in sync."""
-    told = cluster.brokers[leader].led[T0]
-    epochs = {"leader_epoch": told.leader_epoch, "partition_epoch": told.partition_epoch}
-    asked = request(cluster, "t", wanting(0, isr, **epochs), leader=leader)
-    return ErrorCode(only(await cluster.apis.alter_partition(asked))[0].error_code)
+    reported = cluster.brokers[leader].led[T0]
+    epochs = {"leader_epoch": reported.leader_epoch, "partition_epoch": reported.partition_epoch}
+    requested = request(cluster, "t", wanting(0, isr, **epochs), leader=leader)
+    return ErrorCode(only(await cluster.apis.alter_partition(requested))[0].error_code)
 
 
 def stored(cluster: ClusterUnderTest) -> ReplicaAssignment:
@@ -153,7 +153,7 @@ def contents(cluster: ClusterUnderTest) -> dict[str, tuple[bytes, int]]:
     return found
 
 
-def is_told_to_delete(broker: NotingBroker) -> bool:
+def is_sent_deletion(broker: NotingBroker) -> bool:
     return T0 in broker.deleted
 
 
@@ -173,7 +173,7 @@ class TestMoves:
             assert stored(cluster) == ReplicaAssignment(replicas=(3, 4))
             state = await state_of(cluster, "t", 0)
             assert (state.leader, state.isr, state.leader_epoch) == (3, (3, 4), 2)
-            assert [is_told_to_delete(cluster.brokers[i]) for i in (1, 2, 3, 4)] == [True, True, False, False]
+            assert [is_sent_deletion(cluster.brokers[i]) for i in (1, 2, 3, 4)] == [True, True, False, False]
             image = cluster.brokers[1].metadata.image.topics["t"].partitions[0]
             assert (image.replicas, image.leader) == ((3, 4), 3)
             assert await cluster.apis.reassignments() == {}
@@ -193,7 +193,7 @@ class TestMoves:
             await move(cluster, [3])
             assert await move(cluster, None) is ErrorCode.NONE
             assert stored(cluster) == ReplicaAssignment(replicas=(1, 2))
-            assert [is_told_to_delete(cluster.brokers[i]) for i in (1, 2, 3)] == [False, False, True]
+            assert [is_sent_deletion(cluster.brokers[i]) for i in (1, 2, 3)] == [False, False, True]
             assert await move(cluster, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
     async def test_reassignment_under_way_can_be_redirected(self) -> None:
@@ -202,7 +202,7 @@ class TestMoves:
             await move(cluster, [3, 2])
             await move(cluster, [4, 2])
             assert stored(cluster) == ReplicaAssignment(replicas=(4, 2, 1), adding=(4,), removing=(1,))
-            assert is_told_to_delete(cluster.brokers[3])
+            assert is_sent_deletion(cluster.brokers[3])
 
     async def test_next_controller_continues_the_reassignment(self) -> None:
         async with running_cluster(1, 2, 3, 4) as cluster:
@@ -235,11 +235,11 @@ class TestMoves:
             await create(cluster, manual("t", (1, 3)))
             await cluster.kill(3)
             assert await move(cluster, [1, 2]) is ErrorCode.NONE
-            told = cluster.brokers[1].led[T0]
-            assert told.removing_replicas == [3]
+            reported = cluster.brokers[1].led[T0]
+            assert reported.removing_replicas == [3]
             assert await catch_up(cluster, [1, 2]) is ErrorCode.NONE
             await cluster.restart(3)
-            assert is_told_to_delete(cluster.brokers[3])
+            assert is_sent_deletion(cluster.brokers[3])
 
     @in_virtual_time
     async def test_topic_that_was_created_again_meanwhile_is_not_deleted(self) -> None:
@@ -252,7 +252,7 @@ class TestMoves:
             cluster.brokers[3].connected = True
             await asyncio.sleep(5)
             assert T0 in cluster.brokers[3].led
-            assert not is_told_to_delete(cluster.brokers[3])
+            assert not is_sent_deletion(cluster.brokers[3])
 
     @pytest.mark.parametrize("again", [False, True])
     async def test_reassigning_to_the_present_assignment_changes_and_tells_nothing(self, again: bool) -> None:
@@ -262,10 +262,10 @@ class TestMoves:
             if again:
                 target = [1, 3]
                 assert await move(cluster, target) is ErrorCode.NONE
-            before, told = dict(contents(cluster)), [len(broker.requests) for broker in cluster.brokers.values()]
+            before, reported = dict(contents(cluster)), [len(broker.requests) for broker in cluster.brokers.values()]
             assert await move(cluster, target) is ErrorCode.NONE
             assert contents(cluster) == before
-            assert [len(broker.requests) for broker in cluster.brokers.values()] == told
+            assert [len(broker.requests) for broker in cluster.brokers.values()] == reported
 
     async def test_reassigning_to_another_order_keeps_leader_and_leader_epoch(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:

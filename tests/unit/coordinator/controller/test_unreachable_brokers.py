@@ -75,8 +75,8 @@ class TestUnreachableBrokers:
     async def test_partition_that_only_the_unreachable_broker_can_lead_stays(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("alone", (2,)), manual("t", (2, 1)))
-            asked = request(cluster, "t", wanting(0, [2]), leader=2)
-            await cluster.apis.alter_partition(asked)
+            requested = request(cluster, "t", wanting(0, [2]), leader=2)
+            await cluster.apis.alter_partition(requested)
             cluster.controller.report_unreachable(2)
             await cluster.settle()
             assert [(await state_of(cluster, topic, 0)).leader for topic in ("alone", "t")] == [2, 2]
@@ -90,11 +90,11 @@ class TestUnreachableBrokers:
             await cluster.settle()
             state = await state_of(cluster, "t", 0)
             joining = wanting(0, [3, 2], leader_epoch=state.leader_epoch, partition_epoch=1)
-            asked = request(cluster, "t", joining, leader=3)
-            assert only(await cluster.apis.alter_partition(asked))[0].error_code
+            requested = request(cluster, "t", joining, leader=3)
+            assert only(await cluster.apis.alter_partition(requested))[0].error_code
             cluster.brokers[2].connected = True
             await asyncio.sleep(5)
-            assert not only(await cluster.apis.alter_partition(asked))[0].error_code
+            assert not only(await cluster.apis.alter_partition(requested))[0].error_code
             assert cluster.brokers[2].led[T0].leader == 3
             image = cluster.brokers[3].metadata.image
             assert sorted(image.brokers) == [1, 2, 3]
@@ -142,12 +142,12 @@ class TestUnreachableBrokers:
             await cluster.settle()
             await cluster.kill(2)
             assert sorted(cluster.brokers[3].metadata.image.brokers) == [1, 3]
-            cluster.brokers[2] = NotingBroker(answers=False)
+            cluster.brokers[2] = NotingBroker(responds=False)
             await cluster.start(2)
             assert sorted(cluster.brokers[3].metadata.image.brokers) == [1, 2, 3]
-            cluster.brokers[2].answer_everything()
-            asked = request(cluster, "t", wanting(0, [3, 2], leader_epoch=1, partition_epoch=1), leader=3)
-            assert not only(await cluster.apis.alter_partition(asked))[0].error_code
+            cluster.brokers[2].respond_to_all()
+            requested = request(cluster, "t", wanting(0, [3, 2], leader_epoch=1, partition_epoch=1), leader=3)
+            assert not only(await cluster.apis.alter_partition(requested))[0].error_code
             cluster.controller.report_unreachable(2)
             await cluster.settle()
             assert (await state_of(cluster, "t", 0)).isr == (3,)
@@ -226,7 +226,7 @@ class TestCreationBesideASilentBroker:
     """Broker 2 has a replica, and does not answer."""
 
     @pytest.mark.parametrize(
-        ("answers_after", "timeout_seconds", "expected"),
+        ("responds_after", "timeout_seconds", "expected"),
         [
             (2.0, 30, (ErrorCode.NONE, 2.0)),
             (None, 5, (ErrorCode.REQUEST_TIMED_OUT, 5.0)),
@@ -235,14 +235,14 @@ class TestCreationBesideASilentBroker:
         ],
     )
     def test_creation_waits_until_the_broker_responds_or_the_timeout_passes(
-        self, answers_after: float | None, timeout_seconds: float, expected: tuple[ErrorCode, float]
+        self, responds_after: float | None, timeout_seconds: float, expected: tuple[ErrorCode, float]
     ) -> None:
         @in_virtual_time
         async def play() -> None:
             async with running_cluster(1, 2) as cluster:
-                cluster.brokers[2].answers = False
-                if answers_after is not None:
-                    asyncio.get_running_loop().call_later(answers_after, cluster.brokers[2].answer_everything)
+                cluster.brokers[2].responds = False
+                if responds_after is not None:
+                    asyncio.get_running_loop().call_later(responds_after, cluster.brokers[2].respond_to_all)
                 error, seconds = await creation(cluster, manual("t", (1, 2)), timeout_seconds)
                 assert (error, round(seconds, 2)) == expected
 
@@ -253,7 +253,7 @@ class TestCreationBesideASilentBroker:
         @in_virtual_time
         async def play() -> None:
             async with running_cluster(1, 2) as cluster:
-                cluster.brokers[2].answers = False
+                cluster.brokers[2].responds = False
                 asyncio.get_running_loop().call_later(0.5, cluster.controller.report_unreachable, 2)
                 error, seconds = await creation(cluster, manual("t", *[(1, 2)] * partitions), 30)
                 assert (error, round(seconds, 2)) == (ErrorCode.NONE, 0.5)

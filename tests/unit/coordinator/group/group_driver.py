@@ -59,16 +59,16 @@ class Driver:
         return self.group.state
 
     def carry_out(self, step: Step) -> None:
-        self._answer(step)
+        self._respond(step)
         if step.transition is None:
             return
         if self.refusal is not None:
-            self._answer(self.group.refuse(step.transition, self.refusal, self.at))
+            self._respond(self.group.refuse(step.transition, self.refusal, self.at))
         else:
             self.log.append(step.transition.image)
-            self._answer(self.group.apply(step.transition, self.at))
+            self._respond(self.group.apply(step.transition, self.at))
 
-    def _answer(self, step: Step) -> None:
+    def _respond(self, step: Step) -> None:
         for join_reply, joined in step.joins:
             join_reply(joined)
         for sync_reply, synced in step.syncs:

@@ -36,7 +36,7 @@ from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.virtual_loop import VirtualLoop
-from tests.unit.coordinator.transaction.world import Log, Tasks, Term
+from tests.unit.coordinator.transaction.world import EpochLog, Log, Tasks
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,19 +53,19 @@ PRODUCER = Producer(7, 0)
 class Call(Generic[R]):
     """One request, and every answer that it got."""
 
-    answers: list[R] = field(default_factory=list)
+    responses: list[R] = field(default_factory=list)
 
     @property
     def is_waiting(self) -> bool:
-        return not self.answers
+        return not self.responses
 
     @property
-    def answer(self) -> R:
-        (answer,) = self.answers
-        return answer
+    def response(self) -> R:
+        (response,) = self.responses
+        return response
 
 
-class OffsetsTerm(Term):
+class OffsetsEpochLog(EpochLog):
     """Reads like a log: what does not fit ends the read, also when something smaller follows."""
 
     def read(self, start_offset: int, max_bytes: int) -> bytes:
@@ -81,10 +81,10 @@ class OffsetsTerm(Term):
 class OffsetsLog(Log):
     """One partition of the offsets topic, over all its leaders."""
 
-    def elect(self, *, lost_records: int = 0) -> OffsetsTerm:
+    def elect(self, *, lost_records: int = 0) -> OffsetsEpochLog:
         super().elect(lost_records=lost_records)
-        self.term = term = OffsetsTerm(self, self.epoch)
-        return term
+        self.epoch_log = epoch_log = OffsetsEpochLog(self, self.epoch)
+        return epoch_log
 
 
 class Metadata:
@@ -157,7 +157,7 @@ class GroupWorld:
 
     def begin(self, request: Callable[[Callable[[R], None]], None]) -> Call[R]:
         call: Call[R] = Call()
-        self.do(lambda: request(call.answers.append))
+        self.do(lambda: request(call.responses.append))
         return call
 
     # Leadership and the log
@@ -167,8 +167,8 @@ class GroupWorld:
         log = self.logs[partition]
         self.do(log.depose)
         self.do(lambda: self.coordinator.on_resigned(partition))
-        term = log.elect(lost_records=lost_records)
-        self.do(lambda: self.coordinator.on_elected(partition, term))
+        epoch_log = log.elect(lost_records=lost_records)
+        self.do(lambda: self.coordinator.on_elected(partition, epoch_log))
 
     def load(self) -> None:
         """Let loading go on as far as it can, without letting time pass."""
@@ -194,9 +194,9 @@ class GroupWorld:
         batch = build_end_txn_marker(
             producer_id=producer_id, producer_epoch=0, commit=commit, coordinator_epoch=0, timestamp=self.wall_clock()
         )
-        term = self.logs[partition].term
-        assert term is not None
-        if not isinstance(term.append(batch), ErrorCode):
+        epoch_log = self.logs[partition].epoch_log
+        assert epoch_log is not None
+        if not isinstance(epoch_log.append(batch), ErrorCode):
             self.do(lambda: self.coordinator.on_txn_marker(partition, producer_id, commit=commit))
 
     def batches(self, partition: int = 0) -> list[tuple[BatchHeader, list[GroupRecord | int]]]:
@@ -263,7 +263,7 @@ class GroupWorld:
 
     def member(self, *, group: str = GROUP, topics: bytes = b"", session_ms: int = 10_000) -> str:
         """The only member of a stable group; its generation is 1 in a new group."""
-        joined = self.join(group=group, protocols=[("range", topics)], session_ms=session_ms).answer
+        joined = self.join(group=group, protocols=[("range", topics)], session_ms=session_ms).response
         assert joined.error is ErrorCode.NONE
         self.sync(joined.member_id, {joined.member_id: b"all"}, generation=joined.generation, group=group)
         return joined.member_id
@@ -296,18 +296,18 @@ class GroupWorld:
         self, *partitions: TopicPartition, group: str = GROUP, stable: bool = False, topic_id: bytes = ZERO_UUID
     ) -> Call[FetchedOffsets | ErrorCode]:
         """All partitions, if none is named."""
-        asked = [(partition, topic_id) for partition in partitions] or None
+        requested = [(partition, topic_id) for partition in partitions] or None
 
         def fetch(reply: Callable[[FetchedOffsets | ErrorCode], None]) -> None:
-            for _ in self.coordinator.fetch_offsets(group, asked, reply, WorkBudget(0), require_stable=stable):
+            for _ in self.coordinator.fetch_offsets(group, requested, reply, WorkBudget(0), require_stable=stable):
                 pass
 
         return self.begin(fetch)
 
     def fetched(self, partition: TopicPartition = P0, *, group: str = GROUP, stable: bool = False) -> FetchedOffset:
-        answer = self.fetch(partition, group=group, stable=stable).answer
-        assert not isinstance(answer, ErrorCode)
-        return answer[partition]
+        response = self.fetch(partition, group=group, stable=stable).response
+        assert not isinstance(response, ErrorCode)
+        return response[partition]
 
     def delete_offsets(self, *partitions: TopicPartition, group: str = GROUP) -> Call[PartitionErrors | ErrorCode]:
         return self.begin(lambda reply: self.coordinator.delete_offsets(group, partitions, reply))

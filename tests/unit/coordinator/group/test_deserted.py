@@ -77,28 +77,30 @@ def test_new_generation_is_sent_when_followers_fetch_again_and_sessions_begin_th
         desert(w)
         second = w.join(session_ms=SESSION_MS)
         assert w.heartbeat(first) is ErrorCode.REBALANCE_IN_PROGRESS
-        assert w.join(first, session_ms=SESSION_MS).answer.generation == 2
-        follower = w.sync(second.answer.member_id, generation=2)
-        leader = w.sync(first, {second.answer.member_id: b"half"}, generation=2)
+        assert w.join(first, session_ms=SESSION_MS).response.generation == 2
+        follower = w.sync(second.response.member_id, generation=2)
+        leader = w.sync(first, {second.response.member_id: b"half"}, generation=2)
         w.sleep(20)
         assert leader.is_waiting
         assert follower.is_waiting
         attend(w)
-        assert follower.answer.assignment == b"half"
-        assert leader.answer.error is ErrorCode.NONE
+        assert follower.response.assignment == b"half"
+        assert leader.response.error is ErrorCode.NONE
         w.sleep(SESSION_MS / 1000 - 1)
-        assert w.heartbeat(first, generation=2) is w.heartbeat(second.answer.member_id, generation=2) is ErrorCode.NONE
+        assert (
+            w.heartbeat(first, generation=2) is w.heartbeat(second.response.member_id, generation=2) is ErrorCode.NONE
+        )
 
 
 def test_session_begins_when_assignment_is_sent() -> None:
     """Also without silence: the record took almost as long as the session lasts."""
     with group_world() as w:
-        joined = w.join(session_ms=SESSION_MS).answer
+        joined = w.join(session_ms=SESSION_MS).response
         w.hold_replication()
         sync = w.sync(joined.member_id, {joined.member_id: b"all"})
         w.sleep(COMMIT_TIMEOUT - 0.1)
         w.replicate()
-        assert sync.answer.error is ErrorCode.NONE
+        assert sync.response.error is ErrorCode.NONE
         w.sleep(SESSION_MS / 1000 - 1)
         assert w.heartbeat(joined.member_id) is ErrorCode.NONE
 
@@ -110,7 +112,7 @@ def test_member_of_deserted_coordinator_may_leave() -> None:
         leave = w.leave(member)
         assert leave.is_waiting, "until the emptiness is replicated"
         attend(w)
-        assert leave.answer == [ErrorCode.NONE]
+        assert leave.response == [ErrorCode.NONE]
 
 
 # Commits
@@ -124,7 +126,7 @@ def test_commit_gets_response_when_followers_fetch_again() -> None:
         w.sleep(COMMIT_TIMEOUT - 1)
         assert commit.is_waiting
         attend(w)
-        assert commit.answer == {P0: ErrorCode.NONE}
+        assert commit.response == {P0: ErrorCode.NONE}
         assert w.fetched().offset == 7
 
 
@@ -138,10 +140,10 @@ def test_commit_holds_up_its_members_heartbeats_for_a_part_of_the_session() -> N
         w.sleep(SESSION_MS / 1000 / SESSION_PARTS - 0.1)
         assert commit.is_waiting
         w.sleep(0.2)
-        assert commit.answer == {P0: ErrorCode.REQUEST_TIMED_OUT}
-        assert simple.answer == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+        assert commit.response == {P0: ErrorCode.REQUEST_TIMED_OUT}
+        assert simple.response == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
         w.replicate()
-        assert commit.answer == {P0: ErrorCode.REQUEST_TIMED_OUT}, "it is answered once"
+        assert commit.response == {P0: ErrorCode.REQUEST_TIMED_OUT}, "it is answered once"
         assert w.fetched().offset == 7, "and it is no failure"
 
 
@@ -152,19 +154,19 @@ def test_commit_without_a_member_waits_for_the_whole_time() -> None:
         w.sleep(COMMIT_TIMEOUT - 0.1)
         assert commit.is_waiting
         w.sleep(0.2)
-        assert commit.answer == {P0: AWAY}
+        assert commit.response == {P0: AWAY}
 
 
 def test_commit_under_a_successor_is_never_acknowledged() -> None:
     with group_world() as w:
-        assert w.commit(1).answer == {P0: ErrorCode.NONE}
+        assert w.commit(1).response == {P0: ErrorCode.NONE}
         desert(w)
         commit = w.commit(2)
         assert commit.is_waiting
         w.log.is_deserted = False
         w.elect(lost_records=1)
         w.load()
-        assert commit.answer == {P0: ErrorCode.NOT_COORDINATOR}
+        assert commit.response == {P0: ErrorCode.NOT_COORDINATOR}
         assert w.fetched().offset == 1
 
 
@@ -174,10 +176,10 @@ def test_commit_under_a_successor_is_never_acknowledged() -> None:
 def test_offsets_are_not_given_out() -> None:
     """NOT_COORDINATOR is the one error by which consumers before 3.9 look for the coordinator again."""
     with group_world() as w:
-        assert w.commit(1).answer == {P0: ErrorCode.NONE}
+        assert w.commit(1).response == {P0: ErrorCode.NONE}
         desert(w)
-        assert w.fetch(P0).answer is ErrorCode.NOT_COORDINATOR
-        assert w.fetch().answer is ErrorCode.NOT_COORDINATOR
+        assert w.fetch(P0).response is ErrorCode.NOT_COORDINATOR
+        assert w.fetch().response is ErrorCode.NOT_COORDINATOR
         attend(w)
         assert w.fetched().offset == 1
 
@@ -186,9 +188,9 @@ def test_deserted_coordinator_deletes_nothing() -> None:
     with group_world() as w:
         w.commit(1)
         desert(w)
-        assert w.delete_groups(GROUP).answer == {GROUP: AWAY}
-        assert w.delete_groups("nobody").answer == {"nobody": AWAY}
-        assert w.delete_offsets(P0).answer is AWAY
+        assert w.delete_groups(GROUP).response == {GROUP: AWAY}
+        assert w.delete_groups("nobody").response == {"nobody": AWAY}
+        assert w.delete_offsets(P0).response is AWAY
         attend(w)
         assert w.fetched().offset == 1
 
@@ -199,27 +201,27 @@ def test_deserted_coordinator_deletes_nothing() -> None:
         lambda w, member: w.heartbeat("stranger"),
         lambda w, member: w.heartbeat(member, generation=7),
         lambda w, member: w.heartbeat(member, group="another"),
-        lambda w, member: w.join("stranger").answer.error,
-        lambda w, member: w.join("stranger", instance="one").answer.error,
-        lambda w, member: w.join("stranger", group="another").answer.error,
-        lambda w, member: w.join(protocols=[("unknown", b"")]).answer.error,
-        lambda w, member: w.sync("stranger").answer.error,
-        lambda w, member: w.sync("stranger", instance="one").answer.error,
-        lambda w, member: w.sync(member, generation=7).answer.error,
-        lambda w, member: w.sync(member, group="another").answer.error,
-        lambda w, member: w.leave("stranger").answer[0],
-        lambda w, member: w.leave("stranger", group="another").answer[0],
-        lambda w, member: w.commit(committer=of("stranger")).answer[P0],
-        lambda w, member: w.commit(committer=of(member, 7)).answer[P0],
-        lambda w, member: w.commit(committer=Committer("another", "stranger", None, 7)).answer[P0],
-        lambda w, member: w.txn_commit(committer=of("stranger")).answer[P0],
+        lambda w, member: w.join("stranger").response.error,
+        lambda w, member: w.join("stranger", instance="one").response.error,
+        lambda w, member: w.join("stranger", group="another").response.error,
+        lambda w, member: w.join(protocols=[("unknown", b"")]).response.error,
+        lambda w, member: w.sync("stranger").response.error,
+        lambda w, member: w.sync("stranger", instance="one").response.error,
+        lambda w, member: w.sync(member, generation=7).response.error,
+        lambda w, member: w.sync(member, group="another").response.error,
+        lambda w, member: w.leave("stranger").response[0],
+        lambda w, member: w.leave("stranger", group="another").response[0],
+        lambda w, member: w.commit(committer=of("stranger")).response[P0],
+        lambda w, member: w.commit(committer=of(member, 7)).response[P0],
+        lambda w, member: w.commit(committer=Committer("another", "stranger", None, 7)).response[P0],
+        lambda w, member: w.txn_commit(committer=of("stranger")).response[P0],
         lambda w, member: w.do(lambda: w.coordinator.describe_group("another")),
     ],
 )
 def test_deserted_coordinator_dismisses_no_member(ask: Callable[[GroupWorld, str], Any]) -> None:
     """A member that has joined at the successor must not be told that it is none: for a static one that is the end."""
     with group_world() as w:
-        joined = w.join(instance="one").answer
+        joined = w.join(instance="one").response
         w.sync(joined.member_id, {joined.member_id: b"all"}, instance="one")
         refused = ask(w, joined.member_id)
         assert refused not in (ErrorCode.NONE, AWAY)

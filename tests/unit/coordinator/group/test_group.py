@@ -353,9 +353,9 @@ def test_group_whose_emptying_was_refused_takes_new_members() -> None:
 
 def test_new_dynamic_member_is_given_its_id_first() -> None:
     driver = Driver()
-    asked = driver.join(version=4)
-    assert asked.result.error is ErrorCode.MEMBER_ID_REQUIRED
-    member_id = asked.result.member_id
+    requested = driver.join(version=4)
+    assert requested.result.error is ErrorCode.MEMBER_ID_REQUIRED
+    member_id = requested.result.member_id
     assert member_id
     assert driver.state is GroupState.EMPTY
     assert driver.join(member_id, version=4).result.member_id == member_id

@@ -153,7 +153,7 @@ class GroupMachine(RuleBasedStateMachine):
     # What holds
 
     @invariant()
-    def every_request_has_at_most_one_answer(self) -> None:
+    def every_request_has_at_most_one_response(self) -> None:
         assert all(len(call.results) <= 1 for call in self.calls)
 
     @invariant()

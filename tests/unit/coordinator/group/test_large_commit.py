@@ -36,7 +36,7 @@ def commit_at_once(
     producer = PRODUCER if transactional else None
     return w.begin(
         lambda reply: w.coordinator.commit_at_once(committer._replace(producer=producer), made, reply)
-    ).answer
+    ).response
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -46,9 +46,9 @@ def test_large_commit_writes_and_remembers_what_a_small_one_does(transactional: 
         if transactional:
             expected = small.begin(
                 lambda reply: small.coordinator.commit_offsets(MEMBER._replace(producer=PRODUCER), offsets, reply)
-            ).answer
+            ).response
         else:
-            expected = small.commit_all(offsets).answer
+            expected = small.commit_all(offsets).response
         assert commit_at_once(large, offsets, transactional=transactional) == expected
         assert expected[TOO_LARGE.partition] is ErrorCode.OFFSET_METADATA_TOO_LARGE
         assert large.log.batches == small.log.batches
@@ -56,21 +56,21 @@ def test_large_commit_writes_and_remembers_what_a_small_one_does(transactional: 
             assert bool(w.shard.offsets.unstable(GROUP)) is transactional
             if transactional:
                 w.marker()
-        assert large.fetch().answer == small.fetch().answer
+        assert large.fetch().response == small.fetch().response
         large.elect()
         large.load()
-        assert large.fetch().answer == small.fetch().answer
+        assert large.fetch().response == small.fetch().response
 
 
 def test_large_commit_without_leader_epochs_keeps_those_of_a_commit_in_between() -> None:
     with group_world() as w:
-        answer = commit_at_once(
+        response = commit_at_once(
             w,
             [OffsetToCommit(P0, 4), OffsetToCommit(P1, 4), OffsetToCommit(P0, 5)],
             meanwhile=lambda: w.commit(10, leader_epoch=3),
         )
-        assert answer == {P0: OK, P1: OK}
-        assert w.fetch().answer == {P0: (5, 3, "", OK), P1: (4, -1, "", OK)}
+        assert response == {P0: OK, P1: OK}
+        assert w.fetch().response == {P0: (5, 3, "", OK), P1: (4, -1, "", OK)}
         w.elect()
         w.load()
         assert w.fetched(P0) == (5, 3, "", OK)
@@ -102,9 +102,9 @@ def test_large_commit_without_leader_epochs_learns_from_a_transaction_that_ends_
 
 def test_large_commit_is_refused_when_one_of_its_topics_was_deleted_in_between() -> None:
     with group_world() as w:
-        answer = commit_at_once(w, OFFSETS, meanwhile=lambda: w.delete_topic(P0.topic))
-        assert answer == dict.fromkeys([P0, P1], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        assert w.fetch().answer == {}
+        response = commit_at_once(w, OFFSETS, meanwhile=lambda: w.delete_topic(P0.topic))
+        assert response == dict.fromkeys([P0, P1], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert w.fetch().response == {}
         assert commit_at_once(w, OFFSETS, meanwhile=lambda: w.delete_topic("another")) == {P0: OK, P1: OK}
 
 
@@ -117,32 +117,32 @@ def test_large_commit_is_refused_when_its_shard_was_loaded_anew_in_between() -> 
             w.elect()
             w.load()
 
-        answer = commit_at_once(w, OFFSETS, committer=Committer(GROUP, member, None, 1), meanwhile=elect_again)
-        assert answer == dict.fromkeys([P0, P1], ErrorCode.NOT_COORDINATOR)
-        assert w.fetch().answer == {}
+        response = commit_at_once(w, OFFSETS, committer=Committer(GROUP, member, None, 1), meanwhile=elect_again)
+        assert response == dict.fromkeys([P0, P1], ErrorCode.NOT_COORDINATOR)
+        assert w.fetch().response == {}
 
 
 def test_large_commit_is_refused_by_the_rules_of_its_group_when_it_is_committed() -> None:
     with group_world() as w:
         member = w.member()
-        answer = commit_at_once(
+        response = commit_at_once(
             w, OFFSETS, committer=Committer(GROUP, member, None, 1), meanwhile=lambda: w.leave(member)
         )
-        assert answer == dict.fromkeys([P0, P1], ErrorCode.UNKNOWN_MEMBER_ID)
+        assert response == dict.fromkeys([P0, P1], ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "reported"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
     ],
 )
-def test_large_commit_that_the_log_refuses_changes_nothing(refusal: ErrorCode, told: ErrorCode) -> None:
+def test_large_commit_that_the_log_refuses_changes_nothing(refusal: ErrorCode, reported: ErrorCode) -> None:
     with group_world() as w:
-        answer = commit_at_once(w, [*OFFSETS, TOO_LARGE], meanwhile=lambda: w.refuse(refusal))
-        assert answer == {P0: told, P1: told, TOO_LARGE.partition: ErrorCode.OFFSET_METADATA_TOO_LARGE}
-        assert w.fetch().answer == {}
+        response = commit_at_once(w, [*OFFSETS, TOO_LARGE], meanwhile=lambda: w.refuse(refusal))
+        assert response == {P0: reported, P1: reported, TOO_LARGE.partition: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+        assert w.fetch().response == {}
 
 
 def test_large_commit_that_is_given_up_is_not_watched_any_more() -> None:

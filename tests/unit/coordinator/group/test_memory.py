@@ -21,7 +21,7 @@ LIMITS = GroupSettings(
 def join(w: GroupWorld, size: int, member_id: str = "", group: str = GROUP, **more: object) -> ErrorCode | None:
     """The error of a JoinGroup with ``size`` bytes of metadata; None while it is parked."""
     call = w.join(member_id, group=group, protocols=[("range", bytes(size))], **more)  # type: ignore[arg-type]
-    return call.answers[0].error if call.answers else None
+    return call.responses[0].error if call.responses else None
 
 
 def test_join_with_too_much_metadata_is_refused_and_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -101,7 +101,7 @@ def test_sync_with_assignments_beyond_the_size_of_a_group_is_refused(caplog: pyt
                 protocol_name=None,
                 assignments=assignments,
             )
-            return w.begin(lambda reply: w.coordinator.sync_group(GROUP, request, reply)).answer.error
+            return w.begin(lambda reply: w.coordinator.sync_group(GROUP, request, reply)).response.error
 
         assert sync(30 * KIB) is ErrorCode.UNKNOWN_SERVER_ERROR
         assert f"{GROUP_SETTING} is {30 * KIB}" in caplog.text
@@ -137,14 +137,14 @@ def test_members_of_a_large_group_get_responses_in_several_turns() -> None:
     with group_world() as w:
         calls = [w.join() for _ in range(1_201)]
 
-        def answered() -> int:
-            return sum(bool(call.answers) for call in calls[1:])
+        def responded() -> int:
+            return sum(bool(call.responses) for call in calls[1:])
 
-        w.join(calls[0].answer.member_id)
-        seen = [answered()]
+        w.join(calls[0].response.member_id)
+        seen = [responded()]
         while seen[-1] < len(calls) - 1:
             w.sleep(0)
-            seen.append(answered())
+            seen.append(responded())
             assert len(seen) < 20
         assert seen[0] < 1_000
         assert max(later - sooner for sooner, later in itertools.pairwise(seen)) <= 500

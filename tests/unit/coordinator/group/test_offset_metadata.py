@@ -31,8 +31,8 @@ def _offsets(first: int, count: int, metadata: str = METADATA) -> list[OffsetToC
 
 
 def _commit(w: GroupWorld, offsets: list[OffsetToCommit], group_id: str = "g") -> list[ErrorCode]:
-    answer = w.commit_all(offsets, committer=Committer(group_id)).answer
-    return [answer[offset.partition] for offset in offsets]
+    response = w.commit_all(offsets, committer=Committer(group_id)).response
+    return [response[offset.partition] for offset in offsets]
 
 
 def test_commit_with_metadata_beyond_the_bound_is_refused(world: GroupWorld, caplog: pytest.LogCaptureFixture) -> None:
@@ -71,15 +71,15 @@ def test_large_commit_with_metadata_beyond_the_bound_is_refused(world: GroupWorl
     def reply_to(reply: object) -> None:
         world.coordinator.commit_at_once(Committer("g"), made, reply)  # type: ignore[arg-type]
 
-    answer: PartitionErrors = world.begin(reply_to).answer  # type: ignore[assignment]
-    assert sorted(answer.values()) == sorted([ErrorCode.NONE] * 3 + [TOO_LARGE] * 2)
+    response: PartitionErrors = world.begin(reply_to).response  # type: ignore[assignment]
+    assert sorted(response.values()) == sorted([ErrorCode.NONE] * 3 + [TOO_LARGE] * 2)
 
 
 def test_new_group_with_a_long_id_is_refused(world: GroupWorld) -> None:
     long_id = "g" * 11
     assert _commit(world, _offsets(0, 1), long_id) == [ErrorCode.INVALID_GROUP_ID]
-    assert world.join(group=long_id).answer.error is ErrorCode.INVALID_GROUP_ID
-    assert world.join(group="g" * 10).answer.error is ErrorCode.NONE
+    assert world.join(group=long_id).response.error is ErrorCode.INVALID_GROUP_ID
+    assert world.join(group="g" * 10).response.error is ErrorCode.NONE
 
 
 def test_group_with_a_long_id_that_is_in_the_log_goes_on() -> None:

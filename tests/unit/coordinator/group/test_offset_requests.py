@@ -41,23 +41,23 @@ def test_simple_consumer_commits_and_fetches() -> None:
     with group_world() as w:
         assert w.fetched() == (-1, -1, "", OK)
         offsets = [OffsetToCommit(P0, 5, 2, "note", TOPIC_ID), OffsetToCommit(P1, 7)]
-        assert w.commit_all(offsets).answer == {P0: OK, P1: OK}
+        assert w.commit_all(offsets).response == {P0: OK, P1: OK}
         assert w.fetched() == (5, 2, "note", OK)
-        assert w.fetch().answer == {P0: (5, 2, "note", OK), P1: (7, -1, "", OK)}
+        assert w.fetch().response == {P0: (5, 2, "note", OK), P1: (7, -1, "", OK)}
         assert len(w.batches()) == 1, "one request, one batch"
 
 
 def test_members_commit_in_their_own_generation() -> None:
     with group_world() as w:
-        assert w.commit(committer=Committer(GROUP, "m", None, 1)).answer == {P0: ErrorCode.ILLEGAL_GENERATION}
+        assert w.commit(committer=Committer(GROUP, "m", None, 1)).response == {P0: ErrorCode.ILLEGAL_GENERATION}
         member = w.member()
-        assert w.commit(committer=Committer(GROUP, member, None, 1)).answer == {P0: OK}
-        assert w.commit(committer=Committer(GROUP, member, None, 2)).answer == {P0: ErrorCode.ILLEGAL_GENERATION}
-        assert w.commit(committer=Committer(GROUP, "other", None, 1)).answer == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
-        assert w.commit(committer=Committer(GROUP, member, "i", 1)).answer == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
-        assert w.commit().answer == {P0: ErrorCode.UNKNOWN_MEMBER_ID}, "simple consumers must wait until it is empty"
+        assert w.commit(committer=Committer(GROUP, member, None, 1)).response == {P0: OK}
+        assert w.commit(committer=Committer(GROUP, member, None, 2)).response == {P0: ErrorCode.ILLEGAL_GENERATION}
+        assert w.commit(committer=Committer(GROUP, "other", None, 1)).response == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+        assert w.commit(committer=Committer(GROUP, member, "i", 1)).response == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+        assert w.commit().response == {P0: ErrorCode.UNKNOWN_MEMBER_ID}, "simple consumers must wait until it is empty"
         w.leave(member)
-        assert w.commit(9).answer == {P0: OK}
+        assert w.commit(9).response == {P0: OK}
 
 
 def test_commit_extends_the_session_of_its_member() -> None:
@@ -65,7 +65,7 @@ def test_commit_extends_the_session_of_its_member() -> None:
         member = w.member()
         for _ in range(5):
             w.sleep(8)
-            assert w.commit(committer=Committer(GROUP, member, None, 1)).answer == {P0: OK}
+            assert w.commit(committer=Committer(GROUP, member, None, 1)).response == {P0: OK}
 
 
 def test_members_of_a_group_that_is_gone_may_get_group_id_not_found() -> None:
@@ -77,7 +77,7 @@ def test_members_of_a_group_that_is_gone_may_get_group_id_not_found() -> None:
                 reply,
             )
         )
-        assert call.answer == {P0: ErrorCode.GROUP_ID_NOT_FOUND}
+        assert call.response == {P0: ErrorCode.GROUP_ID_NOT_FOUND}
 
 
 def test_offset_may_be_kept_for_ever() -> None:
@@ -87,7 +87,7 @@ def test_offset_may_be_kept_for_ever() -> None:
                 Committer(GROUP, "", None, -1), [OffsetToCommit(P0, 1)], reply, retention_ms=2**63 - 1
             )
         )
-        assert call.answer == {P0: OK}
+        assert call.response == {P0: OK}
         w.sleep(2 * DAY)
         assert w.fetched() == (1, -1, "", OK)
 
@@ -96,13 +96,13 @@ def test_metadata_has_a_size_limit_for_each_partition() -> None:
     with group_world() as w:
         too_large = OffsetToCommit(P0, 1, -1, "x" * 4097)
         fits = OffsetToCommit(P1, 2, -1, "x" * 4096)
-        assert w.commit_all([too_large, fits]).answer == {P0: ErrorCode.OFFSET_METADATA_TOO_LARGE, P1: OK}
-        assert w.commit_all([too_large]).answer == {P0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+        assert w.commit_all([too_large, fits]).response == {P0: ErrorCode.OFFSET_METADATA_TOO_LARGE, P1: OK}
+        assert w.commit_all([too_large]).response == {P0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
         assert (w.fetched(P0).offset, w.fetched(P1).offset) == (-1, 2)
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "reported"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
@@ -110,13 +110,13 @@ def test_metadata_has_a_size_limit_for_each_partition() -> None:
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
     ],
 )
-def test_refused_commit_changes_nothing(refusal: ErrorCode, told: ErrorCode) -> None:
+def test_refused_commit_changes_nothing(refusal: ErrorCode, reported: ErrorCode) -> None:
     with group_world() as w:
         w.refuse(refusal)
-        assert w.commit(5).answer == {P0: told}
+        assert w.commit(5).response == {P0: reported}
         assert w.fetched().offset == -1
         w.refuse(refusal)
-        assert w.txn_commit(5).answer == {P0: told}
+        assert w.txn_commit(5).response == {P0: reported}
         assert w.fetched(stable=True).error is OK, "and nothing waits for a marker"
         assert w.coordinator.list_groups() == (OK, []), "nor was a group made for it"
 
@@ -154,10 +154,10 @@ def test_commit_gets_response_when_it_is_replicated() -> None:
         first, second = w.commit(1), w.commit(2)
         assert first.is_waiting
         w.replicate(1)
-        assert first.answer == {P0: OK}
+        assert first.response == {P0: OK}
         assert second.is_waiting
         w.replicate()
-        assert second.answer == {P0: OK}
+        assert second.response == {P0: OK}
 
 
 def test_commit_that_takes_too_long_is_not_a_failure() -> None:
@@ -165,7 +165,7 @@ def test_commit_that_takes_too_long_is_not_a_failure() -> None:
         w.hold_replication()
         commit = w.commit(1)
         w.sleep(5.1)
-        assert commit.answer == {P0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert commit.response == {P0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
         w.replicate()
         assert w.fetched().offset == 1
 
@@ -180,7 +180,7 @@ def test_fetch_returns_nothing_that_could_still_be_lost() -> None:
         assert fetch.is_waiting
         assert not other.is_waiting, "other groups do not wait for it"
         w.replicate()
-        assert fetch.answer == {P0: (2, -1, "", OK)}
+        assert fetch.response == {P0: (2, -1, "", OK)}
 
 
 def test_fetch_that_takes_too_long_looks_for_another_coordinator() -> None:
@@ -189,7 +189,7 @@ def test_fetch_that_takes_too_long_looks_for_another_coordinator() -> None:
         w.commit(2)
         fetch = w.fetch(P0)
         w.sleep(5.1)
-        assert fetch.answer is ErrorCode.NOT_COORDINATOR
+        assert fetch.response is ErrorCode.NOT_COORDINATOR
 
 
 def test_offset_lost_in_failover_was_never_returned() -> None:
@@ -199,8 +199,8 @@ def test_offset_lost_in_failover_was_never_returned() -> None:
         commit, fetch = w.commit(2), w.fetch(P0)
         w.elect(lost_records=1)
         w.load()
-        assert commit.answer == {P0: ErrorCode.NOT_COORDINATOR}
-        assert fetch.answer is ErrorCode.NOT_COORDINATOR
+        assert commit.response == {P0: ErrorCode.NOT_COORDINATOR}
+        assert fetch.response is ErrorCode.NOT_COORDINATOR
         assert w.fetched().offset == 1
 
 
@@ -211,7 +211,7 @@ def test_offsets_of_a_transaction_count_when_its_marker_is_appended() -> None:
     """B17: the marker is acknowledged after this call, so whoever knows of the commit sees its offsets."""
     with group_world() as w:
         w.commit(1)
-        assert w.txn_commit(5).answer == {P0: OK}
+        assert w.txn_commit(5).response == {P0: OK}
         assert w.fetched().offset == 1
         w.marker(commit=True)
         assert w.fetched().offset == 5
@@ -235,7 +235,7 @@ def test_positions_that_a_transaction_may_change_are_unstable() -> None:
         w.txn_commit(5)
         unstable = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
         assert w.fetched(stable=True) == unstable
-        assert w.fetch(stable=True).answer == {P0: unstable}
+        assert w.fetch(stable=True).response == {P0: unstable}
         assert w.fetched(P1, stable=True).error is OK
         assert w.fetched(stable=False) == (1, -1, "", OK)
         w.marker(commit=True)
@@ -294,7 +294,7 @@ def test_marker_ends_what_came_before_it_and_nothing_else() -> None:
         assert w.fetched(P1, stable=True).error is ErrorCode.UNSTABLE_OFFSET_COMMIT
         w.marker(other.id, commit=False)
         w.marker(PRODUCER.id, commit=False)
-        assert w.fetch(stable=True).answer == {P0: (5, -1, "", OK)}
+        assert w.fetch(stable=True).response == {P0: (5, -1, "", OK)}
 
 
 def test_materialised_offsets_are_returned_when_the_marker_is_replicated() -> None:
@@ -306,7 +306,7 @@ def test_materialised_offsets_are_returned_when_the_marker_is_replicated() -> No
         fetch = w.fetch(P0, stable=True)
         assert fetch.is_waiting
         w.replicate()
-        assert fetch.answer == {P0: (5, -1, "", OK)}
+        assert fetch.response == {P0: (5, -1, "", OK)}
 
 
 def test_transactional_commit_is_the_producers_own_batch() -> None:
@@ -322,25 +322,25 @@ def test_transactional_commit_is_the_producers_own_batch() -> None:
 def test_producer_whose_consumer_fell_out_of_the_group_is_fenced() -> None:
     """KIP-447: the group's metadata, as the consumer knows it, comes along with the offsets."""
     with group_world() as w:
-        assert w.txn_commit(committer=Committer(GROUP, "m", None, 1)).answer == {P0: ErrorCode.ILLEGAL_GENERATION}
-        first = w.join(instance="i").answer.member_id
+        assert w.txn_commit(committer=Committer(GROUP, "m", None, 1)).response == {P0: ErrorCode.ILLEGAL_GENERATION}
+        first = w.join(instance="i").response.member_id
         w.sync(first, instance="i")
-        second = w.join(instance="i").answer.member_id
+        second = w.join(instance="i").response.member_id
         fenced = Committer(GROUP, first, "i", 1)
-        assert w.txn_commit(committer=fenced).answer == {P0: ErrorCode.FENCED_INSTANCE_ID}
+        assert w.txn_commit(committer=fenced).response == {P0: ErrorCode.FENCED_INSTANCE_ID}
         unknown = Committer(GROUP, "other", None, 1)
-        assert w.txn_commit(committer=unknown).answer == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+        assert w.txn_commit(committer=unknown).response == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
         stale = Committer(GROUP, second, "i", 0)
-        assert w.txn_commit(committer=stale).answer == {P0: ErrorCode.ILLEGAL_GENERATION}
-        assert w.txn_commit(committer=Committer(GROUP, second, "i", 1)).answer == {P0: OK}
-        assert w.txn_commit(committer=Committer(GROUP)).answer == {P0: OK}, "a producer of before KIP-447"
+        assert w.txn_commit(committer=stale).response == {P0: ErrorCode.ILLEGAL_GENERATION}
+        assert w.txn_commit(committer=Committer(GROUP, second, "i", 1)).response == {P0: OK}
+        assert w.txn_commit(committer=Committer(GROUP)).response == {P0: OK}, "a producer of before KIP-447"
 
 
 def test_fenced_producers_commit_is_the_logs_to_refuse() -> None:
     with group_world() as w:
         w.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
-        assert w.txn_commit().answer == {P0: ErrorCode.INVALID_PRODUCER_EPOCH}
-        assert w.txn_commit(producer=Producer(-1, -1)).answer == {P0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+        assert w.txn_commit().response == {P0: ErrorCode.INVALID_PRODUCER_EPOCH}
+        assert w.txn_commit(producer=Producer(-1, -1)).response == {P0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
         assert not w.batches()
 
 
@@ -349,34 +349,34 @@ def test_fenced_producers_commit_is_the_logs_to_refuse() -> None:
 
 def test_offsets_are_deleted_unless_they_are_subscribed_to() -> None:
     with group_world() as w:
-        assert w.delete_offsets(P0).answer is ErrorCode.GROUP_ID_NOT_FOUND
+        assert w.delete_offsets(P0).response is ErrorCode.GROUP_ID_NOT_FOUND
         w.commit_all([OffsetToCommit(P0, 1), OffsetToCommit(P1, 2), OffsetToCommit(ELSEWHERE, 3)])
         member = w.member(topics=subscribed("t"))
         subscribed_error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        assert w.delete_offsets(P0, ELSEWHERE).answer == {P0: subscribed_error, ELSEWHERE: OK}
+        assert w.delete_offsets(P0, ELSEWHERE).response == {P0: subscribed_error, ELSEWHERE: OK}
         w.leave(member)
-        assert w.delete_offsets(P0, TopicPartition("t", 9)).answer == {P0: OK, TopicPartition("t", 9): OK}
-        assert w.fetch().answer == {P1: (2, -1, "", OK)}
+        assert w.delete_offsets(P0, TopicPartition("t", 9)).response == {P0: OK, TopicPartition("t", 9): OK}
+        assert w.fetch().response == {P1: (2, -1, "", OK)}
         w.elect()
         w.load()
-        assert w.fetch().answer == {P1: (2, -1, "", OK)}
+        assert w.fetch().response == {P1: (2, -1, "", OK)}
 
 
 def test_group_whose_last_offset_is_deleted_stays_empty_until_it_is_deleted() -> None:
     """As in Kafka: `--delete-offsets` of the last offset leaves a group that `--delete` finds, after a reload, too."""
     with group_world() as w:
         w.commit(1)
-        assert w.delete_offsets(P0).answer == {P0: OK}
+        assert w.delete_offsets(P0).response == {P0: OK}
         assert [group.group_id for group in w.coordinator.list_groups()[1]] == [GROUP]
         assert w.group.state is GroupState.EMPTY
-        assert w.delete_offsets(P0).answer == {P0: OK}
+        assert w.delete_offsets(P0).response == {P0: OK}
         w.elect()
         w.load()
         assert w.group.state is GroupState.EMPTY
-        assert w.delete_groups(GROUP).answer == {GROUP: OK}
-        assert w.delete_groups(GROUP).answer == {GROUP: ErrorCode.GROUP_ID_NOT_FOUND}
+        assert w.delete_groups(GROUP).response == {GROUP: OK}
+        assert w.delete_groups(GROUP).response == {GROUP: ErrorCode.GROUP_ID_NOT_FOUND}
         w.commit(1)
-        assert w.delete_groups(GROUP).answer == {GROUP: OK}
+        assert w.delete_groups(GROUP).response == {GROUP: OK}
         w.elect()
         w.load()
         assert w.coordinator.list_groups() == (OK, [])
@@ -394,20 +394,20 @@ def test_offsets_of_a_live_group_of_another_kind_are_not_deleted() -> None:
     with group_world() as w:
         w.member()
         w.group.protocol_type = "connect"
-        assert w.delete_offsets(P0).answer is ErrorCode.NON_EMPTY_GROUP
+        assert w.delete_offsets(P0).response is ErrorCode.NON_EMPTY_GROUP
 
 
 def test_refused_deletion_changes_nothing() -> None:
     with group_world() as w:
         w.commit(1)
         w.refuse()
-        assert w.delete_offsets(P0).answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert w.delete_offsets(P0).response is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert w.fetched().offset == 1
         w.hold_replication()
         deletion = w.delete_offsets(P0)
         assert deletion.is_waiting
         w.replicate()
-        assert deletion.answer == {P0: OK}
+        assert deletion.response == {P0: OK}
 
 
 def test_deleted_topic_removes_its_offsets() -> None:
@@ -415,24 +415,24 @@ def test_deleted_topic_removes_its_offsets() -> None:
         w.commit_all([OffsetToCommit(P0, 1, topic_id=TOPIC_ID), OffsetToCommit(ELSEWHERE, 3)])
         w.txn_commit(5, partition=P1)
         w.delete_topic("t")
-        assert w.fetch(stable=True).answer == {ELSEWHERE: (3, -1, "", OK)}
+        assert w.fetch(stable=True).response == {ELSEWHERE: (3, -1, "", OK)}
         w.marker(commit=True)
         w.elect()
         w.load()
-        assert w.fetch(stable=True).answer == {ELSEWHERE: (3, -1, "", OK)}
+        assert w.fetch(stable=True).response == {ELSEWHERE: (3, -1, "", OK)}
 
 
 def test_recreated_topic_begins_without_offsets() -> None:
     with group_world() as w:
         successor = b"s" * 16
         w.commit_all([OffsetToCommit(P0, 1, topic_id=TOPIC_ID), OffsetToCommit(P1, 2, topic_id=successor)])
-        fetch = w.fetch(P0, topic_id=successor).answer
+        fetch = w.fetch(P0, topic_id=successor).response
         assert fetch == {P0: (-1, -1, "", OK)}
-        assert w.fetch(P0, topic_id=TOPIC_ID).answer == {P0: (1, -1, "", OK)}
+        assert w.fetch(P0, topic_id=TOPIC_ID).response == {P0: (1, -1, "", OK)}
         w.delete_topic("t", successor=successor)
-        assert w.fetch().answer == {P1: (2, -1, "", OK)}
+        assert w.fetch().response == {P1: (2, -1, "", OK)}
         w.delete_topic("t", successor, successor=ZERO_UUID)
-        assert w.fetch().answer == {P1: (2, -1, "", OK)}, "an id that is not known says nothing"
+        assert w.fetch().response == {P1: (2, -1, "", OK)}, "an id that is not known says nothing"
 
 
 # Expiry
@@ -444,9 +444,9 @@ def test_offsets_of_a_simple_consumer_expire_after_their_last_commit() -> None:
         w.sleep(20 * HOUR)
         w.commit(2, partition=P1)
         w.sleep(5 * HOUR)
-        assert w.fetch().answer == {P1: (2, -1, "", OK)}
+        assert w.fetch().response == {P1: (2, -1, "", OK)}
         w.sleep(21 * HOUR)
-        assert w.fetch().answer == {}
+        assert w.fetch().response == {}
         assert w.coordinator.list_groups() == (OK, [])
 
 
@@ -468,7 +468,7 @@ def test_offsets_of_an_empty_group_expire_after_its_last_member_left() -> None:
         w.sleep(23 * HOUR)
         assert w.fetched().offset == 1
         w.sleep(2 * HOUR)
-        assert w.fetch().answer == {}
+        assert w.fetch().response == {}
         assert w.coordinator.describe_group(GROUP) is ErrorCode.GROUP_ID_NOT_FOUND
         w.elect()
         w.load()
@@ -483,9 +483,9 @@ def test_offsets_committed_to_an_empty_group_count_from_their_commit() -> None:
         w.sleep(23 * HOUR)
         w.commit(1)
         w.sleep(23 * HOUR)
-        assert w.fetch().answer == {P0: (1, -1, "", OK)}
+        assert w.fetch().response == {P0: (1, -1, "", OK)}
         w.sleep(2 * HOUR)
-        assert w.fetch().answer == {}
+        assert w.fetch().response == {}
 
 
 def test_offsets_that_are_subscribed_to_do_not_expire() -> None:
@@ -495,20 +495,20 @@ def test_offsets_that_are_subscribed_to_do_not_expire() -> None:
         member = w.member(topics=subscribed("t"), session_ms=LONG_SESSION_MS)
         keep_alive(w, 2 * DAY, (member, None))
         assert w.group.state is GroupState.STABLE
-        assert w.fetch().answer == {P0: (1, -1, "", OK)}
+        assert w.fetch().response == {P0: (1, -1, "", OK)}
 
 
 def test_offsets_do_not_expire_while_group_rebalances() -> None:
     """B69: however long that takes: here two static members heartbeat and never rejoin."""
     with group_world(settings=RETENTION) as w:
         w.commit_all([OffsetToCommit(P0, 1), OffsetToCommit(ELSEWHERE, 2)])
-        leader = w.join(session_ms=LONG_SESSION_MS).answer.member_id
+        leader = w.join(session_ms=LONG_SESSION_MS).response.member_id
         statics = [w.join(instance=name, session_ms=LONG_SESSION_MS) for name in ("a", "b")]
         w.join(leader)
         w.leave(leader)
-        keep_alive(w, 2 * DAY, *[(call.answer.member_id, name) for call, name in zip(statics, "ab", strict=True)])
+        keep_alive(w, 2 * DAY, *[(call.response.member_id, name) for call, name in zip(statics, "ab", strict=True)])
         assert w.group.state is GroupState.PREPARING_REBALANCE
-        assert w.fetch().answer == {P0: (1, -1, "", OK), ELSEWHERE: (2, -1, "", OK)}
+        assert w.fetch().response == {P0: (1, -1, "", OK), ELSEWHERE: (2, -1, "", OK)}
 
 
 @pytest.mark.parametrize(
@@ -545,7 +545,7 @@ def test_offset_with_an_open_transaction_does_not_expire() -> None:
         assert w.fetched().offset == 1
         w.marker(commit=False)
         w.sleep(2 * HOUR)
-        assert w.fetch().answer == {}
+        assert w.fetch().response == {}
 
 
 def test_commit_may_bring_its_own_retention() -> None:
@@ -560,7 +560,7 @@ def test_commit_may_bring_its_own_retention() -> None:
         w.load()
         assert w.fetched().offset == 1
         w.sleep(1.5 * HOUR)
-        assert w.fetch().answer == {}
+        assert w.fetch().response == {}
 
 
 def test_refused_expiry_is_tried_again() -> None:
@@ -570,7 +570,7 @@ def test_refused_expiry_is_tried_again() -> None:
         w.sleep(24.5 * HOUR)
         assert w.fetched().offset == 1
         w.sleep(HOUR)
-        assert w.fetch().answer == {}
+        assert w.fetch().response == {}
 
 
 def test_many_expired_offsets_go_in_several_batches() -> None:

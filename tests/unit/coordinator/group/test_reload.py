@@ -72,10 +72,10 @@ def happen(w: GroupWorld, event: str, rng: random.Random) -> None:
         case "member" | "static":
             instance = rng.choice("ab") if event == "static" else None
             join = w.join(group=group, instance=instance)
-            if not join.is_waiting and join.answer.error is ErrorCode.NONE:
-                answer = join.answer
-                assignments = {member.member_id: bytes([rng.randrange(256)]) for member in answer.members}
-                w.sync(answer.member_id, assignments, group=group, generation=answer.generation, instance=instance)
+            if not join.is_waiting and join.response.error is ErrorCode.NONE:
+                response = join.response
+                assignments = {member.member_id: bytes([rng.randrange(256)]) for member in response.members}
+                w.sync(response.member_id, assignments, group=group, generation=response.generation, instance=instance)
         case "leave":
             known = w.shard.groups.get(group)
             if known is not None:

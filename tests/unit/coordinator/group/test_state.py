@@ -77,7 +77,7 @@ SIMPLE_TXN_COMMITS = {EMPTY: OK, PREPARING: OK, COMPLETING: OK, STABLE: OK}
 LIVE = [state for state in GroupState if state is not DEAD]
 
 
-def answer(results: list[object]) -> object:
+def respond(results: list[object]) -> object:
     """None while the request is parked."""
     return getattr(results[0], "error", None) if results else None
 
@@ -87,17 +87,17 @@ def test_request_in_each_state_gets_expected_error(state: GroupState) -> None:
     driver, leader, other = in_state(state)
     assert driver.heartbeat(other) is HEARTBEATS[state]
     driver, leader, other = in_state(state)
-    assert answer(driver.sync(other).results) is FOLLOWER_SYNCS[state]
+    assert respond(driver.sync(other).results) is FOLLOWER_SYNCS[state]
     driver, leader, other = in_state(state)
-    assert answer(driver.sync(leader).results) is LEADER_SYNCS[state]
+    assert respond(driver.sync(leader).results) is LEADER_SYNCS[state]
     driver, leader, other = in_state(state)
-    assert answer(driver.join().results) is NEW_JOINS[state]
+    assert respond(driver.join().results) is NEW_JOINS[state]
     driver, leader, other = in_state(state)
-    assert answer(driver.join(other).results) is UNCHANGED_FOLLOWER_JOINS[state]
+    assert respond(driver.join(other).results) is UNCHANGED_FOLLOWER_JOINS[state]
     driver, leader, other = in_state(state)
-    assert answer(driver.join(leader).results) is LEADER_JOINS[state]
+    assert respond(driver.join(leader).results) is LEADER_JOINS[state]
     driver, leader, other = in_state(state)
-    assert answer(driver.join(other, protocols=("range", "sticky")).results) is CHANGED_FOLLOWER_JOINS[state]
+    assert respond(driver.join(other, protocols=("range", "sticky")).results) is CHANGED_FOLLOWER_JOINS[state]
     driver, leader, other = in_state(state)
     assert driver.leave((other, None)) == [LEAVES[state]]
     assert driver.state is STATE_AFTER_LEAVE[state]

@@ -148,7 +148,7 @@ class MetadataStoreContract:
         assert all(path.startswith("/q/n_") and len(path) == len("/q/n_") + 10 for path in paths)
         assert paths == sorted(set(paths))
 
-    async def test_bulk_reads_answer_in_the_order_asked(self, session: Session) -> None:
+    async def test_bulk_reads_return_in_the_order_of_the_paths(self, session: Session) -> None:
         await session.create("/a", b"1")
         await session.create("/b", b"2")
         znodes = await session.get_many(["/b", "/nothing", "/a", "/b"])

@@ -163,14 +163,14 @@ async def test_acknowledged_write_survives_any_crash(
     """After a crash at any byte the tree is what was answered last, or that and the one multi under way."""
     disk, rng = sim_disk(), random.Random(seed)
     found = {"/": b""}
-    for life, budget in zip(lives, units, strict=False):
+    for incarnation, budget in zip(lives, units, strict=False):
         possible = [found]
         disk.stop_after(budget)
         ensemble = None
         try:
             ensemble = open_on(disk, compact_at_bytes=compact_at_bytes)
             session = session_of(ensemble.connect())
-            for operations in life:
+            for operations in incarnation:
                 await session.multi(operations)
                 possible = [lasting(ensemble.tree)]
         except MachineStopped:

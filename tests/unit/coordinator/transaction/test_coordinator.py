@@ -47,9 +47,9 @@ def test_transaction_with_local_partitions_ends_in_the_turn_of_its_request(commi
         w.cluster.add_topic("invoices")
         w.cluster.add_topic("shipments")
         producer = w.producer()
-        assert w.add(producer, INVOICES).answer is ErrorCode.NONE
-        assert w.add(producer, SHIPMENTS).answer is ErrorCode.NONE
-        assert w.end(producer, commit=commit).answer is ErrorCode.NONE
+        assert w.add(producer, INVOICES).response is ErrorCode.NONE
+        assert w.add(producer, SHIPMENTS).response is ErrorCode.NONE
+        assert w.end(producer, commit=commit).response is ErrorCode.NONE
         end = "Commit" if commit else "Abort"
         assert w.log.states("id") == ["Empty@0", "Ongoing@0", "Ongoing@0", f"Prepare{end}@0", f"Complete{end}@0"]
         assert w.markers(INVOICES) == w.markers(SHIPMENTS) == [TransactionMarker(*producer, commit, 0, 0)]
@@ -60,8 +60,8 @@ def test_end_that_is_requested_twice_is_written_once() -> None:
         w.cluster.add_topic("invoices")
         producer = w.producer()
         w.add(producer, INVOICES)
-        assert [w.end(producer).answer for _ in range(3)] == [ErrorCode.NONE] * 3
-        assert w.end(producer, commit=False).answer is ErrorCode.INVALID_TXN_STATE
+        assert [w.end(producer).response for _ in range(3)] == [ErrorCode.NONE] * 3
+        assert w.end(producer, commit=False).response is ErrorCode.INVALID_TXN_STATE
         assert len(w.markers(INVOICES)) == 1
         assert len(w.log.states("id")) == 4
 
@@ -72,7 +72,7 @@ def test_partitions_that_are_known_already_cost_no_record() -> None:
         producer = w.producer()
         w.add(producer, INVOICES)
         before = w.log.log_end_offset
-        assert w.add(producer, INVOICES).answer is ErrorCode.NONE
+        assert w.add(producer, INVOICES).response is ErrorCode.NONE
         assert w.log.log_end_offset == before
 
 
@@ -91,9 +91,9 @@ def test_restarted_producer_gets_the_next_epoch_and_the_old_one_is_fenced() -> N
         zombie = w.producer()
         successor = w.producer()
         assert successor == ProducerIdAndEpoch(zombie.id, zombie.epoch + 1)
-        assert w.add(zombie, INVOICES).answer is ErrorCode.PRODUCER_FENCED
-        assert w.end(zombie).answer is ErrorCode.PRODUCER_FENCED
-        assert w.add(successor, INVOICES).answer is ErrorCode.NONE
+        assert w.add(zombie, INVOICES).response is ErrorCode.PRODUCER_FENCED
+        assert w.end(zombie).response is ErrorCode.PRODUCER_FENCED
+        assert w.add(successor, INVOICES).response is ErrorCode.NONE
 
 
 @LEVELS
@@ -135,47 +135,47 @@ async def _init_many(w: World, count: int, seen: list[ProducerIdAndEpoch]) -> No
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001])
 def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
     with world() as w:
-        refused = w.init(timeout_ms=timeout_ms).answer
+        refused = w.init(timeout_ms=timeout_ms).response
         assert refused == InitProducerIdResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT, NO_PRODUCER)
 
 
 def test_empty_transactional_id_is_refused() -> None:
     with world() as w:
         producer = ProducerIdAndEpoch(1, 0)
-        assert w.init("").answer == InitProducerIdResult(ErrorCode.INVALID_REQUEST, NO_PRODUCER)
-        assert w.add(producer, INVOICES, transactional_id="").answer is ErrorCode.INVALID_REQUEST
-        assert w.end(producer, transactional_id="").answer is ErrorCode.INVALID_REQUEST
+        assert w.init("").response == InitProducerIdResult(ErrorCode.INVALID_REQUEST, NO_PRODUCER)
+        assert w.add(producer, INVOICES, transactional_id="").response is ErrorCode.INVALID_REQUEST
+        assert w.end(producer, transactional_id="").response is ErrorCode.INVALID_REQUEST
         assert w.coordinator.describe("") is ErrorCode.INVALID_REQUEST
 
 
 def test_new_transactional_id_beyond_the_limit_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     with world(config=TransactionConfig(max_id_length=3)) as w:
-        assert w.init("four").answer == InitProducerIdResult(ErrorCode.INVALID_REQUEST, NO_PRODUCER)
+        assert w.init("four").response == InitProducerIdResult(ErrorCode.INVALID_REQUEST, NO_PRODUCER)
         assert "oncelog.transactional.id.max.length is 3" in caplog.text
-        assert w.init("ids").answer.error is ErrorCode.NONE
+        assert w.init("ids").response.error is ErrorCode.NONE
 
 
 def test_new_transactional_id_beyond_their_number_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     with world(config=TransactionConfig(max_ids=1)) as w:
-        assert w.init("a").answer.error is ErrorCode.NONE
-        assert w.init("b").answer.error is ErrorCode.POLICY_VIOLATION
+        assert w.init("a").response.error is ErrorCode.NONE
+        assert w.init("b").response.error is ErrorCode.POLICY_VIOLATION
         assert "oncelog.transactional.ids.max.count is 1" in caplog.text
-        assert w.init("a").answer.error is ErrorCode.NONE
+        assert w.init("a").response.error is ErrorCode.NONE
 
 
 def test_transactional_id_beyond_the_limit_that_is_in_the_log_goes_on() -> None:
     with world(config=TransactionConfig(max_id_length=3)) as w:
         w.coordinator._config = TransactionConfig()
-        first = w.init("four").answer.producer
+        first = w.init("four").response.producer
         w.coordinator._config = TransactionConfig(max_id_length=3)
-        assert w.init("four").answer.producer == ProducerIdAndEpoch(first.id, first.epoch + 1)
+        assert w.init("four").response.producer == ProducerIdAndEpoch(first.id, first.epoch + 1)
 
 
 def test_unknown_transactional_id_has_no_producer() -> None:
     with world() as w:
         producer = ProducerIdAndEpoch(1, 0)
-        assert w.add(producer, INVOICES).answer is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert w.end(producer).answer is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert w.add(producer, INVOICES).response is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert w.end(producer).response is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert w.coordinator.describe("id") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         verdict = w.coordinator.verify_partitions("id", producer, frozenset({INVOICES}))
         assert verdict == {INVOICES: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
@@ -186,9 +186,9 @@ def test_coordinator_without_the_partition_responds_not_coordinator() -> None:
         producer = w.producer()
         w.log.depose()
         w.do(lambda: w.coordinator.on_resigned(0))
-        assert w.init().answer == InitProducerIdResult(ErrorCode.NOT_COORDINATOR, NO_PRODUCER)
-        assert w.add(producer, INVOICES).answer is ErrorCode.NOT_COORDINATOR
-        assert w.end(producer).answer is ErrorCode.NOT_COORDINATOR
+        assert w.init().response == InitProducerIdResult(ErrorCode.NOT_COORDINATOR, NO_PRODUCER)
+        assert w.add(producer, INVOICES).response is ErrorCode.NOT_COORDINATOR
+        assert w.end(producer).response is ErrorCode.NOT_COORDINATOR
         assert w.coordinator.describe("id") is ErrorCode.NOT_COORDINATOR
 
 
@@ -233,14 +233,14 @@ def test_transition_is_neither_confirmed_nor_shown_before_it_is_replicated() -> 
     with world() as w:
         w.log.replicates_at_once = False
         call = w.init()
-        assert call.answer is None
+        assert call.response is None
         assert not call.held_its_connection
         assert w.coordinator.describe("id") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert w.coordinator.list_transactions(TransactionFilter()) == []
         w.do(w.log.replicate)
         producer = call.wait().producer
         add = w.add(producer, INVOICES)
-        assert add.answer is None
+        assert add.response is None
         assert w.described().state is TransactionState.EMPTY
         w.do(w.log.replicate)
         assert add.wait() is ErrorCode.NONE
@@ -256,7 +256,7 @@ def test_busy_id_gets_concurrent_transactions_after_busy_wait() -> None:
         first = w.add(producer, INVOICES)
         second, init = w.add(producer, SHIPMENTS), w.init()
         assert second.held_its_connection
-        assert w.end(producer).answer is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert w.end(producer).response is ErrorCode.CONCURRENT_TRANSACTIONS
         before = w.loop.time()
         assert second.wait() is ErrorCode.CONCURRENT_TRANSACTIONS
         assert init.wait().error is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -276,7 +276,7 @@ def test_busy_id_that_becomes_free_in_time_is_not_reported_busy() -> None:
         end = w.end(producer)
         w.turn()
         following = w.add(producer, INVOICES)
-        assert following.answer is None
+        assert following.response is None
         w.do(w.cluster.deliver)
         assert (end.wait(), following.wait()) == (ErrorCode.NONE, ErrorCode.NONE)
         assert w.described().state is TransactionState.ONGOING
@@ -291,7 +291,7 @@ def test_producer_begins_next_transaction_while_markers_are_on_their_way() -> No
         assert w.end(producer).wait() is ErrorCode.NONE
         following = w.add(producer, INVOICES)
         w.sleep((WAIT + BUSY_WAIT) / 2)
-        assert following.answer is None
+        assert following.response is None
         w.do(w.cluster.deliver)
         assert following.wait() is ErrorCode.NONE
 
@@ -306,15 +306,15 @@ def test_record_that_the_log_refused_leaves_nothing_pending(error: ErrorCode) ->
     with world() as w:
         w.cluster.add_topic("invoices")
         w.log.refusals = [error]
-        assert w.init().answer == InitProducerIdResult(expected, NO_PRODUCER)
+        assert w.init().response == InitProducerIdResult(expected, NO_PRODUCER)
         assert w.coordinator.describe("id") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         producer = w.producer()
         w.log.refusals = [error]
-        assert w.add(producer, INVOICES).answer is expected
-        assert w.add(producer, INVOICES).answer is ErrorCode.NONE
+        assert w.add(producer, INVOICES).response is expected
+        assert w.add(producer, INVOICES).response is ErrorCode.NONE
         w.log.refusals = [error]
-        assert w.end(producer).answer is expected
-        assert w.end(producer).answer is ErrorCode.NONE
+        assert w.end(producer).response is expected
+        assert w.end(producer).response is ErrorCode.NONE
         assert w.log.states("id") == ["Empty@0", "Ongoing@0", "PrepareCommit@0", "CompleteCommit@0"]
 
 
@@ -327,13 +327,13 @@ def test_record_that_is_slow_to_replicate_stays_pending_when_its_client_gives_up
         w.log.replicates_at_once = False
         call = w.end(producer)
         w.sleep(REQUEST_TIMEOUT * 0.99)
-        assert call.answer is None
+        assert call.response is None
         assert call.wait() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert w.end(producer, commit=False).answer is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert w.end(producer, commit=False).response is ErrorCode.CONCURRENT_TRANSACTIONS
         w.log.replicates_at_once = True
         w.do(w.log.replicate)
-        assert w.end(producer).answer is ErrorCode.NONE
-        assert w.end(producer, commit=False).answer is ErrorCode.INVALID_TXN_STATE
+        assert w.end(producer).response is ErrorCode.NONE
+        assert w.end(producer, commit=False).response is ErrorCode.INVALID_TXN_STATE
         assert [marker.commit for marker in w.markers(INVOICES)] == [True]
 
 
@@ -349,7 +349,7 @@ def test_losing_the_partition_fails_those_who_wait_and_forgets_what_was_pending(
         w.log.replicates_at_once = True
         w.turn()
         assert w.described().state is TransactionState.EMPTY
-        assert w.add(producer, INVOICES).answer is ErrorCode.NONE
+        assert w.add(producer, INVOICES).response is ErrorCode.NONE
 
 
 def test_record_that_replicates_after_resignation_is_not_applied() -> None:
@@ -453,7 +453,7 @@ def test_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(leve
         assert w.markers(INVOICES) == [
             TransactionMarker(producer.id, producer.epoch + 1, False, 0, marker_version(level))
         ]
-        assert w.end(producer).answer is ErrorCode.PRODUCER_FENCED
+        assert w.end(producer).response is ErrorCode.PRODUCER_FENCED
         assert w.described().state is TransactionState.COMPLETE_ABORT
 
 
@@ -465,7 +465,7 @@ def test_straggler_after_the_end_opens_a_transaction_that_closes_by_itself() -> 
         producer = w.producer()
         w.add(producer, INVOICES)
         w.end(producer)
-        assert w.add(producer, SHIPMENTS).answer is ErrorCode.NONE
+        assert w.add(producer, SHIPMENTS).response is ErrorCode.NONE
         w.sleep(TIMEOUT_MS / 1000 + SWEEP + 1)
         assert w.described().state is TransactionState.COMPLETE_ABORT
         assert [marker.commit for marker in w.markers(SHIPMENTS)] == [False]
@@ -523,7 +523,7 @@ def test_id_is_busy_while_its_tombstone_replicates() -> None:
         w.log.replicates_at_once = False
         w.sleep(EXPIRY_SWEEP + 1)
         waiting = w.init()
-        assert waiting.answer is None
+        assert waiting.response is None
         w.log.replicates_at_once = True
         w.do(w.log.replicate)
         assert waiting.wait().producer.id != old.id
@@ -538,13 +538,13 @@ def test_end_gets_response_without_waiting_long_for_a_partition() -> None:
         producer = w.producer()
         w.add(producer, INVOICES)
         call = w.end(producer)
-        assert call.answer is None
+        assert call.response is None
         assert not call.held_its_connection
         before = w.loop.time()
         assert call.wait() is ErrorCode.NONE
         assert w.loop.time() - before == pytest.approx(WAIT)
         assert w.described().state is TransactionState.PREPARE_COMMIT
-        assert w.end(producer).answer is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert w.end(producer).response is ErrorCode.CONCURRENT_TRANSACTIONS
         w.cluster.partitions[INVOICES].leader = HERE
         w.sleep(1)
         assert w.described().state is TransactionState.COMPLETE_COMMIT
@@ -559,7 +559,7 @@ def test_end_gets_response_once_durable_even_if_the_partition_moves() -> None:
         call = w.end(producer)
         w.do(lambda: w.log.replicate(w.log.log_end_offset))
         assert w.log.states("id")[-2:] == ["PrepareCommit@0", "CompleteCommit@0"]
-        assert call.answer is None
+        assert call.response is None
         w.log.replicates_at_once = True
         w.elect(lost_records=1)
         assert call.wait() is ErrorCode.NONE

@@ -24,9 +24,9 @@ def test_deserted_coordinator_decides_nothing() -> None:
         stale = ProducerIdAndEpoch(producer.id, producer.epoch - 1)
         partitions = frozenset({INVOICES})
         for asks in (producer, stale):
-            assert w.add(asks, INVOICES).answer is w.end(asks).answer is away
+            assert w.add(asks, INVOICES).response is w.end(asks).response is away
             assert w.do(partial(w.coordinator.verify_partitions, "id", asks, partitions)) == {INVOICES: away}
-        assert w.init().answer.error is away
+        assert w.init().response.error is away
         assert len(w.log.batches) == size
 
 
@@ -38,5 +38,5 @@ def test_transaction_does_not_time_out_while_its_own_end_is_refused() -> None:
         w.log.is_deserted = True
         w.sleep(TIMEOUT_MS / 1000 + 3 * SWEEP)
         w.log.is_deserted = False
-        assert w.end(producer).answer is ErrorCode.NONE
+        assert w.end(producer).response is ErrorCode.NONE
         assert w.described().state is TransactionState.COMPLETE_COMMIT

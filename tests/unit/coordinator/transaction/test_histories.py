@@ -48,7 +48,7 @@ client_versions = st.sampled_from([0, 2])
 
 
 @dataclass
-class Asked:
+class OpenCall:
     """A request that was not answered when last looked at."""
 
     kind: str
@@ -67,15 +67,15 @@ class Histories(RuleBasedStateMachine):
         self.known: dict[str, list[ProducerIdAndEpoch]] = {transactional_id: [] for transactional_id in IDS}
         self.granted: list[tuple[ProducerIdAndEpoch, bool]] = []
         """With whether it was for a new producer: nobody else may ever get that one."""
-        self.open_calls: list[Asked] = []
+        self.open_calls: list[OpenCall] = []
         self.ever_deleted: set[TopicPartition] = set()
         for topic in TOPICS:
             self.world.cluster.add_topic(topic)
         self.world.log.elect()
         for producer_id, (transactional_id, epoch) in enumerate(LAST_EPOCHS.items(), 5):
             old = old_transaction(producer_id, epoch)
-            assert self.world.log.term is not None
-            self.world.log.term.append(build_record_batch(transactional_id, old, 1_000_000))
+            assert self.world.log.epoch_log is not None
+            self.world.log.epoch_log.append(build_record_batch(transactional_id, old, 1_000_000))
             self.known[transactional_id].append(old.producer)
         self.world.start()
         self.known["new"].append(self.world.producer("new"))
@@ -92,7 +92,7 @@ class Histories(RuleBasedStateMachine):
         argument: Any = None,
         client_version: int = 0,
     ) -> None:
-        self.open_calls.append(Asked(kind, call, transactional_id, producer, argument, client_version))
+        self.open_calls.append(OpenCall(kind, call, transactional_id, producer, argument, client_version))
 
     @rule(transactional_id=transactional_ids, continues=st.booleans(), age=st.integers(0, 2))
     def init(self, transactional_id: str, continues: bool, age: int) -> None:
@@ -151,7 +151,7 @@ class Histories(RuleBasedStateMachine):
             for commit, age in ends:
                 self.end(transactional_id, age, commit, client_version)
                 self.world.turn()
-                self.answers_promise_what_is_durable()
+                self.responses_promise_what_is_durable()
 
     def prepare_producer(self, transactional_id: str) -> None:
         """Get a new epoch if somebody else has: by hand, so that histories do not end at the first fence."""
@@ -160,7 +160,7 @@ class Histories(RuleBasedStateMachine):
         if transactional_id not in table or table[transactional_id].producer != producer:
             self.init(transactional_id, False, 0)
             self.world.turn()
-            self.answers_promise_what_is_durable()
+            self.responses_promise_what_is_durable()
 
     def producer(self, transactional_id: str, age: int) -> ProducerIdAndEpoch | None:
         known = self.known[transactional_id]
@@ -269,52 +269,54 @@ class Histories(RuleBasedStateMachine):
                 assert metadata.state in PREPARED_STATES
 
     @invariant()
-    def answers_promise_what_is_durable(self) -> None:
+    def responses_promise_what_is_durable(self) -> None:
         log = self.world.log
         durable = list(log.records(below=log.high_watermark))
-        for asked in [asked for asked in self.open_calls if asked.call.answer is not None]:
-            self.open_calls.remove(asked)
-            records = [known for name, known in durable if name == asked.transactional_id and known is not None]
-            getattr(self, f"check_{asked.kind}")(asked, records)
+        for requested in [requested for requested in self.open_calls if requested.call.response is not None]:
+            self.open_calls.remove(requested)
+            records = [known for name, known in durable if name == requested.transactional_id and known is not None]
+            getattr(self, f"check_{requested.kind}")(requested, records)
 
-    def check_init(self, asked: Asked, records: list[TransactionMetadata]) -> None:
-        result = asked.call.answer
+    def check_init(self, requested: OpenCall, records: list[TransactionMetadata]) -> None:
+        result = requested.call.response
         assert isinstance(result, InitProducerIdResult)
         if result.error is not ErrorCode.NONE:
             return
         producer = result.producer
         assert any(r.producer == producer and r.state is TransactionState.EMPTY for r in records)
-        is_new = asked.producer is None
+        is_new = requested.producer is None
         earlier = self.granted if is_new else [granted for granted in self.granted if granted[1]]
         assert producer not in [granted for granted, _ in earlier]
         self.granted.append((producer, is_new))
-        if producer not in self.known[asked.transactional_id]:
-            self.known[asked.transactional_id].append(producer)
+        if producer not in self.known[requested.transactional_id]:
+            self.known[requested.transactional_id].append(producer)
 
-    def check_add(self, asked: Asked, records: list[TransactionMetadata]) -> None:
+    def check_add(self, requested: OpenCall, records: list[TransactionMetadata]) -> None:
         """B21: the beginning of a transaction is durable before a producer may write to its partition."""
-        if asked.call.answer is ErrorCode.NONE:
+        if requested.call.response is ErrorCode.NONE:
             assert any(
-                r.producer == asked.producer and r.state is TransactionState.ONGOING and asked.argument in r.partitions
+                r.producer == requested.producer
+                and r.state is TransactionState.ONGOING
+                and requested.argument in r.partitions
                 for r in records
             )
 
-    def check_end(self, asked: Asked, records: list[TransactionMetadata]) -> None:
-        if asked.client_version == 2:
-            self.check_end_and_bump(asked, records)
-        elif asked.call.answer is ErrorCode.NONE and asked.producer not in OLD_PRODUCERS:
-            states = {r.state for r in records if r.producer == asked.producer}
-            assert not states.isdisjoint(ENDS[asked.argument])
+    def check_end(self, requested: OpenCall, records: list[TransactionMetadata]) -> None:
+        if requested.client_version == 2:
+            self.check_end_and_bump(requested, records)
+        elif requested.call.response is ErrorCode.NONE and requested.producer not in OLD_PRODUCERS:
+            states = {r.state for r in records if r.producer == requested.producer}
+            assert not states.isdisjoint(ENDS[requested.argument])
 
-    def check_end_and_bump(self, asked: Asked, records: list[TransactionMetadata]) -> None:
+    def check_end_and_bump(self, requested: OpenCall, records: list[TransactionMetadata]) -> None:
         """The decision is durable, and the producer goes on with an epoch that nobody had before it."""
-        result, old = asked.call.answer, asked.producer
+        result, old = requested.call.response, requested.producer
         assert isinstance(result, EndTxnResult)
         assert old is not None
         if result.error is not ErrorCode.NONE:
             assert result.producer == NO_PRODUCER
             return
-        prepared, _ = ENDS[asked.argument]
+        prepared, _ = ENDS[requested.argument]
         ends = [r for r in records if r.producer == (old.id, old.epoch + 1) and r.state is prepared]
         if ends or old not in [(id, epoch - 1) for id, epoch in OLD_PRODUCERS]:
             assert ends
@@ -323,8 +325,8 @@ class Histories(RuleBasedStateMachine):
         assert following.epoch <= LAST_LIVE_EPOCH
         assert following not in [granted for granted, is_new in self.granted if is_new]
         self.granted.append((following, False))
-        if following not in self.known[asked.transactional_id]:
-            self.known[asked.transactional_id].append(following)
+        if following not in self.known[requested.transactional_id]:
+            self.known[requested.transactional_id].append(following)
 
     @invariant()
     def partitions_hear_what_was_decided_in_the_order_of_the_decisions(self) -> None:
@@ -371,7 +373,7 @@ class Histories(RuleBasedStateMachine):
 
     def everything_ends(self) -> None:
         """B12, B14, B30, B33: no request, pending transition or open transaction is left; no marker is missing."""
-        self.answers_promise_what_is_durable()
+        self.responses_promise_what_is_durable()
         assert self.open_calls == []
         assert self.is_open
         listed = self.listed()

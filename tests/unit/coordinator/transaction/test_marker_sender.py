@@ -338,7 +338,7 @@ def test_response_of_earlier_transaction_does_not_touch_the_present_one(sender: 
     sender.cluster.on_the_way.clear()
     sender.world.do(lambda: sender.sender.forget(0))
     present = sender.send(INVOICES, epoch=1)
-    sender.world.do(lambda: late[0].on_response(sender.cluster.answer(late[0].request)))
+    sender.world.do(lambda: late[0].on_response(sender.cluster.respond(late[0].request)))
     assert (sender.done, present.waiting) == ([], {INVOICES})
     sender.deliver()
     assert sender.done == [present]
@@ -354,7 +354,7 @@ def test_bad_news_of_an_earlier_transaction_do_not_touch_the_present_one(sender:
     present = sender.send(INVOICES, epoch=1)
     if late == "a newer coordinator":
         sender.cluster.partitions[INVOICES].errors = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
-        sender.world.do(lambda: sent.on_response(sender.cluster.answer(sent.request)))
+        sender.world.do(lambda: sent.on_response(sender.cluster.respond(sent.request)))
     else:
         sender.world.do(lambda: sent.on_response(None))
     sender.sleep()
@@ -379,7 +379,7 @@ def test_response_that_comes_twice_completes_once(sender: Sender) -> None:
     (sent,) = sender.cluster.on_the_way
     for _ in range(2):
         sender.deliver()
-        sender.world.do(lambda: sent.on_response(sender.cluster.answer(sent.request)))
+        sender.world.do(lambda: sent.on_response(sender.cluster.respond(sent.request)))
     assert len(sender.done) == 1
 
 
@@ -391,7 +391,7 @@ def test_last_partition_completes_in_whichever_order_they_finish(sender: Sender,
     sent = list(sender.cluster.on_the_way)
     for index in order:
         assert sender.done == []
-        sender.world.do(lambda one=sent[index]: one.on_response(sender.cluster.answer(one.request)))  # type: ignore[misc]
+        sender.world.do(lambda one=sent[index]: one.on_response(sender.cluster.respond(one.request)))  # type: ignore[misc]
     assert sender.done == [markers]
 
 
@@ -419,7 +419,7 @@ def test_completion_that_the_log_refuses_is_tried_until_it_is_written_once() -> 
         w.log.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS] * 4
         w.do(w.cluster.deliver)
         assert call.wait() is ErrorCode.NONE
-        assert w.end(producer).answer is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert w.end(producer).response is ErrorCode.CONCURRENT_TRANSACTIONS
         w.sleep(5)
         assert w.log.states("id")[2:] == ["PrepareCommit@0", "CompleteCommit@0"]
         assert w.described().state is TransactionState.COMPLETE_COMMIT
@@ -437,7 +437,7 @@ def test_completion_is_not_appended_for_a_partition_that_was_lost() -> None:
         w.turn()
         w.log.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
         w.do(w.cluster.deliver)
-        former = w.log.term
+        former = w.log.epoch_log
         assert former is not None
         w.elect()
         w.turn()
@@ -470,7 +470,7 @@ def test_deleted_topic_does_not_keep_a_transaction_open() -> None:
         producer = w.producer()
         w.add(producer, INVOICES, SHIPMENTS)
         w.cluster.delete_topic("invoices")
-        assert w.end(producer).answer is ErrorCode.NONE
+        assert w.end(producer).response is ErrorCode.NONE
         assert w.described().state is TransactionState.COMPLETE_COMMIT
         assert len(w.markers(SHIPMENTS)) == 1
 

@@ -70,7 +70,7 @@ REQUESTS: dict[str, Request] = {
     "timeout": lambda txn, who: decide_timeout(txn, NOW),
     "expire": lambda txn, who: decide_expiration(txn, EXPIRATION_MS, NOW),
 }
-OF_NOBODY = {"init new", "timeout", "expire"}
+WITHOUT_PRODUCER = {"init new", "timeout", "expire"}
 
 # "Ongoing": that is the transition. "+1": with the next epoch.
 IDLE_TABLE = """
@@ -218,7 +218,7 @@ def test_request_while_a_transition_is_pending(
 
 
 def test_tables_have_every_request_in_every_state() -> None:
-    every = {f"{name} {who}".strip() for name in REQUESTS for who in ([""] if name in OF_NOBODY else RELATIONS)}
+    every = {f"{name} {who}".strip() for name in REQUESTS for who in ([""] if name in WITHOUT_PRODUCER else RELATIONS)}
     assert {name for name, _, _ in IDLE_CASES} == every
     assert {name for name, _ in rows(PENDING_TABLE)} == every
     assert {LABELS[label] for _, label, _ in IDLE_CASES} == PERSISTED_STATES

@@ -41,8 +41,8 @@ def metadata(
 def write(w: World, *records: TransactionMetadata, transactional_id: str = "id") -> None:
     """Put records into the log, as a coordinator before this one did."""
     for record in records:
-        assert w.log.term is not None
-        w.log.term.append(build_record_batch(transactional_id, record, 1_000_000))
+        assert w.log.epoch_log is not None
+        w.log.epoch_log.append(build_record_batch(transactional_id, record, 1_000_000))
 
 
 def is_loading(w: World) -> bool:
@@ -61,8 +61,8 @@ def test_loaded_partition_serves_nothing_before_everything_read_is_replicated() 
         w.elect()
         w.turn(20)
         assert is_loading(w)
-        assert w.end(producer).answer is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert w.init().answer is not None
+        assert w.end(producer).response is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert w.init().response is not None
         assert w.coordinator.describe("id") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         w.do(w.log.replicate)
         w.turn()
@@ -97,7 +97,7 @@ def test_prepared_transaction_is_completed_after_the_load(prepared: TransactionS
         w.turn()
         commit = prepared is TransactionState.PREPARE_COMMIT
         assert w.markers(INVOICES) == [TransactionMarker(*PRODUCER, commit, 1, 0)]
-        assert w.end(PRODUCER, commit=commit).answer is ErrorCode.NONE
+        assert w.end(PRODUCER, commit=commit).response is ErrorCode.NONE
 
 
 def test_prepared_transaction_is_busy_until_it_is_completed() -> None:
@@ -107,11 +107,11 @@ def test_prepared_transaction_is_busy_until_it_is_completed() -> None:
         write(w, metadata(TransactionState.PREPARE_COMMIT, partitions=frozenset({INVOICES})))
         w.elect()
         w.turn()
-        assert w.end(PRODUCER).answer is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert w.end(PRODUCER).response is ErrorCode.CONCURRENT_TRANSACTIONS
         assert w.add(PRODUCER, INVOICES).wait() is ErrorCode.CONCURRENT_TRANSACTIONS
         w.cluster.partitions[INVOICES].leader = HERE
         w.sleep(2)
-        assert w.end(PRODUCER).answer is ErrorCode.NONE
+        assert w.end(PRODUCER).response is ErrorCode.NONE
 
 
 def test_load_that_was_overtaken_by_the_next_election_opens_nothing() -> None:
@@ -183,8 +183,8 @@ def test_last_record_of_an_id_counts_and_a_tombstone_forgets_it() -> None:
     with world() as w:
         write(w, metadata(TransactionState.EMPTY), metadata(TransactionState.EMPTY, epoch=4))
         write(w, metadata(TransactionState.EMPTY), transactional_id="gone")
-        assert w.log.term is not None
-        w.log.term.append(build_batch([NewRecord(0, b"\0\0\0\x04gone", None)]))
+        assert w.log.epoch_log is not None
+        w.log.epoch_log.append(build_batch([NewRecord(0, b"\0\0\0\x04gone", None)]))
         w.elect()
         w.turn()
         assert w.described().producer_epoch == 4
@@ -227,8 +227,8 @@ def test_log_that_makes_no_sense_is_not_served(damage: bytearray) -> None:
     """The partition is disabled rather than guessed at, until it can be read; the others go on."""
     with world() as w:
         write(w, metadata(TransactionState.EMPTY))
-        assert w.log.term is not None
-        w.log.term.append(damage)
+        assert w.log.epoch_log is not None
+        w.log.epoch_log.append(damage)
         w.elect()
         w.turn()
         assert w.coordinator.describe("id") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -247,8 +247,8 @@ def test_log_that_makes_no_sense_is_not_served(damage: bytearray) -> None:
 def test_records_of_a_newer_version_are_left_alone(newer: NewRecord, caplog: pytest.LogCaptureFixture) -> None:
     with world() as w:
         write(w, metadata(TransactionState.EMPTY))
-        assert w.log.term is not None
-        w.log.term.append(build_batch([newer]))
+        assert w.log.epoch_log is not None
+        w.log.epoch_log.append(build_batch([newer]))
         w.elect()
         w.turn()
         assert w.described() == metadata(TransactionState.EMPTY)

@@ -22,7 +22,7 @@ from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.transaction.tables import decisions
 from tests.unit.coordinator.transaction.tables.add_partitions import ADD_PARTITIONS, VERIFY_PARTITIONS
 from tests.unit.coordinator.transaction.tables.decision_table import Cell, DecisionTable, Rule
-from tests.unit.coordinator.transaction.tables.decisions import asked, client_version
+from tests.unit.coordinator.transaction.tables.decisions import client_version, requested
 from tests.unit.coordinator.transaction.tables.end_txn import END_TXN
 from tests.unit.coordinator.transaction.tables.init_producer_id import INIT_PRODUCER_ID, expected_of
 from tests.unit.coordinator.transaction.tables.live_cells import LiveCells, known_producer, normalised
@@ -130,7 +130,7 @@ def end(world: World, name: str, cell: Cell) -> Call[Any]:
 
 
 def add(world: World, name: str, cell: Cell) -> Call[Any]:
-    producer, partitions, version = producer_of(cell), asked(cell), client_version(cell)
+    producer, partitions, version = producer_of(cell), requested(cell), client_version(cell)
     return world.begin(lambda: world.coordinator.add_partitions(name, producer, partitions, client_version=version))
 
 
@@ -177,17 +177,17 @@ def test_new_producer_id_is_reserved_only_where_it_is_needed(table: DecisionTabl
 
 def test_end_txn_of_a_loaded_coordinator() -> None:
     with Mismatches() as mismatches, LiveCells(live(END_TXN)) as cells:
-        answers = cells.ask(end)
+        responses = cells.ask(end)
         written = cells.written()
-        for (name, (cell, rule)), answer in zip(cells.named(), answers, strict=True):
+        for (name, (cell, rule)), response in zip(cells.named(), responses, strict=True):
             prepared = expected_record(cell, rule)
             mismatches.compare(cell, rule.outcome, written.get(name), prepared)
-            mismatches.compare(cell, rule.outcome, answer.error, expected_error(rule))
-            if answer.error:
-                mismatches.compare(cell, rule.outcome, answer.producer, NO_PRODUCER)
+            mismatches.compare(cell, rule.outcome, response.error, expected_error(rule))
+            if response.error:
+                mismatches.compare(cell, rule.outcome, response.producer, NO_PRODUCER)
             elif client_version(cell) == 2:
                 producer = metadata_of(cell).producer if prepared is None else next_producer(prepared)
-                mismatches.compare(cell, rule.outcome, known_producer(answer.producer), producer)
+                mismatches.compare(cell, rule.outcome, known_producer(response.producer), producer)
 
 
 def next_producer(prepared: TransactionMetadata) -> ProducerIdAndEpoch:
@@ -200,32 +200,32 @@ def next_producer(prepared: TransactionMetadata) -> ProducerIdAndEpoch:
 @pytest.mark.parametrize("level", [1, 2])
 def test_init_producer_id_of_a_loaded_coordinator(level: int) -> None:
     with Mismatches() as mismatches, LiveCells(live(INIT_PRODUCER_ID, level=str(level)), level=level) as cells:
-        answers = cells.ask(init)
+        responses = cells.ask(init)
         written = cells.written()
-        for (name, (cell, rule)), answer in zip(cells.named(), answers, strict=True):
+        for (name, (cell, rule)), response in zip(cells.named(), responses, strict=True):
             record = expected_record(cell, rule)
             mismatches.compare(cell, rule.outcome, written.get(name), record)
             if record is not None and record.state is TransactionState.EMPTY:
                 expected = (ErrorCode.NONE, record.producer)
             else:
                 expected = (ERRORS["BUSY"] if record is not None else expected_error(rule), NO_PRODUCER)
-            mismatches.compare(cell, rule.outcome, (answer.error, known_producer(answer.producer)), expected)
+            mismatches.compare(cell, rule.outcome, (response.error, known_producer(response.producer)), expected)
 
 
 def test_add_partitions_of_a_loaded_coordinator() -> None:
     with Mismatches() as mismatches, LiveCells(live(ADD_PARTITIONS)) as cells:
-        answers = cells.ask(add)
+        responses = cells.ask(add)
         written = cells.written()
-        for (name, (cell, rule)), answer in zip(cells.named(), answers, strict=True):
+        for (name, (cell, rule)), response in zip(cells.named(), responses, strict=True):
             mismatches.compare(cell, rule.outcome, written.get(name), expected_record(cell, rule))
-            mismatches.compare(cell, rule.outcome, answer, expected_error(rule))
+            mismatches.compare(cell, rule.outcome, response, expected_error(rule))
 
 
 def test_verification_by_a_loaded_coordinator() -> None:
     with Mismatches() as mismatches, LiveCells(live(VERIFY_PARTITIONS)) as cells:
         for name, (cell, rule) in cells.named():
-            answer = cells.world.coordinator.verify_partitions(name, producer_of(cell), asked(cell))
-            mismatches.compare(cell, rule.outcome, answer, dict.fromkeys(asked(cell), expected_error(rule)))
+            response = cells.world.coordinator.verify_partitions(name, producer_of(cell), requested(cell))
+            mismatches.compare(cell, rule.outcome, response, dict.fromkeys(requested(cell), expected_error(rule)))
         assert not cells.written()
 
 
@@ -237,6 +237,6 @@ def test_uninitialised_id_has_no_producer() -> None:
             cell |= {"epoch": "7", "sent": "same"}
             assert end(cells.world, "nobody", cell).wait() == (ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_PRODUCER)
             assert add(cells.world, "nobody", cell).wait() is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        verified = cells.world.coordinator.verify_partitions("nobody", producer_of(cell), asked(cell))
+        verified = cells.world.coordinator.verify_partitions("nobody", producer_of(cell), requested(cell))
         assert verified == {NEW: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
         assert not cells.written()

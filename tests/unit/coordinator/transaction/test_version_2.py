@@ -58,8 +58,8 @@ def age(w: World, epoch: int = LAST_LIVE_EPOCH, state: TransactionState = Transa
         previous_producer_id=OLD.id,
         client_transaction_version=2,
     )
-    assert w.log.term is not None
-    w.log.term.append(build_record_batch("id", metadata, w.wall_clock()))
+    assert w.log.epoch_log is not None
+    w.log.epoch_log.append(build_record_batch("id", metadata, w.wall_clock()))
     w.elect()
     w.turn()
 
@@ -74,8 +74,8 @@ def test_end_bumps_the_epoch_in_the_record_that_decides_it(commit: bool) -> None
         w.cluster.add_topic("invoices")
         producer = w.producer()
         for _ in range(3):
-            assert add(w, producer).answer is ErrorCode.NONE
-            assert w.end_and_bump(producer, commit=commit).answer == ended(bumped(producer))
+            assert add(w, producer).response is ErrorCode.NONE
+            assert w.end_and_bump(producer, commit=commit).response == ended(bumped(producer))
             producer = bumped(producer)
         end = "Commit" if commit else "Abort"
         assert w.log.states("id")[:4] == ["Empty@0", "Ongoing@0", f"Prepare{end}@1", f"Complete{end}@1"]
@@ -88,13 +88,13 @@ def test_end_that_is_requested_twice_gets_same_response_and_is_written_once(fail
         w.cluster.add_topic("invoices")
         producer = w.producer()
         add(w, producer)
-        first = w.end_and_bump(producer).answer
+        first = w.end_and_bump(producer).response
         before = w.log.log_end_offset
         if failover:
             w.elect()
             w.turn()
-        assert w.end_and_bump(producer).answer == first == ended(bumped(producer))
-        assert w.end_and_bump(producer, commit=False).answer == refused(ErrorCode.INVALID_TXN_STATE)
+        assert w.end_and_bump(producer).response == first == ended(bumped(producer))
+        assert w.end_and_bump(producer, commit=False).response == refused(ErrorCode.INVALID_TXN_STATE)
         assert w.log.log_end_offset == before
 
 
@@ -107,7 +107,7 @@ def test_late_end_does_not_touch_the_next_transaction() -> None:
         w.end_and_bump(producer)
         add(w, bumped(producer))
         for commit in (True, False):
-            assert w.end_and_bump(producer, commit=commit).answer == refused(ErrorCode.PRODUCER_FENCED)
+            assert w.end_and_bump(producer, commit=commit).response == refused(ErrorCode.PRODUCER_FENCED)
         assert w.described().state is TransactionState.ONGOING
         assert len(w.markers(INVOICES)) == 1
 
@@ -116,11 +116,11 @@ def test_abort_of_nothing_bumps_the_epoch_and_a_commit_of_nothing_is_refused() -
     """B19: clients do not ask for the commit."""
     with world() as w:
         producer = w.producer()
-        assert w.end_and_bump(producer).answer == refused(ErrorCode.INVALID_TXN_STATE)
-        assert w.end_and_bump(producer, commit=False).answer == ended(bumped(producer))
-        assert w.end_and_bump(producer, commit=False).answer == ended(bumped(producer))  # A retry.
-        assert w.end_and_bump(bumped(producer)).answer == refused(ErrorCode.INVALID_TXN_STATE)
-        assert w.end_and_bump(bumped(producer), commit=False).answer == ended(bumped(producer, 2))
+        assert w.end_and_bump(producer).response == refused(ErrorCode.INVALID_TXN_STATE)
+        assert w.end_and_bump(producer, commit=False).response == ended(bumped(producer))
+        assert w.end_and_bump(producer, commit=False).response == ended(bumped(producer))  # A retry.
+        assert w.end_and_bump(bumped(producer)).response == refused(ErrorCode.INVALID_TXN_STATE)
+        assert w.end_and_bump(bumped(producer), commit=False).response == ended(bumped(producer, 2))
         assert w.log.states("id") == [
             "Empty@0",
             "PrepareAbort@1",
@@ -140,10 +140,10 @@ def test_abort_right_after_a_commit_fences_no_producer() -> None:
         following = w.end_and_bump(producer).wait().producer
         assert following == bumped(producer)
         for who in (producer, following, bumped(following), ProducerIdAndEpoch(1, 1)):
-            assert w.end_and_bump(who, commit=False).answer == refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+            assert w.end_and_bump(who, commit=False).response == refused(ErrorCode.CONCURRENT_TRANSACTIONS)
             assert add(w, who).wait() is ErrorCode.CONCURRENT_TRANSACTIONS
         w.do(w.cluster.deliver)
-        assert w.end_and_bump(following, commit=False).answer == ended(bumped(following))
+        assert w.end_and_bump(following, commit=False).response == ended(bumped(following))
 
 
 def test_clients_of_both_versions_may_take_turns() -> None:
@@ -153,10 +153,10 @@ def test_clients_of_both_versions_may_take_turns() -> None:
         add(w, producer)
         producer = w.end_and_bump(producer).wait().producer
         w.add(producer, INVOICES)
-        assert w.end(producer).answer is ErrorCode.NONE
+        assert w.end(producer).response is ErrorCode.NONE
         assert w.described().client_transaction_version == 0
         add(w, producer)
-        assert w.end_and_bump(producer).answer == ended(bumped(producer))
+        assert w.end_and_bump(producer).response == ended(bumped(producer))
         assert [marker[1:] for marker in w.markers(INVOICES)] == [(1, True, 0, 2), (1, True, 0, 0), (2, True, 0, 2)]
 
 
@@ -170,13 +170,13 @@ def test_zombie_is_not_taken_for_a_successor_that_speaks_version_1(commit: bool,
         zombie, successor = w.producer(), w.producer()
         assert successor == bumped(zombie)
         w.add(successor, INVOICES)
-        assert w.end(successor, commit=commit).answer is ErrorCode.NONE
+        assert w.end(successor, commit=commit).response is ErrorCode.NONE
         if failover:
             w.elect()
             w.turn()
         for end in (True, False):
             assert w.end_and_bump(zombie, commit=end).wait() == refused(ErrorCode.PRODUCER_FENCED)
-        assert w.add(successor, INVOICES).answer is ErrorCode.NONE
+        assert w.add(successor, INVOICES).response is ErrorCode.NONE
 
 
 def test_producer_that_missed_the_response_to_its_end_may_initialise_with_its_old_epoch() -> None:
@@ -203,10 +203,10 @@ def test_producer_whose_transaction_timed_out_may_abort_and_go_on() -> None:
         w.sleep(TIMEOUT_MS / 1000 + SWEEP + 1)
         assert w.log.states("id")[2:] == ["PrepareAbort@1", "CompleteAbort@1"]
         assert w.described().cause == "open for more than 60000 ms"
-        assert w.end_and_bump(producer).answer == refused(ErrorCode.INVALID_TXN_STATE)
-        assert add(w, producer).answer is ErrorCode.PRODUCER_FENCED
-        assert w.end_and_bump(producer, commit=False).answer == ended(bumped(producer))
-        assert add(w, bumped(producer)).answer is ErrorCode.NONE
+        assert w.end_and_bump(producer).response == refused(ErrorCode.INVALID_TXN_STATE)
+        assert add(w, producer).response is ErrorCode.PRODUCER_FENCED
+        assert w.end_and_bump(producer, commit=False).response == ended(bumped(producer))
+        assert add(w, bumped(producer)).response is ErrorCode.NONE
         assert w.coordinator.timed_out_count == 1
 
 
@@ -250,18 +250,18 @@ def test_last_epoch_ends_in_a_new_producer_id(commit: bool) -> None:
     """B23: no producer gets an epoch above 32,766, and crossing it takes one new producer id."""
     with world() as w:
         age(w)
-        answer = w.end_and_bump(OLD, commit=commit).answer
-        assert answer is not None
-        new = answer.producer
-        assert (answer.error, new.epoch) == (ErrorCode.NONE, 0)
+        response = w.end_and_bump(OLD, commit=commit).response
+        assert response is not None
+        new = response.producer
+        assert (response.error, new.epoch) == (ErrorCode.NONE, 0)
         assert new.id != OLD.id
         assert w.markers(INVOICES) == [TransactionMarker(OLD.id, MAX_EPOCH, commit, 1, 2)]
-        assert w.end_and_bump(OLD, commit=commit).answer == ended(new)
-        assert w.end_and_bump(OLD, commit=not commit).answer == refused(ErrorCode.INVALID_TXN_STATE)
+        assert w.end_and_bump(OLD, commit=commit).response == ended(new)
+        assert w.end_and_bump(OLD, commit=not commit).response == refused(ErrorCode.INVALID_TXN_STATE)
         given = w.producer_ids.given
-        assert add(w, new).answer is ErrorCode.NONE
-        assert w.end_and_bump(OLD, commit=commit).answer == refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        assert w.end_and_bump(new, commit=commit).answer == ended(bumped(new))
+        assert add(w, new).response is ErrorCode.NONE
+        assert w.end_and_bump(OLD, commit=commit).response == refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        assert w.end_and_bump(new, commit=commit).response == ended(bumped(new))
         assert w.producer_ids.given == given
 
 
@@ -309,9 +309,9 @@ def test_next_transaction_may_come_before_the_change_over_is_complete() -> None:
         new = w.end_and_bump(OLD).wait().producer
         assert w.described().producer == ProducerIdAndEpoch(OLD.id, MAX_EPOCH)
         assert add(w, new).wait() is ErrorCode.CONCURRENT_TRANSACTIONS
-        assert w.end_and_bump(new, commit=False).answer == refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        assert w.end_and_bump(new, commit=False).response == refused(ErrorCode.CONCURRENT_TRANSACTIONS)
         w.do(w.cluster.deliver)
-        assert add(w, new).answer is ErrorCode.NONE
+        assert add(w, new).response is ErrorCode.NONE
 
 
 def test_new_producer_id_that_must_first_be_reserved_holds_the_connection() -> None:
@@ -362,10 +362,10 @@ def test_time_out_in_the_last_epoch_takes_a_new_producer_id_too(epoch: int, bloc
 def test_reservation_serves_all_transactions_that_timed_out() -> None:
     with world(block=0) as w:
         age(w)
-        assert w.log.term is not None
+        assert w.log.epoch_log is not None
         for index in range(3):
             other = w.log.table()["id"]._replace(producer_id=80 + index, previous_producer_id=80 + index)
-            w.log.term.append(build_record_batch(f"id-{index}", other, 0))
+            w.log.epoch_log.append(build_record_batch(f"id-{index}", other, 0))
         w.elect()
         w.turn()
         w.producer_ids.block(2)
@@ -387,7 +387,7 @@ def test_new_producer_takes_over_from_one_with_the_last_epoch(block: int) -> Non
         assert successor.producer.id != OLD.id
         assert successor.producer.epoch == 1
         assert w.log.states("id")[1:] == [f"PrepareAbort@{MAX_EPOCH}", "CompleteAbort@0", "Empty@1"]
-        assert w.end_and_bump(OLD, commit=False).answer == refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        assert w.end_and_bump(OLD, commit=False).response == refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
 def test_commit_in_the_epoch_that_only_fences_is_refused() -> None:
@@ -395,7 +395,7 @@ def test_commit_in_the_epoch_that_only_fences_is_refused() -> None:
     last = ProducerIdAndEpoch(OLD.id, MAX_EPOCH)
     with world() as w:
         age(w, MAX_EPOCH)
-        assert w.end_and_bump(last).answer == refused(ErrorCode.PRODUCER_FENCED)
+        assert w.end_and_bump(last).response == refused(ErrorCode.PRODUCER_FENCED)
         assert w.end_and_bump(last, commit=False).wait().producer.epoch == 0
 
 
@@ -403,7 +403,7 @@ def test_retry_is_not_given_the_epoch_that_only_fences() -> None:
     """B23: a fence of version 1 left it behind, before the level was raised."""
     with world() as w:
         age(w, MAX_EPOCH, TransactionState.COMPLETE_ABORT)
-        assert w.end_and_bump(OLD, commit=False).answer == refused(ErrorCode.PRODUCER_FENCED)
+        assert w.end_and_bump(OLD, commit=False).response == refused(ErrorCode.PRODUCER_FENCED)
 
 
 # The level of the feature

@@ -58,20 +58,20 @@ class Log:
         """What the next appends are answered."""
         self.is_deserted = False
         self.waiters: list[tuple[int, OnReplicated]] = []
-        self.term: Term | None = None
+        self.epoch_log: EpochLog | None = None
 
-    def elect(self, *, lost_records: int = 0) -> "Term":
+    def elect(self, *, lost_records: int = 0) -> "EpochLog":
         """A new leader, which may lack records that were not replicated."""
         self.depose()
         for _ in range(lost_records):
             if self.batches and self.batches[-1][0] >= self.high_watermark:
                 self.log_end_offset = self.batches.pop()[0]
         self.epoch += 1
-        self.term = Term(self, self.epoch)
-        return self.term
+        self.epoch_log = EpochLog(self, self.epoch)
+        return self.epoch_log
 
     def depose(self) -> None:
-        self.term = None
+        self.epoch_log = None
         waiters, self.waiters = self.waiters, []
         for _, callback in waiters:
             callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -123,7 +123,7 @@ class Log:
 
 
 @dataclass
-class Term:
+class EpochLog:
     """``ReplicatedLog``: the log at one leader epoch."""
 
     log: Log
@@ -133,7 +133,7 @@ class Term:
 
     @property
     def is_over(self) -> bool:
-        return self.log.term is not self
+        return self.log.epoch_log is not self
 
     @property
     def is_deserted(self) -> bool:
@@ -257,7 +257,7 @@ class Cluster:
         written.complete([self._write(partition, marker) for partition in partitions])
         return written
 
-    def answer(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    def respond(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         """What the leaders do with the markers."""
         results = []
         for marker in request.markers:
@@ -289,7 +289,7 @@ class Cluster:
         taken = len(self.on_the_way) if count is None else count
         sent, self.on_the_way = self.on_the_way[:taken], self.on_the_way[taken:]
         for one in sent:
-            one.on_response(self.answer(one.request))
+            one.on_response(self.respond(one.request))
 
     def lose(self) -> None:
         """The connections break before anything arrives."""
@@ -447,8 +447,8 @@ class World:
         log = self.logs[index]
         log.depose()
         self.do(lambda: self.coordinator.on_resigned(index))
-        term = log.elect(lost_records=lost_records)
-        self.do(lambda: self.coordinator.on_elected(index, term))
+        epoch_log = log.elect(lost_records=lost_records)
+        self.do(lambda: self.coordinator.on_elected(index, epoch_log))
 
     def stop(self) -> None:
         try:
@@ -544,17 +544,17 @@ class Call(Generic[T]):
         self.held_its_connection = False
         """Whether the connection's next request had to wait."""
 
-    def begin(self, answer: Response[T]) -> None:
-        if isinstance(answer, asyncio.Future):
-            self._later = answer
-        elif isinstance(answer, Undecided):
+    def begin(self, response: Response[T]) -> None:
+        if isinstance(response, asyncio.Future):
+            self._later = response
+        elif isinstance(response, Undecided):
             self.held_its_connection = True
-            self._later = self._world.loop.create_task(answer.decide())
+            self._later = self._world.loop.create_task(response.decide())
         else:
-            self._value = answer
+            self._value = response
 
     @property
-    def answer(self) -> T | None:
+    def response(self) -> T | None:
         if self._later is not None and self._later.done():
             return self._later.result()
         return self._value

@@ -22,7 +22,7 @@ from oncelog.spark_connector.reading.data_loss import DataLoss
 from oncelog.spark_connector.reading.partition_fetcher import PartitionFetcher
 from oncelog.spark_connector.reading.read_options import FetchSettings
 from tests.unit.broker.virtual_time import in_virtual_time
-from tests.unit.clients.scripted_broker import Answer, Reaction
+from tests.unit.clients.scripted_broker import Reaction, ScriptedResponse
 from tests.unit.spark_connector.scripted_partition import (
     ID,
     TOPIC,
@@ -261,12 +261,12 @@ def test_epoch_end_is_requested_again_until_it_is_known(error: ErrorCode | None)
     @in_virtual_time
     async def play() -> None:
         partition = ScriptedPartition(end=8)
-        answers = 2
+        responses = 2
 
-        def refuse(request: Message) -> Answer:
-            nonlocal answers
-            answers -= 1
-            if not answers:
+        def refuse(request: Message) -> ScriptedResponse:
+            nonlocal responses
+            responses -= 1
+            if not responses:
                 partition.script[OffsetForLeaderEpochRequest] = known
             if error is None:
                 return Reaction.CLOSE
@@ -280,7 +280,7 @@ def test_epoch_end_is_requested_again_until_it_is_known(error: ErrorCode | None)
             assert await fetching.next() is not None
             partition.elect(6)
             assert await bases(fetching) == [2, 4, 6]
-            assert answers == 0
+            assert responses == 0
 
     play()
 

@@ -25,7 +25,7 @@ from oncelog.spark_connector.sink.commit.sink_errors import SinkUnavailable, Uns
 from oncelog.spark_connector.sink.commit.sink_transactions import TaskTransaction
 from oncelog.spark_connector.sink.commit.state_record import StateRecord
 from oncelog.spark_connector.sink.state_log import StateMemory
-from tests.unit.clients.scripted_broker import Answer, Reaction, ScriptedBroker
+from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker, ScriptedResponse
 from tests.unit.spark_connector.scripted_partition import TOPIC, ScriptedPartition, respond
 
 _SETTINGS = SinkSettings(state_topic=TOPIC, transaction_timeout_ms=1500, patience_seconds=0.6)
@@ -69,15 +69,15 @@ async def test_brokers_from_3_0_on_are_accepted() -> None:
         assert await broker.transaction_version() == 1
 
 
-@pytest.mark.parametrize(("version", "asked"), [(1, 4), (2, 5)])
-async def test_transaction_ends_in_the_version_in_which_it_began(version: int, asked: int) -> None:
+@pytest.mark.parametrize(("version", "requested"), [(1, 4), (2, 5)])
+async def test_transaction_ends_in_the_version_in_which_it_began(version: int, requested: int) -> None:
     """Version 5 and later of EndTxn bump the epoch, and mean version 2 of the protocol."""
     scripted = ScriptedBroker({EndTxnRequest: EndTxnResponse(producer_id=7, producer_epoch=4)})
     scripted.script[FindCoordinatorRequest] = lambda request: coordinates_all(request, scripted)  # type: ignore[arg-type]
     async with broker_over(scripted) as broker:
         (ended,) = await broker.end([TaskTransaction("s.1.p.0", 7, 3, version)], commit=True)
     assert ended.error is ErrorCode.NONE
-    assert (EndTxnRequest, asked) in scripted.versions_asked
+    assert (EndTxnRequest, requested) in scripted.versions_requested
 
 
 async def test_step_without_a_response_returns_a_transient_error() -> None:
@@ -113,10 +113,10 @@ async def test_step_has_its_own_time_whatever_the_previous_one_used() -> None:
     async with broker_over(scripted) as broker:
         with pytest.raises(SinkUnavailable):
             await retry_transient(broker, lambda: broker.init_producer_id("s.driver"))
-        asked = len(scripted.requests)
+        requested = len(scripted.requests)
         with pytest.raises(SinkUnavailable):
             await retry_transient(broker, lambda: broker.init_producer_id("s.driver"))
-        assert len(scripted.requests) > asked + 1
+        assert len(scripted.requests) > requested + 1
 
 
 async def test_decided_step_is_retried_until_its_transactions_have_timed_out() -> None:
@@ -161,13 +161,13 @@ class _LateMarker(ScriptedPartition):
         self._aborted = [] if commit else [AbortedTransaction(producer_id=7, first_offset=0)]
         self._due = due
 
-    def _list_offsets(self, request: Message) -> Answer:
+    def _list_offsets(self, request: Message) -> ScriptedResponse:
         self.ends_read += 1
         if self.ends_read >= self._due:
             self.end = 2
         return super()._list_offsets(request)
 
-    def _fetch(self, request: Message) -> Answer:
+    def _fetch(self, request: Message) -> ScriptedResponse:
         assert isinstance(request, FetchRequest)
         if self.end == 2:
             records = _RECORD + self._marker

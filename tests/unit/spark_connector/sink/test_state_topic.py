@@ -30,7 +30,7 @@ from oncelog.spark_connector.sink.state_topic import (
     read_committed,
     require_compaction,
 )
-from tests.unit.clients.scripted_broker import Answer
+from tests.unit.clients.scripted_broker import ScriptedResponse
 from tests.unit.spark_connector.scripted_partition import TOPIC, ScriptedPartition, connected_to, respond
 
 KEY = b"mine"
@@ -141,7 +141,7 @@ class StatePartitionScript(ScriptedPartition):
         self.records = records
         self.begin = min(records, default=0)
 
-    def _fetch(self, request: Message) -> Answer:
+    def _fetch(self, request: Message) -> ScriptedResponse:
         assert isinstance(request, FetchRequest)
         offset = request.topics[0].partitions[0].fetch_offset
         self.fetched.append(offset)

@@ -34,10 +34,10 @@ def main() -> None:
     groups = [group(rng) for _ in range(CASES)]
     command = ["java", "-cp", class_path(KAFKA_4), str(HERE / "JavaAssignors.java")]
     lines = "".join(json.dumps(each) + "\n" for each in groups)
-    answered = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
-    assert answered.returncode == 0, answered.stderr
-    answers = [json.loads(line) for line in answered.stdout.splitlines()]
-    rows = [{**asked, "assigned": answer} for asked, answer in zip(groups, answers, strict=True)]
+    responded = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+    assert responded.returncode == 0, responded.stderr
+    responses = [json.loads(line) for line in responded.stdout.splitlines()]
+    rows = [{**requested, "assigned": response} for requested, response in zip(groups, responses, strict=True)]
     text = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
     (HERE / "java_assignments.json").write_text(f"[\n{text}\n]\n")
 

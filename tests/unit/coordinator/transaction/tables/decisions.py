@@ -44,7 +44,7 @@ def client_version(cell: Cell) -> int:
     return 2 if cell["protocol"] == "2" else 0
 
 
-def asked(cell: Cell) -> frozenset[TopicPartition]:
+def requested(cell: Cell) -> frozenset[TopicPartition]:
     return frozenset({KNOWN if cell["partitions"] == "known" else NEW})
 
 
@@ -72,12 +72,12 @@ def init_producer_id(cell: Cell, new_id: int = NEW_ID) -> Decision:
 
 def add_partitions(cell: Cell, _: int = NO_PRODUCER_ID) -> Decision:
     return decide_add_partitions(
-        transaction_of(cell), producer_of(cell), asked(cell), NOW, client_version=client_version(cell)
+        transaction_of(cell), producer_of(cell), requested(cell), NOW, client_version=client_version(cell)
     )
 
 
 def verify(cell: Cell, _: int = NO_PRODUCER_ID) -> Decision:
-    verdict = verify_partitions(transaction_of(cell), producer_of(cell), asked(cell))
+    verdict = verify_partitions(transaction_of(cell), producer_of(cell), requested(cell))
     if isinstance(verdict, ErrorCode):
         return verdict
     (error,) = verdict.values()

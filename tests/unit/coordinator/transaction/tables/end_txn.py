@@ -20,9 +20,9 @@ from tests.unit.coordinator.transaction.tables.relations import (
 
 def _is_possible(cell: Cell) -> bool:
     """How the transaction before was ended is looked at where somebody may ask again."""
-    is_asked = (cell["protocol"], cell["pending"], cell["id"]) == ("2", "no", "present")
+    is_requested = (cell["protocol"], cell["pending"], cell["id"]) == ("2", "no", "present")
     is_ended = cell["state"] not in ("Empty", "Ongoing")
-    return is_possible_producer(cell) and (cell["client version"] == "2" or (is_asked and is_ended))
+    return is_possible_producer(cell) and (cell["client version"] == "2" or (is_requested and is_ended))
 
 
 END_TXN: Final = DecisionTable(

@@ -27,9 +27,9 @@ class LiveCells:
         self._loaded = 0
 
     def __enter__(self) -> "LiveCells":
-        term = self.world.log.elect()
+        epoch_log = self.world.log.elect()
         for name, (cell, _) in self.named():
-            term.append(build_record_batch(name, metadata_of(cell), NOW))
+            epoch_log.append(build_record_batch(name, metadata_of(cell), NOW))
         self._loaded = len(self.decided)
         self.world.elect()
         while self.world.coordinator.is_loading:

@@ -309,8 +309,8 @@ def test_model_broker_has_the_methods_of_the_port() -> None:
     """The model has what the protocol asks for, and nothing of it is missing."""
     from oncelog.spark_connector.sink.commit.sink_broker import SinkBroker
 
-    asked = {name for name, _ in inspect.getmembers(SinkBroker, inspect.isfunction) if not name.startswith("_")}
-    assert asked <= {name for name, _ in inspect.getmembers(ModelBroker, inspect.isfunction)}
+    requested = {name for name, _ in inspect.getmembers(SinkBroker, inspect.isfunction) if not name.startswith("_")}
+    assert requested <= {name for name, _ in inspect.getmembers(ModelBroker, inspect.isfunction)}
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

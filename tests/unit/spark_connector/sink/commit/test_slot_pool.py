@@ -93,14 +93,14 @@ def test_slots_of_one_batch_are_all_different(steps: list[tuple[int, bool, bool]
     """Whichever processes of one name its tasks are in, and whether they end in the middle."""
     kept, batch = Kept(), 0
     slots, used, unanswered = kept.process(), set[int](), set[int]()
-    for forward, is_answered, ends in steps:
+    for forward, has_response, ends in steps:
         if forward:
             batch += 1
             used.clear()
         slot = slots.take("s", 1, "q", batch)
         assert slot not in used | unanswered
         used.add(slot)
-        if is_answered:
+        if has_response:
             slots.begun("s", 1, slot)
         else:
             unanswered.add(slot)

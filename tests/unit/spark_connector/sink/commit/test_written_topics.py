@@ -13,7 +13,7 @@ from oncelog.protocol.schema import ZERO_UUID
 from oncelog.spark_connector.sink.batch_producer import BatchProducer
 from oncelog.spark_connector.sink.commit.sink_errors import TopicReplaced
 from oncelog.spark_connector.sink.commit.written_topics import names_of, replaced_topics
-from tests.unit.clients.scripted_broker import Answer, ScriptedBroker, metadata
+from tests.unit.clients.scripted_broker import ScriptedBroker, ScriptedResponse, metadata
 
 FIRST, SECOND = b"1" * 16, b"2" * 16
 
@@ -55,7 +55,7 @@ async def topic() -> AsyncIterator[Topic]:
     cluster = Cluster([address], rng=Random(1), operation_seconds=5)
     scripted = Topic(cluster)
 
-    def tell(_: object) -> Answer:
+    def tell(_: object) -> ScriptedResponse:
         response = metadata({1: address}, {"t": [1, 1]})
         response.topics[0].topic_id = scripted.topic_id
         return response
