@@ -4,10 +4,14 @@ prints what repeats it.
 And there is one import name. The repository is on the path, so an import by the name of a folder would make second
 copies of its modules, whose classes are not those of ``oncelog.broker``. It is refused.
 
+And garbage is collected: a test that leaves the collector off would have all later tests of its process keep what they
+drop. It fails.
+
 And a set has no order that two processes agree on: tests that are parametrized by one would be collected differently by
 each worker of a parallel run, which then refuses to begin.
 """
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -39,3 +43,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         values = mark.args[1] if len(mark.args) > 1 else mark.kwargs["argvalues"]
         if isinstance(values, (set, frozenset)):
             raise pytest.UsageError(f"{metafunc.definition.nodeid}: parametrize by a list; a set has no fixed order")
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Fail a test that leaves the garbage collector off."""
+    if not gc.isenabled():
+        gc.enable()
+        pytest.fail(f"{item.nodeid} leaves the garbage collector off")
