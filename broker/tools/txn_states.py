@@ -11,20 +11,22 @@ from oncelog.coordinator.transaction.state import (
     EPOCH_BUMP_VERSION,
     NO_PARTITIONS,
     NO_PRODUCER_ID,
-    PERSISTED_STATES,
-    PREPARED_STATES,
-    TRANSITIONS,
     Missing,
     ProducerIdAndEpoch,
     Transaction,
     TransactionMetadata,
-    TransactionState,
     decide_add_partitions,
     decide_completion,
     decide_end_txn,
     decide_expiration,
     decide_init_producer_id,
     decide_timeout,
+)
+from oncelog.coordinator.transaction.transaction_state import (
+    PERSISTED_STATES,
+    PREPARED_STATES,
+    TRANSITIONS,
+    TransactionState,
 )
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition

@@ -37,7 +37,6 @@ from oncelog.coordinator.transaction.state import (
     ProducerIdAndEpoch,
     Transaction,
     TransactionMetadata,
-    TransactionState,
     Transition,
     check_producer,
     decide_add_partitions,
@@ -50,6 +49,7 @@ from oncelog.coordinator.transaction.state import (
 )
 from oncelog.coordinator.transaction.state_manager import OwnedPartition, TransactionStateManager
 from oncelog.coordinator.transaction.sweeps import Sweeps
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.coordinator.transaction.waits import RequestWaits
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME

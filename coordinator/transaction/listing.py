@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.coordinator.transaction.state import Transaction, TransactionState
+from oncelog.coordinator.transaction.state import Transaction
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 
 STATES_BY_LABEL: Final = {state.label: state for state in TransactionState}
 NO_DURATION: Final = -1

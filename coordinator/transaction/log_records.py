@@ -17,14 +17,8 @@ import logging
 import struct
 from typing import Final, NamedTuple
 
-from oncelog.coordinator.transaction.state import (
-    NO_PARTITIONS,
-    NO_PRODUCER_ID,
-    PERSISTED_STATES,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-    TransactionState,
-)
+from oncelog.coordinator.transaction.state import NO_PARTITIONS, NO_PRODUCER_ID, ProducerIdAndEpoch, TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import PERSISTED_STATES, TransactionState
 from oncelog.protocol.compiler import decode
 from oncelog.protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
 from oncelog.protocol.primitives import DecodeError, encode_uvarint

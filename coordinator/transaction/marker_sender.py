@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 
 from oncelog.coordinator.ports import BrokerChannel, LocalMarkers, TopicMetadata, TransactionMarker
 from oncelog.coordinator.timers import Backoff
-from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
+from oncelog.coordinator.transaction.state import TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode, error_of
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.write_txn_markers import (

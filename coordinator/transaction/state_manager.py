@@ -26,13 +26,8 @@ from oncelog.coordinator.ports import Cancellable, FinalizedFeatures, Replicated
 from oncelog.coordinator.promise import Promise
 from oncelog.coordinator.transaction.log_records import build_record_batch, build_tombstones, value_version
 from oncelog.coordinator.transaction.log_replay import LogReplay
-from oncelog.coordinator.transaction.state import (
-    PREPARED_STATES,
-    Transaction,
-    TransactionState,
-    Transition,
-    decide_expiration,
-)
+from oncelog.coordinator.transaction.state import Transaction, Transition, decide_expiration
+from oncelog.coordinator.transaction.transaction_state import PREPARED_STATES, TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME

@@ -27,12 +27,8 @@ from oncelog.broker.storage.disk import LocalDisk
 from oncelog.broker.storage.log_maintenance import LogMaintenance
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.log_records import build_record_batch
-from oncelog.coordinator.transaction.state import (
-    EPOCH_BUMP_VERSION,
-    NO_PARTITIONS,
-    TransactionMetadata,
-    TransactionState,
-)
+from oncelog.coordinator.transaction.state import EPOCH_BUMP_VERSION, NO_PARTITIONS, TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from oncelog.coordinator.transaction.log_records import build_record_batch
-from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
+from oncelog.coordinator.transaction.state import TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
 from oncelog.protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest

@@ -11,7 +11,8 @@ import pytest
 
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.coordinator.metadata_store.znodes import PartitionState
-from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
+from oncelog.coordinator.transaction.state import TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.messages.offset_commit import (

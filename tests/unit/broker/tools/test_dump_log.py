@@ -14,7 +14,8 @@ from oncelog.broker.tools.dump_log import command
 from oncelog.coordinator.group.log_records import encode_offset_commit
 from oncelog.coordinator.group.offsets import CommittedOffset
 from oncelog.coordinator.transaction.log_records import build_record_batch, build_tombstones
-from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
+from oncelog.coordinator.transaction.state import TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.records.control_records import build_end_txn_marker
 from oncelog.protocol.records.record_batch import (
     NewRecord,

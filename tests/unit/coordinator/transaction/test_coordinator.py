@@ -9,7 +9,8 @@ from oncelog.coordinator.ports import TransactionMarker
 from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, InitProducerIdResult
 from oncelog.coordinator.transaction.listing import TransactionFilter, parse_states
 from oncelog.coordinator.transaction.settings import TransactionConfig
-from oncelog.coordinator.transaction.state import LAST_LIVE_EPOCH, ProducerIdAndEpoch, Transaction, TransactionState
+from oncelog.coordinator.transaction.state import LAST_LIVE_EPOCH, ProducerIdAndEpoch, Transaction
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, World, world

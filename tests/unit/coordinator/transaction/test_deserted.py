@@ -3,7 +3,8 @@
 from functools import partial
 
 from oncelog.coordinator.transaction.settings import TransactionConfig
-from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, TransactionState
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import world

@@ -24,13 +24,11 @@ from oncelog.coordinator.transaction.state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
-    PREPARED_STATES,
-    TRANSITIONS,
     ProducerIdAndEpoch,
     Transaction,
     TransactionMetadata,
-    TransactionState,
 )
+from oncelog.coordinator.transaction.transaction_state import PREPARED_STATES, TRANSITIONS, TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Call, World

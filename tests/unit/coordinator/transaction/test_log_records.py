@@ -11,7 +11,8 @@ from oncelog.coordinator.transaction.log_records import (
     read_record,
     value_version,
 )
-from oncelog.coordinator.transaction.state import PERSISTED_STATES, TransactionMetadata, TransactionState
+from oncelog.coordinator.transaction.state import TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import PERSISTED_STATES, TransactionState
 from oncelog.protocol.compiler import encode
 from oncelog.protocol.internal.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from oncelog.protocol.records.record_batch import CorruptRecord, Record, iter_records, read_header

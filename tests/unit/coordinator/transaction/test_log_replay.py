@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator.transaction.log_records import build_record_batch, build_tombstones, encode_key, read_record
 from oncelog.coordinator.transaction.log_replay import LogReplay
-from oncelog.coordinator.transaction.state import NO_PARTITIONS, Transaction, TransactionMetadata, TransactionState
+from oncelog.coordinator.transaction.state import NO_PARTITIONS, Transaction, TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.control_records import build_end_txn_marker
 from oncelog.protocol.records.record_batch import (

@@ -18,7 +18,8 @@ from oncelog.coordinator.transaction.marker_sender import (
     PendingMarkers,
     marker_outcome,
 )
-from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
+from oncelog.coordinator.transaction.state import TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.compiler import decoder, encode
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.write_txn_markers import (

@@ -12,14 +12,10 @@ from oncelog.coordinator.transaction.state import (
     NO_PARTITIONS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    PERSISTED_STATES,
-    PREPARED_STATES,
-    TRANSITIONS,
     Missing,
     ProducerIdAndEpoch,
     Transaction,
     TransactionMetadata,
-    TransactionState,
     decide_add_partitions,
     decide_completion,
     decide_end_txn,
@@ -28,6 +24,12 @@ from oncelog.coordinator.transaction.state import (
     decide_timeout,
     first_metadata,
     verify_partitions,
+)
+from oncelog.coordinator.transaction.transaction_state import (
+    PERSISTED_STATES,
+    PREPARED_STATES,
+    TRANSITIONS,
+    TransactionState,
 )
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition

@@ -7,13 +7,8 @@ import pytest
 from oncelog.coordinator.ports import TransactionMarker
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.log_records import build_record_batch
-from oncelog.coordinator.transaction.state import (
-    MAX_EPOCH,
-    NO_PARTITIONS,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-    TransactionState,
-)
+from oncelog.coordinator.transaction.state import MAX_EPOCH, NO_PARTITIONS, ProducerIdAndEpoch, TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import java_hash
 from oncelog.protocol.records.record_batch import NewRecord, build_batch

@@ -10,14 +10,8 @@ from typing import Any
 import pytest
 
 from oncelog.coordinator.transaction.coordinator import NO_PRODUCER
-from oncelog.coordinator.transaction.state import (
-    NO_PRODUCER_ID,
-    TRANSITIONS,
-    Missing,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-    TransactionState,
-)
+from oncelog.coordinator.transaction.state import NO_PRODUCER_ID, Missing, ProducerIdAndEpoch, TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TRANSITIONS, TransactionState
 from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.transaction.tables import decisions
 from tests.unit.coordinator.transaction.tables.add_partitions import ADD_PARTITIONS, VERIFY_PARTITIONS

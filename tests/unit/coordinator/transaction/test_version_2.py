@@ -9,13 +9,8 @@ from oncelog.coordinator.ports import TransactionMarker
 from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult
 from oncelog.coordinator.transaction.log_records import build_record_batch
 from oncelog.coordinator.transaction.settings import TransactionConfig
-from oncelog.coordinator.transaction.state import (
-    LAST_LIVE_EPOCH,
-    MAX_EPOCH,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-    TransactionState,
-)
+from oncelog.coordinator.transaction.state import LAST_LIVE_EPOCH, MAX_EPOCH, ProducerIdAndEpoch, TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Call, World, world

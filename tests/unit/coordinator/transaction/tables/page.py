@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Final
 
-from oncelog.coordinator.transaction.state import TRANSITIONS, TransactionState
+from oncelog.coordinator.transaction.transaction_state import TRANSITIONS, TransactionState
 from tests.unit.coordinator.transaction.tables.add_partitions import ADD_PARTITIONS, VERIFY_PARTITIONS
 from tests.unit.coordinator.transaction.tables.decision_table import DIFFERENT, DecisionTable, Rule, rows
 from tests.unit.coordinator.transaction.tables.end_txn import END_TXN

@@ -6,7 +6,8 @@ any ordinary one), the producer id that a request has, and how its epoch relates
 
 from typing import Final
 
-from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata, TransactionState
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
+from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.tables.decision_table import Cell
 
