@@ -35,7 +35,7 @@ KILL_APPLICATION_AT = 300
 KILL_BROKER_AT = 550
 KILL_BOTH_AT = 800
 SECONDS = float(os.environ.get("DEMO_SECONDS", "55"))
-CALL_SECONDS = 20.0
+CALL_SECONDS = 300.0
 
 Line = dict[str, Any]
 

@@ -17,7 +17,7 @@ PURCHASES, INVOICES, SHIPMENTS = "purchases", "invoices", "shipments"
 GROUP = "purchases-consumer"
 TRANSACTIONAL_ID = "purchases-processor"
 BATCH_SIZE = 20
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 300.0
 RECONNECT = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,

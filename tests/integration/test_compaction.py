@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.drivers.deadline import Deadline
-from tests.processes import OncelogProcess
+from tests.processes import LIMIT_SECONDS, OncelogProcess
 
 MEBIBYTE = 1 << 20
 RECORDS = 60_000
@@ -23,7 +23,7 @@ def write(address: str) -> dict[bytes, bytes | None]:
         value = None if number % 7 == 3 else b"%d" % number + b"x" * 100
         producer.produce("balances", value, key=key)
         last[key] = value
-    assert producer.flush(60) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     return last
 
 
@@ -32,7 +32,7 @@ def read(address: str) -> tuple[int, dict[bytes, bytes | None]]:
     consumer = Consumer({"bootstrap.servers": address, "group.id": "unused", "enable.partition.eof": True})
     consumer.assign([TopicPartition("balances", 0, 0)])
     last: dict[bytes, bytes | None] = {}
-    count, deadline = 0, Deadline(60)
+    count, deadline = 0, Deadline()
     while True:
         deadline.check(f"{count} records so far")
         message = consumer.poll(1.0)
@@ -55,13 +55,13 @@ def live(values: dict[bytes, bytes | None]) -> dict[bytes, bytes]:
 def test_compacted_topic_survives_a_kill_after_its_cleaning(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path, SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.address})
-        admin.create_topics([NewTopic("balances", 1, 1, config=COMPACTED)])["balances"].result(30)
+        admin.create_topics([NewTopic("balances", 1, 1, config=COMPACTED)])["balances"].result(LIMIT_SECONDS)
         written = write(broker.address)
         checkpoint = broker.data_directory / "cleaner-offset-checkpoint"
-        deadline = Deadline(60)
+        deadline = Deadline()
         while b"balances 0" not in (checkpoint.read_bytes() if checkpoint.exists() else b""):
             deadline.check("the cleaning")
-            admin.list_topics("balances", 10)
+            admin.list_topics("balances", LIMIT_SECONDS)
         broker.kill()
         broker.start()
         count, found = read(broker.address)

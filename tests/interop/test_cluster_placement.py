@@ -13,7 +13,7 @@ from tests.interop.broker_under_test import needs_cluster
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch, Driver
 from tests.interop.test_clients import CLIENTS
-from tests.processes import BrokerProcess
+from tests.processes import LIMIT_SECONDS, BrokerProcess
 
 Name = Callable[[str], str]
 pytestmark = needs_cluster
@@ -62,5 +62,5 @@ def test_coordinators_are_on_all_brokers(broker: BrokerProcess, name: Name) -> N
         assert {partition.leader for partition in internal.partitions} == set(BROKERS)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": broker.address})
-    settings = admin.describe_configs([resource])[resource].result(30)
+    settings = admin.describe_configs([resource])[resource].result(LIMIT_SECONDS)
     assert settings["min.insync.replicas"].value == "2"

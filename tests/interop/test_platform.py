@@ -11,12 +11,12 @@ from tests.interop.broker_under_test import REPLICATION_FACTOR, broker_process
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.deadline import Deadline
 from tests.interop.drivers.platform import ConnectWorker, MirrorMaker, StreamsApplication
-from tests.processes import BrokerProcess, OncelogProcess
+from tests.processes import LIMIT_SECONDS, BrokerProcess, OncelogProcess
 
 Name = Callable[[str], str]
 RECORDS = 300
 KEYS = 3
-READY_SECONDS = 90.0
+READY_SECONDS = LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_streams_counts_exactly_once_and_its_changelog_is_compacted_on_every_bro
 
 
 def _exists(broker: BrokerProcess, topic: str) -> bool:
-    return topic in AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10.0).topics
+    return topic in AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=LIMIT_SECONDS).topics
 
 
 def _closed_records(broker: BrokerProcess, partition: str) -> list[int]:

@@ -12,7 +12,7 @@ from tests.interop.broker_under_test import needs_cluster
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.deadline import Deadline
 from tests.interop.drivers.kafka_tools import KafkaTools
-from tests.processes import BrokerProcess
+from tests.processes import LIMIT_SECONDS, BrokerProcess
 
 Name = Callable[[str], str]
 pytestmark = needs_cluster
@@ -30,7 +30,7 @@ def throttles(address: str, topic: str) -> list[str | None]:
     of_broker = ConfigResource(ConfigResource.Type.BROKER, "3")
     found = {}
     for resource in (of_topic, of_broker):
-        found.update(admin.describe_configs([resource])[resource].result(30))
+        found.update(admin.describe_configs([resource])[resource].result(LIMIT_SECONDS))
     return [entry.value for name, entry in found.items() if "throttled" in name and not entry.is_default]
 
 
@@ -40,7 +40,7 @@ def test_replicas_move_at_the_rate_of_the_throttle(
     client, topic = ConfluentKafka(), name("topic")
     new_topic = NewTopic(topic, 1, replica_assignment=[[1, 2]])
     admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([new_topic])[topic].result(30)
+    admin.create_topics([new_topic])[topic].result(LIMIT_SECONDS)
     values = [f"{number:0{RECORD_BYTES}}" for number in range(RECORDS)]
     client.produce(broker.address, topic, values)
     plan = tmp_path / "plan.json"

@@ -7,7 +7,8 @@ raise when the client fails or exceeds the time limit: nothing is retried or for
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 300
+"""It ends a call that hangs."""
 
 
 class Consumed(NamedTuple):

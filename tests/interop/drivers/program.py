@@ -186,7 +186,7 @@ def follow_two(commands: Sequence[Sequence[str]], count: int) -> list[list[Consu
     finally:
         for member in members:
             member.terminate()
-            member.wait(10)
+            member.wait(TIMEOUT_SECONDS)
             assert member.stdout is not None
             member.stdout.close()
     return [[parse(line) for line in buffer.decode().splitlines()] for buffer in buffers]
