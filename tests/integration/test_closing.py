@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.clients.admin.admin import Admin
 from oncelog.clients.consumer.consumer_errors import ConsumerClosed
-from oncelog.clients.errors import IllegalState
+from oncelog.clients.errors import ProducerClosed
 from oncelog.clients.producer import Producer, ProducerConfig
 from tests.chaos.cancellation import CancelledAt
 from tests.integration.group_members import new_consumer, produce
@@ -113,7 +113,7 @@ async def test_client_that_is_closed_while_it_starts_does_not_start(stage: Stage
             client = _new_producer() if isinstance(client, Producer) else new_consumer(stage, group_id="group")
     producer = _new_producer()
     await producer.close()
-    with pytest.raises(IllegalState):
+    with pytest.raises(ProducerClosed):
         await producer.start()
 
 
