@@ -345,7 +345,8 @@ async def connect(
     except TimeoutError:
         if connection is not None:
             raise BrokerSilent(
-                f"{address}: accepts connections, but does not respond within {connect_seconds:g} s"
+                f"{address}: accepts connections, but does not respond within {connect_seconds:g} s: the process there"
+                " is stopped or overloaded, or is no Kafka broker"
             ) from None
         raise Unreachable(f"{address}: no response within {connect_seconds:g} s") from None
     except ssl.SSLCertVerificationError as error:
@@ -355,7 +356,11 @@ async def connect(
     except OSError as error:
         raise Unreachable(f"{address}: {_reason(error)}") from error
     except ConnectionLost as error:
-        raise Unreachable(f"{address}: {error}") from error
+        reason = str(error).removeprefix(f"{address} ")
+        raise Unreachable(
+            f"{address}: {reason} without a response: is this the port of a Kafka broker, and of a listener "
+            f"{'with' if tls else 'without'} TLS?"
+        ) from error
     except ValueError as error:  # Among them UnicodeError: a host that IDNA refuses.
         raise Unreachable(f"{address}: {address.host!r} is not the name of a host") from error
     except MemoryError as error:

@@ -1,6 +1,7 @@
 """Finding who is right, and asking again when it was the wrong one or too early. In virtual time."""
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping
 from random import Random
 
@@ -311,6 +312,26 @@ def test_bootstrap_with_another_separator_raises_and_names_the_comma(text: str) 
 def test_bootstrap_with_the_scheme_of_a_url_raises_and_names_it() -> None:
     with pytest.raises(ValueError, match="'http://a:1' is not HOST:PORT: an address has no http:// in front"):
         parse_bootstrap("http://a:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "no address of a broker: pass HOST:PORT, such as localhost:9092"),
+        ("a:1/path", "'a:1/path' is not HOST:PORT: pass HOST:PORT, such as localhost:9092"),
+        ("a/path:1", "'a/path:1' is not HOST:PORT"),
+        ("::1", "'::1' is not HOST:PORT: an IPv6 address stands in brackets, such as [::1]:9092"),
+        ("fe80::1:9092", "'fe80::1:9092' is not HOST:PORT: an IPv6 address stands in brackets"),
+        ("[::1", "'[::1' is not HOST:PORT"),
+        ("[::1]9092x", "'[::1]9092x' is not HOST:PORT"),
+        ("user:secret@h:1", "'…@h:1' is not HOST:PORT"),
+        ("https://user:secret@h:1", "'…@h:1' is not HOST:PORT: an address has no https:// in front"),
+    ],
+)
+def test_bootstrap_text_that_is_no_address_is_named_with_the_remedy(text: str, error: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}") as raised:
+        parse_bootstrap(text)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "999999"])

@@ -258,6 +258,15 @@ async def test_connect_to_a_silent_listener_times_out() -> None:
             await connect(broker.address, connect_seconds=0.05)
 
 
+async def test_connect_to_a_listener_that_closes_raises_unreachable_with_the_remedy() -> None:
+    """As a listener with TLS does when it is spoken to without."""
+    async with serving(ScriptedBroker({})) as broker:
+        broker.api_versions = Reaction.CLOSE
+        remedy = r": closed the connection.* without a response: is this the port of a Kafka broker.* without TLS\?$"
+        with pytest.raises(Unreachable, match=f"^{broker.address}{remedy}"):
+            await connect(broker.address)
+
+
 @on_both_loops
 async def test_broker_that_refuses_api_versions_raises_bad_response() -> None:
     async with serving(ScriptedBroker({})) as broker:
