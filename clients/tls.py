@@ -1,7 +1,7 @@
 """What a client needs to know for TLS, as values: whom it trusts, and who it is. Everything is PEM."""
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,7 @@ class TlsSettings:
     trusted_text: str | None = None
     own_file: str | None = None
     """A private key and its certificates, for brokers that authenticate clients."""
-    own_password: str | None = None
+    own_password: str | None = field(default=None, repr=False)
     checks_host: bool = True
     """Whether a broker's certificate has to be for the name by which it was called."""
 

@@ -8,7 +8,6 @@ operator had set it, as Kafka does.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from oncelog.broker.config import topic_config
@@ -18,21 +17,9 @@ from oncelog.broker.config.resource_settings import CLIENT_METRICS_SETTINGS, GRO
 from oncelog.broker.config.settings import Kind, Setting
 from oncelog.broker.config.topic_config import SYNONYMS, TOPIC_SETTINGS
 from oncelog.broker.parts import Broker
+from oncelog.protocol.config_source import ConfigSource
 
 _IDENTITY: Final = ("broker.id", "node.id")
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers."""
-
-    TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +113,7 @@ class ConfigDescription:
 
     def _topic_synonyms(self, key: str, overrides: Mapping[str, str]) -> Iterator[ConfigSynonym]:
         if key in overrides:
-            yield ConfigSynonym(key=key, value=overrides[key], source=ConfigSource.TOPIC_CONFIG)
+            yield ConfigSynonym(key=key, value=overrides[key], source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
         chains = [list(self._broker_synonyms(synonym.key)) for synonym in SYNONYMS.get(key, ())]
         for source in ConfigSource:
             yield from (link for chain in chains for link in chain if link.source is source)

@@ -19,7 +19,7 @@ from oncelog.broker.config.topic_config import TOPIC_SETTINGS, effective_overrid
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, new_budget
-from oncelog.broker.handlers.config_description import ConfigDescription, ConfigEntry, ConfigSource
+from oncelog.broker.handlers.config_description import ConfigDescription, ConfigEntry
 from oncelog.broker.handlers.config_requests import resource_of, why_not_allowed
 from oncelog.broker.parts import Broker
 from oncelog.broker.process.log_levels import level_names
@@ -27,6 +27,7 @@ from oncelog.broker.security.authorizer import Operation
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.config_source import ConfigSource
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -122,12 +122,14 @@ class Admin:
         self._owned: Cluster | None = None
         if isinstance(where, Cluster):
             self.cluster = where
+            self._brokers = "a shared cluster"
             return
         config = (
             AdminConfig(bootstrap=where, **settings)
             if isinstance(where, str)
             else checked_config(where, AdminConfig, settings)
         )
+        self._brokers = config.bootstrap
         self.cluster = self._owned = Cluster(
             parse_bootstrap(config.bootstrap),
             rng=rng or Random(),
@@ -135,6 +137,9 @@ class Admin:
             connect_seconds=config.connect_timeout_ms / 1000,
             operation_seconds=config.default_api_timeout_ms / 1000,
         )
+
+    def __repr__(self) -> str:
+        return f"<Admin of {self._brokers}>"
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
 from oncelog.clients.routes import AnyBroker, Controller, Node, Route
+from oncelog.protocol.config_source import ConfigSource
 from oncelog.protocol.messages import alter_configs as legacy
 from oncelog.protocol.messages import incremental_alter_configs as incremental
 from oncelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -34,20 +35,6 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
-
-
-class ConfigSource(IntEnum):
-    """The source of a value."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
 
 
 class Operation(IntEnum):

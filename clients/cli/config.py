@@ -10,7 +10,6 @@ import click
 from oncelog.clients.admin.configs import (
     ConfigChange,
     ConfigEntry,
-    ConfigSource,
     Resource,
     ResourceType,
     alter_configs,
@@ -23,6 +22,7 @@ from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.session import Session, example, with_session
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.protocol.config_source import ConfigSource
 from oncelog.protocol.errors import ErrorCode
 
 _ALL_BROKERS: Final = Resource(type=ResourceType.BROKER, name="")

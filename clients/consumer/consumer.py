@@ -123,6 +123,9 @@ class Consumer:
         self._polls = PollLoop(self._lifecycle, self._subscription, self._buffer, reading, self._group, self._wakeup)
         self._connections = ConsumerConnections(self._runtime.cluster, group_cluster, fetcher)
 
+    def __repr__(self) -> str:
+        return f"<Consumer of {self._config.bootstrap}, group {self._config.group_id}>"
+
     # Start and end
 
     async def start(self) -> None:

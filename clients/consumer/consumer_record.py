@@ -53,6 +53,16 @@ class ConsumerRecord(NamedTuple):
         except (IndexError, ValueError) as error:
             raise CorruptRecord(f"the headers of {self.topic_partition} at offset {self.offset}: {error}") from error
 
+    def __repr__(self) -> str:
+        try:
+            headers = repr(self.headers)
+        except CorruptRecord:
+            headers = "<corrupt>"
+        return (
+            f"ConsumerRecord(topic={self.topic!r}, partition={self.partition}, offset={self.offset},"
+            f" timestamp_ms={self.timestamp_ms}, key={self.key!r}, value={self.value!r}, headers={headers})"
+        )
+
 
 def _decode_headers(encoded: bytes) -> list[tuple[str, bytes | None]]:
     """Decode headers. Raises ``IndexError`` or ``ValueError`` if they are broken."""

@@ -135,6 +135,9 @@ class Producer:
         self._is_closed = False
         """Whether the producer is closed, or being closed."""
 
+    def __repr__(self) -> str:
+        return f"<Producer of {self._config.bootstrap}, transactional id {self._config.transactional_id}>"
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

@@ -14,13 +14,14 @@ import pytest
 
 from oncelog.broker.config.sources import load_config
 from oncelog.clients.admin.admin import Admin
-from oncelog.clients.admin.configs import ConfigSource, ResourceType
+from oncelog.clients.admin.configs import ResourceType
 from oncelog.clients.admin.fencing import Fencing
 from oncelog.clients.admin.offsets import EARLIEST
 from oncelog.clients.admin.topics import NewTopic
 from oncelog.clients.connection import Address, connect
 from oncelog.clients.errors import ClientError, Refusal
 from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.config_source import ConfigSource
 from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

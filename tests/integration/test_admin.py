@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from oncelog.clients.admin.admin import Admin
-from oncelog.clients.admin.configs import ConfigChange, ConfigEntry, ConfigSource, Operation, Resource, ResourceType
+from oncelog.clients.admin.configs import ConfigChange, ConfigEntry, Operation, Resource, ResourceType
 from oncelog.clients.admin.groups import MemberToRemove
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from oncelog.clients.admin.topics import NewTopic, TopicDescription
@@ -18,6 +18,7 @@ from oncelog.clients.admin.txn_markers import AbortMarker
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.protocol.config_source import ConfigSource
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from oncelog.protocol.topic_partition import TopicPartition

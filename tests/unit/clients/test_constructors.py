@@ -7,7 +7,16 @@ from typing import get_type_hints
 
 import pytest
 
-from oncelog import Admin, Consumer, ConsumerConfig, Producer, ProducerConfig
+from oncelog import (
+    Admin,
+    Consumer,
+    ConsumerConfig,
+    ConsumerRecord,
+    Producer,
+    ProducerConfig,
+    TimestampType,
+    TlsSettings,
+)
 from oncelog.clients.admin.admin_config import AdminConfig
 from oncelog.clients.admin.admin_settings import AdminSettings
 from oncelog.clients.consumer.consumer_settings import ConsumerSettings
@@ -95,6 +104,28 @@ def test_keyword_arguments_for_type_checkers_are_the_fields_of_the_configuration
     assert get_type_hints(settings) == {
         name: kind for name, kind in get_type_hints(config).items() if name != "bootstrap"
     }
+
+
+async def test_representation_of_a_client_names_its_brokers_and_no_object_id() -> None:
+    for made, text in (
+        (Producer(BOOTSTRAP, transactional_id="t"), f"<Producer of {BOOTSTRAP}, transactional id t>"),
+        (Consumer(BOOTSTRAP, group_id="g"), f"<Consumer of {BOOTSTRAP}, group g>"),
+        (Admin(BOOTSTRAP), f"<Admin of {BOOTSTRAP}>"),
+    ):
+        assert repr(made) == text
+        await made.close()
+
+
+def test_representation_of_tls_settings_hides_the_password() -> None:
+    assert "secret" not in repr(TlsSettings(own_file="key.pem", own_password="secret"))
+
+
+def test_representation_of_a_record_shows_its_headers() -> None:
+    record = ConsumerRecord("t", 0, 7, 5, None, b"v", b"\x02\x02a\x02b", TimestampType.CREATE_TIME, 3)
+    assert repr(record) == (
+        "ConsumerRecord(topic='t', partition=0, offset=7, timestamp_ms=5, key=None, value=b'v', headers=[('a', b'b')])"
+    )
+    assert repr(record._replace(encoded_headers=b"\x02")).endswith("headers=<corrupt>)")
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer])
