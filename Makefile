@@ -145,6 +145,7 @@ docs: $(DOCS) .peers/site/.installed  ## The documentation as a site, in build/s
 	$(BIN)/zensical build --strict --clean
 	cp .peers/site/node_modules/mermaid/dist/mermaid.min.js build/site/assets/mermaid.min.js
 	cp .peers/site/node_modules/iframe-worker/shim/index.js build/site/assets/iframe-worker.js
+	@echo "The site is built: open $(CURDIR)/build/site/index.html"
 
 docs-pages: $(DEV)  ## The reference pages that are generated from the code, anew
 	$(BIN)/python -m tests.pages

@@ -58,7 +58,7 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
         abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
         request_timeout_ms=config.request_timeout_ms,
-        completion_wait_ms=config.oncelog_end_txn_answer_ms,
+        completion_wait_ms=config.oncelog_end_txn_response_ms,
         busy_wait_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
     )
 

@@ -16,10 +16,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
-from typing import IO, Final, NoReturn
+from dataclasses import dataclass, replace
+from typing import IO, Any, Final, NoReturn
 
 import click
 import uvloop
@@ -56,6 +56,33 @@ class Stopped(Exception):
     """The broker has run and ended otherwise than in order. The message is for the operator."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options of the command, as given."""
+
+    port: int | None
+    host: str | None
+    data_dir: str | None
+    broker_id: int | None
+    zookeeper: str | None
+    properties: IO[str] | None
+    overrides: tuple[str, ...]
+    ready_file: str | None
+    log_level: str
+
+    def settings(self) -> Iterator[str]:
+        """Yield all settings, as ``key=value``: those of options with a name of their own, then those of ``--set``."""
+        if self.port is not None or self.host is not None:
+            yield f"listeners=PLAINTEXT://{self.host or 'localhost'}:{9092 if self.port is None else self.port}"
+        if self.data_dir is not None:
+            yield f"log.dirs={self.data_dir}"
+        if self.broker_id is not None:
+            yield f"broker.id={self.broker_id}"
+        if self.zookeeper is not None:
+            yield f"zookeeper.connect={self.zookeeper}"
+        yield from self.overrides
+
+
 @click.command("serve", short_help="Run a broker.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @click.option("--host", help="Address to listen on. Default: localhost.")
@@ -68,17 +95,7 @@ class Stopped(Exception):
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one setting; repeatable.")
 @click.option("--ready-file", help="Write host:port to this file when the broker is ready.")
 @click.option("--log-level", default="INFO", show_default=True, help="Level of the log on standard error.")
-def command(
-    port: int | None,
-    host: str | None,
-    data_dir: str | None,
-    broker_id: int | None,
-    zookeeper: str | None,
-    properties: IO[str] | None,
-    overrides: tuple[str, ...],
-    ready_file: str | None,
-    log_level: str,
-) -> None:
+def command(**given: Any) -> None:
     """Run one broker: alone on the embedded metadata store, or as a member of a cluster on ZooKeeper.
 
     \b
@@ -86,17 +103,19 @@ def command(
     oncelog serve --data-dir ./data-1 --broker-id 1 --port 9092 --zookeeper localhost:2181/oncelog
     oncelog serve --port 0 --ready-file /tmp/address --set num.partitions=3
     """
-    _configure_logging(log_level)
-    given = [*_shorthands(port, host, data_dir, broker_id, zookeeper), *overrides]
+    options = _Options(**given)
+    _configure_logging(options.log_level)
     _raise_file_limit()
     try:
         loaded = load_config(
-            properties=properties.read() if properties is not None else "", environment=os.environ, overrides=given
+            properties=options.properties.read() if options.properties is not None else "",
+            environment=os.environ,
+            overrides=options.settings(),
         )
         loaded = replace(loaded, config=_with_absolute_data_dir(loaded.config))
         _tell(loaded)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            reason = runner.run(_serve(loaded, ready_file))
+            reason = runner.run(_serve(loaded, options.ready_file))
     except ConfigError as error:
         _refuse(str(error), EXIT_CONFIG)
     except AlreadyLocked as error:
@@ -134,20 +153,6 @@ def _remedy(error: OSError) -> str:
             return "; the disk of log.dirs (--data-dir) is full"
         case _:
             return ""
-
-
-def _shorthands(
-    port: int | None, host: str | None, data_dir: str | None, broker_id: int | None, zookeeper: str | None
-) -> Iterable[str]:
-    """Yield the options that have a name of their own, as settings."""
-    if port is not None or host is not None:
-        yield f"listeners=PLAINTEXT://{host or 'localhost'}:{9092 if port is None else port}"
-    if data_dir is not None:
-        yield f"log.dirs={data_dir}"
-    if broker_id is not None:
-        yield f"broker.id={broker_id}"
-    if zookeeper is not None:
-        yield f"zookeeper.connect={zookeeper}"
 
 
 def _with_absolute_data_dir(config: BrokerConfig) -> BrokerConfig:

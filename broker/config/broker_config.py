@@ -101,7 +101,9 @@ class BrokerConfig:
         1000, "Requests of one connection that are begun or wait; more are not read.", low=1
     )
     oncelog_connection_max_inflight_bytes: int = long(
-        64 << 20, "Bytes of such requests; at least one request is always read.", low=1
+        64 << 20,
+        "Bytes of the requests of one connection that are begun or wait; more are not read, except for one request.",
+        low=1,
     )
     oncelog_request_max_elements: int = integer(
         10_000, "Array elements and tagged fields of one request; some APIs may have a multiple.", low=1_000
@@ -123,24 +125,40 @@ class BrokerConfig:
     min_insync_replicas: int = integer(1, "In-sync replicas that acks=all demands.", low=1)
     unclean_leader_election_enable: bool = boolean(False, "Whether a replica out of sync may lead: loses records.")
     auto_leader_rebalance_enable: bool = boolean(True, "Whether leadership returns to preferred replicas.")
-    leader_imbalance_check_interval_seconds: int = long(300, "How often that is looked at.", low=1)
-    leader_imbalance_per_broker_percentage: int = integer(10, "The imbalance that is tolerated.", low=0)
+    leader_imbalance_check_interval_seconds: int = long(
+        300, "Seconds between two looks at the imbalance of leadership.", low=1
+    )
+    leader_imbalance_per_broker_percentage: int = integer(
+        10, "Percentage of a broker's preferred partitions that others may lead before leadership returns.", low=0
+    )
 
     # Logs
     log_dir: str = string("oncelog-data", "The data directory, if log.dirs is not set.")
     log_dirs: str | None = string(None, "The data directory. One: several are not served yet.")
     log_segment_bytes: int = integer(
-        1 << 30, "A segment is at most so large. A new value of a running broker is at least 1048576.", low=14
+        1 << 30, "Maximum size of a log segment, in bytes. A new value of a running broker is at least 1048576.", low=14
     )
-    log_roll_ms: int | None = long(None, "A segment is at most so old; log.roll.hours if not set.", low=1)
-    log_roll_hours: int = integer(168, "A segment is at most so old.", low=1)
-    log_roll_jitter_ms: int | None = long(None, "Roll up to so much earlier; log.roll.jitter.hours if not set.", low=0)
-    log_roll_jitter_hours: int = integer(0, "Roll up to so much earlier.", low=0)
-    log_retention_ms: int | None = long(None, "Time to keep records, -1: for ever; log.retention.minutes if not set.")
-    log_retention_minutes: int | None = integer(None, "Time to keep records; log.retention.hours if not set.")
-    log_retention_hours: int = integer(168, "Time to keep records.")
-    log_retention_bytes: int = long(-1, "Keep so many bytes of a partition; -1: all.")
-    log_retention_check_interval_ms: int = long(300_000, "How often retention is applied.", low=1)
+    log_roll_ms: int | None = long(
+        None, "Maximum age of a log segment, in milliseconds; log.roll.hours if not set.", low=1
+    )
+    log_roll_hours: int = integer(168, "Maximum age of a log segment, in hours.", low=1)
+    log_roll_jitter_ms: int | None = long(
+        None,
+        "Milliseconds by which a segment may be rolled earlier, at random; log.roll.jitter.hours if not set.",
+        low=0,
+    )
+    log_roll_jitter_hours: int = integer(0, "Hours by which a segment may be rolled earlier, at random.", low=0)
+    log_retention_ms: int | None = long(
+        None, "Milliseconds to keep records, -1: for ever; log.retention.minutes if not set."
+    )
+    log_retention_minutes: int | None = integer(
+        None, "Minutes to keep records, -1: for ever; log.retention.hours if not set."
+    )
+    log_retention_hours: int = integer(168, "Hours to keep records, -1: for ever.")
+    log_retention_bytes: int = long(-1, "Bytes of a partition to keep; -1: all.")
+    log_retention_check_interval_ms: int = long(
+        300_000, "Milliseconds between two applications of the retention limits.", low=1
+    )
     log_segment_delete_delay_ms: int = long(60_000, "How long a deleted file stays before it is removed.", low=0)
     log_cleanup_policy: tuple[str, ...] = strings(
         ("delete",), "delete, compact or both.", choices=("compact", "delete")
@@ -167,10 +185,17 @@ class BrokerConfig:
     log_message_timestamp_type: str = string(
         "CreateTime", "Whose clock records carry.", choices=("CreateTime", "LogAppendTime")
     )
-    log_message_timestamp_before_max_ms: int = long(INT64_MAX, "How old a producer's time stamp may be.", low=0)
-    log_message_timestamp_after_max_ms: int = long(3_600_000, "How far in the future it may be.", low=0)
+    log_message_timestamp_before_max_ms: int = long(
+        INT64_MAX, "Milliseconds that a producer's time stamp may be older than the broker's clock.", low=0
+    )
+    log_message_timestamp_after_max_ms: int = long(
+        3_600_000, "Milliseconds that a producer's time stamp may be ahead of the broker's clock.", low=0
+    )
     log_message_timestamp_difference_max_ms: int = long(
-        INT64_MAX, "Both of these at once, in older configurations.", low=0, unused="set the two keys that replaced it"
+        INT64_MAX,
+        "Difference between a producer's time stamp and the broker's clock, in older configurations.",
+        low=0,
+        unused="set the two keys that replaced it",
     )
     log_message_format_version: str | None = string(None, "The oldest readers.", unused=_FORMAT)
     log_message_downconversion_enable: bool = boolean(True, "Convert for old readers.", unused=_FORMAT)
@@ -196,7 +221,7 @@ class BrokerConfig:
     # Replication
     replica_lag_time_max_ms: int = long(30_000, "A follower that is behind for this time leaves the ISR.", low=1)
     oncelog_replica_silence_max_ms: int = long(
-        2_000, "A follower without a fetch for this time leaves too, if enough stay. 0: see replica.lag.time.max.ms.",
+        2_000, "A follower without a fetch for this time leaves the ISR if enough stay. 0: replica.lag.time.max.ms.",
         low=0,
     )  # fmt: skip
     oncelog_coordinator_silence_max_ms: int = long(
@@ -217,16 +242,26 @@ class BrokerConfig:
         choices=(LEADER_SELECTOR, RACK_AWARE_SELECTOR),
     )  # fmt: skip
     leader_replication_throttled_rate: int = long(
-        INT64_MAX, "Bytes a second that throttled replicas are sent, those in sync excepted.", low=0
+        INT64_MAX,
+        "Bytes a second that a leader sends to throttled replicas; replicas in sync are not throttled.",
+        low=0,
     )
     follower_replication_throttled_rate: int = long(
-        INT64_MAX, "Bytes a second that throttled replicas take, those in sync excepted.", low=0
+        INT64_MAX,
+        "Bytes a second that a follower fetches for throttled replicas; replicas in sync are not throttled.",
+        low=0,
     )
-    replication_quota_window_num: int = integer(11, "Windows over which these rates are averaged.", low=1)
-    replication_quota_window_size_seconds: int = integer(1, "How long such a window is.", low=1)
+    replication_quota_window_num: int = integer(
+        11, "Number of windows over which the rates of throttled replication are averaged.", low=1
+    )
+    replication_quota_window_size_seconds: int = integer(
+        1, "Seconds of one window over which the rates of throttled replication are averaged.", low=1
+    )
     controlled_shutdown_enable: bool = boolean(True, "Whether leadership moves away before a broker stops.")
-    controlled_shutdown_max_retries: int = integer(3, "How often that is tried.")
-    controlled_shutdown_retry_backoff_ms: int = long(5_000, "How long between two tries.")
+    controlled_shutdown_max_retries: int = integer(3, "Times that a stopping broker requests its controlled shutdown.")
+    controlled_shutdown_retry_backoff_ms: int = long(
+        5_000, "Milliseconds between two requests for a controlled shutdown."
+    )
     controller_socket_timeout_ms: int = integer(
         30_000, "How long a broker waits for the response of another on the channel between them.", low=1
     )
@@ -239,7 +274,9 @@ class BrokerConfig:
 
     # Groups
     group_min_session_timeout_ms: int = integer(6_000, "The shortest session timeout that a member may request.", low=0)
-    group_max_session_timeout_ms: int = integer(1_800_000, "The longest.", low=0)
+    group_max_session_timeout_ms: int = integer(
+        1_800_000, "The longest session timeout that a member may request.", low=0
+    )
     group_initial_rebalance_delay_ms: int = integer(
         3_000, "How long a new group waits for more members.", low=0, embedded=0
     )
@@ -278,7 +315,9 @@ class BrokerConfig:
         5_242_880, "How much of __consumer_offsets is read at once.", low=1, unused=_SLICES
     )
     offsets_retention_minutes: int = integer(10_080, "How long the offsets of an empty group stay.", low=1)
-    offsets_retention_check_interval_ms: int = long(600_000, "How often that is looked at.", low=1)
+    offsets_retention_check_interval_ms: int = long(
+        600_000, "Milliseconds between two searches for expired offsets.", low=1
+    )
     offsets_commit_timeout_ms: int = integer(5_000, "How long a commit may take to replicate.", low=1)
 
     # Transactions
@@ -314,7 +353,9 @@ class BrokerConfig:
         False, "Whether producers may request transactions without a time-out.", unused="they may not yet"
     )
     producer_id_expiration_ms: int = integer(86_400_000, "When an unused producer id is forgotten.", low=1)
-    producer_id_expiration_check_interval_ms: int = integer(600_000, "How often that is looked at.", low=1)
+    producer_id_expiration_check_interval_ms: int = integer(
+        600_000, "Milliseconds between two searches for unused producer ids.", low=1
+    )
     oncelog_transaction_version: int = integer(
         2, "The level of transaction.version that a new cluster begins with (KIP-890).", low=0, high=2
     )
@@ -324,8 +365,8 @@ class BrokerConfig:
     oncelog_transactional_ids_max_count: int = integer(
         300_000, "Transactional ids that this broker keeps; new ones are refused with POLICY_VIOLATION.", low=1
     )
-    oncelog_end_txn_answer_ms: int = integer(
-        5, "How long the response to EndTxn waits for the markers; they are written in any case.", low=0
+    oncelog_end_txn_response_ms: int = integer(
+        5, "Milliseconds that the response to EndTxn waits for the markers; they are written in any case.", low=0
     )
 
     given: Mapping[str, str] = field(default_factory=dict)

@@ -60,7 +60,7 @@ GROUP_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
                 choices=("read_committed", "read_uncommitted"),
                 unused=_NO_PROTOCOL,
             ),
-            "share.renew.acknowledge.enable": boolean(True, "Whether it can be renewed.", unused=_NO_PROTOCOL),
+            "share.renew.acknowledge.enable": boolean(True, "Whether a lock can be renewed.", unused=_NO_PROTOCOL),
             "streams.session.timeout.ms": _ms(45_000, _SESSION, 45_000, 60_000),
             "streams.heartbeat.interval.ms": _ms(5_000, "Interval of heartbeats.", 5_000, 15_000),
             "streams.assignment.interval.ms": _ms(1_000, "Least time between two assignments.", 0, 15_000),

@@ -38,6 +38,9 @@ _UNSERVED_FAMILIES: Final = (
 )  # fmt: skip
 """Beginnings of Kafka's keys that are known and do nothing here."""
 
+_RENAMED: Final[Mapping[str, str]] = {"oncelog.end.txn.answer.ms": "oncelog.end.txn.response.ms"}
+"""Former names of settings, accepted with a warning for one minor release, and their present names."""
+
 _DANGEROUS: Final = {
     "authorizer.class.name": "access control is not served yet, and a broker that ignored it would be open",
     "super.users": "access control is not served yet",
@@ -67,10 +70,15 @@ def load_config(
         **dict(_parse_override(text) for text in overrides),
     }
     _refuse_dangerous(given)
+    renamed = [key for key in given if key in _RENAMED]
+    given = {**{_RENAMED[key]: given[key] for key in renamed}, **{k: v for k, v in given.items() if k not in _RENAMED}}
     known = {key: text for key, text in given.items() if key in BROKER_SETTINGS}
     values: dict[str, Any] = {attribute(key): BROKER_SETTINGS[key].parse(text) for key, text in known.items()}
     config = _consistent(BrokerConfig(**values, given=known))
     warnings = [_unknown(key) for key in given if key not in BROKER_SETTINGS and not _in_unserved_family(key)]
+    warnings += [
+        f"{key} is called {_RENAMED[key]}: the former name ends with the next minor release" for key in renamed
+    ]
     warnings += [
         f"{name} does nothing here: {instead}"
         for name, instead in _UNSERVED_VARIABLES.items()

@@ -69,10 +69,17 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
             "max.message.bytes": integer(1_048_588, "The largest batch.", low=0),
             "message.downconversion.enable": boolean(True, "Convert for old readers.", unused=_ONE_FORMAT),
             "message.format.version": string("3.0-IV1", "The oldest readers.", unused=_ONE_FORMAT),
-            "message.timestamp.after.max.ms": long(3_600_000, "How far in the future a time stamp may be.", low=0),
-            "message.timestamp.before.max.ms": long(INT64_MAX, "How old a time stamp may be.", low=0),
+            "message.timestamp.after.max.ms": long(
+                3_600_000, "Milliseconds that a time stamp may be ahead of the broker's clock.", low=0
+            ),
+            "message.timestamp.before.max.ms": long(
+                INT64_MAX, "Milliseconds that a time stamp may be older than the broker's clock.", low=0
+            ),
             "message.timestamp.difference.max.ms": long(
-                INT64_MAX, "Both at once.", low=0, unused="set the two keys that replaced it"
+                INT64_MAX,
+                "Difference between a time stamp and the broker's clock, in older configurations.",
+                low=0,
+                unused="set the two keys that replaced it",
             ),
             "message.timestamp.type": string(
                 "CreateTime", "Whose clock records carry.", choices=("CreateTime", "LogAppendTime")
@@ -82,16 +89,16 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
             "min.insync.replicas": integer(1, "In-sync replicas that acks=all demands.", low=1),
             "preallocate": boolean(False, "Make files long in advance.", unused="files are as long as their content"),
             "remote.storage.enable": boolean(False, "Tiered storage.", unused=_NO_TIERS),
-            "retention.bytes": long(-1, "Keep so many bytes of a partition; -1: all."),
-            "retention.ms": long(604_800_000, "Time to keep records; -1: for ever.", low=-1),
+            "retention.bytes": long(-1, "Bytes of a partition to keep; -1: all."),
+            "retention.ms": long(604_800_000, "Milliseconds to keep records; -1: for ever.", low=-1),
             "segment.bytes": integer(
                 1 << 30,
-                "A segment is at most so large. A new value is at least 1048576; an older one may stay.",
+                "Maximum size of a log segment, in bytes. A new value is at least 1048576; an older one may stay.",
                 low=14,
             ),
             "segment.index.bytes": integer(10 << 20, "The largest index.", low=4),
-            "segment.jitter.ms": long(0, "Roll up to so much earlier.", low=0),
-            "segment.ms": long(604_800_000, "A segment is at most so old.", low=1),
+            "segment.jitter.ms": long(0, "Milliseconds by which a segment may be rolled earlier, at random.", low=0),
+            "segment.ms": long(604_800_000, "Maximum age of a log segment, in milliseconds.", low=1),
             "unclean.leader.election.enable": boolean(False, "Whether a replica out of sync may lead: loses records."),
         }
     )

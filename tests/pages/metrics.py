@@ -80,7 +80,8 @@ def _sections(broker: Broker) -> Iterator[tuple[str, list[Metric]]]:
         ],
     )
     yield "Groups and features", [*group_metrics(broker), *feature_metrics(broker)]
-    yield "Cluster", [*controller_metrics(broker), *session_metrics(broker)]
+    yield "Controller", [*controller_metrics(broker)]
+    yield "ZooKeeper session (only on brokers with `zookeeper.connect`)", [*session_metrics(broker)]
 
 
 def _table(families: Iterable[Metric]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from oncelog.broker.config.broker_config import BROKER_SETTINGS
+from oncelog.broker.config.dynamic_config import DYNAMIC_KEYS
 from oncelog.broker.config.settings import Setting
 from oncelog.broker.config.topic_config import SYNONYMS, TOPIC_SETTINGS
 
@@ -15,34 +16,54 @@ Keys and defaults are those of Apache Kafka; keys that begin with `oncelog.` are
 earlier ones: defaults, `server.properties` (`--config`), `KAFKA_CFG_*` and `KAFKA_*` environment variables (`_` for a
 dot, `__` for an underscore, `___` for a hyphen), `--set key=value`, and what `oncelog config alter` has stored in the
 cluster.
+
+The column *changes* says when a new value takes effect:
+
+- *running*: at once. `oncelog config alter broker --default --set key=value` sets it for all brokers, and
+  `oncelog config alter broker ID --set key=value` for one broker, whose own value overrides the one for all.
+- *restart*: when the broker is started again with the new value in a file, the environment or `--set`.
+
+All settings of a topic change while brokers run: `oncelog config alter topic NAME --set key=value`. A topic without
+a value of its own has the value of the broker's setting in the last column.
 """
 
 
 def page() -> str:
     """Return the whole page."""
     lines = [_INTRODUCTION, "## Settings of a broker", ""]
-    lines += _table((s for s in BROKER_SETTINGS.values() if not s.unused), with_embedded=True)
+    lines += _table_of_broker(s for s in BROKER_SETTINGS.values() if not s.unused)
     lines += ["", "A single broker, on the embedded metadata store, has the default in brackets.", ""]
     lines += ["## Settings of a topic", ""]
-    lines += _table((s for s in TOPIC_SETTINGS.values() if not s.unused), with_embedded=False)
+    lines += _table_of_topic(s for s in TOPIC_SETTINGS.values() if not s.unused)
     lines += ["", "## Accepted without effect", ""]
     lines += _unused(BROKER_SETTINGS, "of a broker")
     lines += _unused(TOPIC_SETTINGS, "of a topic")
     return "\n".join(lines) + "\n"
 
 
-def _table(settings: Iterable[Setting], *, with_embedded: bool) -> Iterator[str]:
-    last = "" if with_embedded else " the broker's setting |"
-    yield f"| key | meaning and values | default |{last}"
-    yield "|--|--|--|" + ("" if with_embedded else "--|")
+def _table_of_broker(settings: Iterable[Setting]) -> Iterator[str]:
+    yield "| key | changes | meaning and values | default |"
+    yield "|--|--|--|--|"
     for setting in settings:
+        changes = "running" if setting.key in DYNAMIC_KEYS else "restart"
         default = _code(setting.format(setting.default))
-        if with_embedded and setting.embedded is not None:
+        if setting.embedded is not None:
             default += f" ({_code(setting.format(setting.embedded))})"
-        row = f"| `{setting.key}` | {setting.doc} Value: {setting.expected}. | {default} |"
-        if not with_embedded:
-            row += " " + ", ".join(f"`{synonym.key}`" for synonym in SYNONYMS.get(setting.key, ())) + " |"
-        yield row
+        yield f"| `{setting.key}` | {changes} | {_meaning(setting)} | {default} |"
+
+
+def _table_of_topic(settings: Iterable[Setting]) -> Iterator[str]:
+    yield "| key | meaning and values | default | the broker's setting |"
+    yield "|--|--|--|--|"
+    for setting in settings:
+        synonyms = ", ".join(f"`{synonym.key}`" for synonym in SYNONYMS.get(setting.key, ()))
+        yield f"| `{setting.key}` | {_meaning(setting)} | {_code(setting.format(setting.default))} | {synonyms} |"
+
+
+def _meaning(setting: Setting) -> str:
+    plain, code = ", ".join(setting.choices), ", ".join(f"`{choice}`" for choice in setting.choices)
+    expected = setting.expected.replace(plain, code) if plain else setting.expected
+    return f"{setting.doc} Value: {expected}."
 
 
 def _code(text: str | None) -> str:

@@ -16,7 +16,7 @@ LIMITS: Final = {
     "files of more than 500 lines": 1,
     "functions of more than 60 lines": 1,
     "classes of more than 25 methods": 1,
-    "functions of more than 7 parameters": 2,
+    "functions of more than 7 parameters": 1,
     "broad excepts outside dispatch": 0,
     "of them not beginning with a verb": 1,
     "of them not subject first, or of fewer than three words": 0,

@@ -121,6 +121,20 @@ def test_unknown_key_is_reported_with_the_nearest_known_one() -> None:
     assert nearest_key("auto.create.topic.enable", BROKER_SETTINGS) == "auto.create.topics.enable"
 
 
+def test_former_name_of_a_setting_sets_it_with_a_warning() -> None:
+    loaded = load_config(overrides=["oncelog.end.txn.answer.ms=7"])
+    assert loaded.config.oncelog_end_txn_response_ms == 7
+    assert loaded.warnings == (
+        "oncelog.end.txn.answer.ms is called oncelog.end.txn.response.ms: "
+        "the former name ends with the next minor release",
+    )
+
+
+def test_present_name_of_a_setting_overrides_the_former() -> None:
+    loaded = load_config(overrides=["oncelog.end.txn.answer.ms=7", "oncelog.end.txn.response.ms=8"])
+    assert loaded.config.oncelog_end_txn_response_ms == 8
+
+
 def test_unserved_image_variable_is_reported_with_remedy() -> None:
     loaded = load_config(environment={"KAFKA_CREATE_TOPICS": "orders:3:1", "KAFKA_HEAP_OPTS": "-Xmx1G"})
     assert loaded.warnings == ("KAFKA_CREATE_TOPICS does nothing here: create topics with `oncelog topic create`",)

@@ -156,7 +156,7 @@ async def test_five_produces_in_flight_of_which_the_first_waits_for_the_transact
 
 async def test_request_of_a_broker_about_a_busy_id_completes_at_once() -> None:
     """B05: other ids share its response, and markers come over the same connection."""
-    async with transactional_broker(oncelog_end_txn_answer_ms="30000") as (broker, producer):
+    async with transactional_broker(oncelog_end_txn_response_ms="30000") as (broker, producer):
         both = producer.request((0, producer.batch(0)), (1, producer.batch(0)))
         assert await producer.errors(both, ADDS) == [ErrorCode.NONE] * 2
         loop = asyncio.get_running_loop()
