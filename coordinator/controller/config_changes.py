@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
-from urllib.parse import quote, unquote
 
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.metadata_store import paths
@@ -56,6 +55,8 @@ class ConfigResource:
         if self.type is ResourceType.TOPIC:
             return f"topics/{self.name}"
         if self.type in _ESCAPED:
+            from urllib.parse import quote  # Only such a resource pays for it, not every start.
+
             return f"{_ESCAPED[self.type]}/{quote(self.name, safe='').replace('.', '%2E')}"
         assert self.type is ResourceType.BROKER, f"no configuration of {self.type.name} is kept in the metadata store"
         return f"brokers/{self.name or paths.DEFAULT_ENTITY}"
@@ -83,6 +84,8 @@ def resource_at(entity_path: str) -> ConfigResource | None:
     kind, _, name = entity_path.partition("/")
     for resource_type, folder in _ESCAPED.items():
         if kind == folder:
+            from urllib.parse import unquote
+
             return ConfigResource(resource_type, unquote(name))
     if kind == "topics":
         return ConfigResource(ResourceType.TOPIC, name)
