@@ -58,8 +58,6 @@ def build_end_txn_marker(
     commit: bool,
     coordinator_epoch: int,
     timestamp: int,
-    base_offset: int = 0,
-    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
     """Return the control batch that commits or aborts what the producer wrote to a partition in this transaction."""
     control_type = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
@@ -69,7 +67,7 @@ def build_end_txn_marker(
     )
     attributes = TRANSACTIONAL_BIT | CONTROL_BIT
     header = (
-        *(base_offset, 0, partition_leader_epoch, MAGIC, 0),
+        *(0, 0, NO_PARTITION_LEADER_EPOCH, MAGIC, 0),
         *(attributes, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1),
     )
     return assemble_batch(header, record)

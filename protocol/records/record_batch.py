@@ -313,29 +313,23 @@ def _decode_headers(payload: bytes, at: int) -> tuple[list[tuple[str, bytes | No
 def build_batch(
     records: Sequence[NewRecord],
     *,
-    base_offset: int = 0,
-    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     compression: Compression = Compression.NONE,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
-    is_log_append_time: bool = False,
 ) -> bytearray:
-    """Return one batch of consecutive offsets; the base timestamp is the first record's."""
+    """Return one batch as a producer sends it; the base timestamp is the first record's."""
     base_timestamp = records[0].timestamp
     payload = b"".join([encode_record(delta, base_timestamp, record) for delta, record in enumerate(records)])
     header = (
-        base_offset,
         0,
-        partition_leader_epoch,
+        0,
+        NO_PARTITION_LEADER_EPOCH,
         MAGIC,
         0,
-        compression
-        | (LOG_APPEND_TIME_BIT if is_log_append_time else 0)
-        | (TRANSACTIONAL_BIT if is_transactional else 0)
-        | (CONTROL_BIT if is_control else 0),
+        compression | (TRANSACTIONAL_BIT if is_transactional else 0) | (CONTROL_BIT if is_control else 0),
         len(records) - 1,
         base_timestamp,
         base_timestamp if len(records) == 1 else max([record.timestamp for record in records]),

@@ -10,6 +10,7 @@ from oncelog.clients.consumer.completed_fetch import CompletedFetch
 from oncelog.protocol.messages.fetch import AbortedTransaction
 from oncelog.protocol.records.control_records import build_end_txn_marker
 from oncelog.protocol.records.record_batch import NewRecord, build_batch, read_header
+from tests.stored_batch import stored
 from tests.unit.clients.consumer.fetched import completed
 
 PRODUCERS = [10, 11, 12]
@@ -35,13 +36,11 @@ class Log:
         else:
             self.committed |= set(values)
         records = [NewRecord(0, None, str(value).encode()) for value in values]
-        batch = build_batch(
-            records,
+        batch = stored(
+            build_batch(
+                records, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=transactional
+            ),
             base_offset=self.offset,
-            producer_id=producer,
-            producer_epoch=0,
-            base_sequence=0,
-            is_transactional=transactional,
         )
         self._append(batch, count)
 
@@ -53,12 +52,10 @@ class Log:
             self.committed |= set(values)
         else:
             self.aborted.append((AbortedTransaction(producer_id=producer, first_offset=first), self.offset))
-        marker = build_end_txn_marker(
-            producer_id=producer,
-            producer_epoch=0,
-            commit=commit,
-            coordinator_epoch=0,
-            timestamp=0,
+        marker = stored(
+            build_end_txn_marker(
+                producer_id=producer, producer_epoch=0, commit=commit, coordinator_epoch=0, timestamp=0
+            ),
             base_offset=self.offset,
         )
         self._append(marker, 1)

@@ -21,6 +21,7 @@ from oncelog.protocol.records.control_records import build_end_txn_marker
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.stored_batch import stored
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, requested_only
 
@@ -50,14 +51,16 @@ def respond(**data: object) -> FetchResponse:
 def pair(base_offset: int, compression: Compression = Compression.NONE, producer_id: int = -1) -> bytearray:
     records = [NewRecord(0, None, str(base_offset + delta).encode()) for delta in range(2)]
     is_transactional = producer_id >= 0
-    return build_batch(
-        records,
+    return stored(
+        build_batch(
+            records,
+            compression=compression,
+            producer_id=producer_id,
+            producer_epoch=0 if is_transactional else -1,
+            base_sequence=0 if is_transactional else -1,
+            is_transactional=is_transactional,
+        ),
         base_offset=base_offset,
-        compression=compression,
-        producer_id=producer_id,
-        producer_epoch=0 if is_transactional else -1,
-        base_sequence=0 if is_transactional else -1,
-        is_transactional=is_transactional,
     )
 
 
@@ -92,8 +95,9 @@ async def test_position_inside_a_batch_leaves_out_earlier_records() -> None:
 
 @in_virtual_time
 async def test_aborted_records_and_markers_are_passed_over() -> None:
-    marker = build_end_txn_marker(
-        producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp=0, base_offset=2
+    marker = stored(
+        build_end_txn_marker(producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp=0),
+        base_offset=2,
     )
     aborted = [AbortedTransaction(producer_id=7, first_offset=0)]
     log = Log(pair(0, producer_id=7), marker, aborted=aborted)

@@ -29,6 +29,7 @@ from oncelog.protocol.messages.offset_for_leader_epoch import (
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.schema import Message
 from oncelog.spark_connector.offset_ranges import OffsetRange
+from tests.stored_batch import stored
 from tests.unit.clients.scripted_broker import ScriptedBroker, ScriptedResponse
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
@@ -128,7 +129,7 @@ def respond(data: PartitionData) -> FetchResponse:
 
 def batch(base: int, epoch: int = 0) -> bytes:
     records = [NewRecord(0, None, b"v%d" % (base + n)) for n in range(2)]
-    return bytes(build_batch(records, base_offset=base, partition_leader_epoch=epoch))
+    return bytes(stored(build_batch(records), base_offset=base, partition_leader_epoch=epoch))
 
 
 def offsets(start: int, end: int) -> OffsetRange:

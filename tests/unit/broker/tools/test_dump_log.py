@@ -25,6 +25,7 @@ from oncelog.protocol.records.record_batch import (
     read_header,
 )
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.stored_batch import stored
 from tests.unit.broker.storage.logs import log_host
 
 NOW = 1_700_000_000_000
@@ -258,7 +259,7 @@ def test_batch_that_is_broken_inside(tmp_path: Path) -> None:
     broken = build_batch([NewRecord(NOW, None, b"value")])
     records = bytearray(broken[61:])
     records[0] += 2
-    good = build_batch([NewRecord(NOW, None, b"good")], base_offset=1)
+    good = stored(build_batch([NewRecord(NOW, None, b"good")]), base_offset=1)
     path = write_segment(tmp_path, assemble_batch(read_header(broken), records), good)
     shown = lines("--print-data-log", path, exit_code=1)
     assert "isvalid: true" in shown[2]
@@ -267,7 +268,9 @@ def test_batch_that_is_broken_inside(tmp_path: Path) -> None:
 
 
 def test_offsets_that_do_not_ascend(tmp_path: Path) -> None:
-    path = write_segment(tmp_path, *(build_batch([NewRecord(NOW, None, b"v")], base_offset=9) for _ in range(2)))
+    path = write_segment(
+        tmp_path, *(stored(build_batch([NewRecord(NOW, None, b"v")]), base_offset=9) for _ in range(2))
+    )
     assert f"{NAME}.log: offset 9 at position 69 after 9" in "\n".join(lines(path, exit_code=1))
 
 

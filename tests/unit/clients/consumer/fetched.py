@@ -13,6 +13,7 @@ from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.schema import ZERO_UUID, Buffer
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.stored_batch import stored
 
 ORDERS = TopicPartition("orders", 0)
 CLICKS = TopicPartition("clicks", 0)
@@ -22,7 +23,7 @@ NOW = 1_750_000_000_000
 def batch(base_offset: int, count: int = 2, *, epoch: int = 0, codec: Compression = Compression.NONE) -> bytes:
     """A batch whose values are its offsets."""
     records = [NewRecord(NOW, None, str(base_offset + delta).encode()) for delta in range(count)]
-    return bytes(build_batch(records, base_offset=base_offset, partition_leader_epoch=epoch, compression=codec))
+    return bytes(stored(build_batch(records, compression=codec), base_offset=base_offset, partition_leader_epoch=epoch))
 
 
 def completed(

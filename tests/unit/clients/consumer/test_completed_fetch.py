@@ -10,6 +10,7 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import AbortedTransaction
 from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.control_records import build_end_txn_marker
+from tests.stored_batch import stored
 from tests.unit.clients.consumer.fetched import ORDERS, batch, completed
 
 
@@ -49,8 +50,9 @@ def test_leader_epoch_is_that_of_the_batch_before_the_position() -> None:
 
 
 def test_position_moves_past_records_that_are_not_returned() -> None:
-    marker = build_end_txn_marker(
-        producer_id=7, producer_epoch=0, commit=True, coordinator_epoch=0, timestamp=0, base_offset=2
+    marker = stored(
+        build_end_txn_marker(producer_id=7, producer_epoch=0, commit=True, coordinator_epoch=0, timestamp=0),
+        base_offset=2,
     )
     fetch = completed(0, batch(0), bytes(marker))
     assert offsets(fetch, 2) == [0, 1]
@@ -128,8 +130,9 @@ def test_fetch_with_an_error_has_no_records_and_blocks() -> None:
 
 
 def test_aborted_transaction_is_skipped_batch_by_batch() -> None:
-    marker = build_end_txn_marker(
-        producer_id=-1, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp=0, base_offset=2
+    marker = stored(
+        build_end_txn_marker(producer_id=-1, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp=0),
+        base_offset=2,
     )
     fetch = completed(0, batch(0), bytes(marker), batch(3), aborted=[AbortedTransaction(producer_id=5, first_offset=0)])
     assert offsets(fetch, 1) == [0]

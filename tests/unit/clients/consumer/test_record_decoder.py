@@ -20,6 +20,7 @@ from oncelog.protocol.records.record_batch import (
     iter_records,
     read_header,
 )
+from tests.stored_batch import stored
 
 NOW = 1_750_000_000_000
 
@@ -52,10 +53,9 @@ new_records = st.lists(st.builds(NewRecord, timestamps, contents, contents, head
 def test_decoded_records_equal_those_of_other_decoders(
     records: list[NewRecord], codec: Compression, append_time: bool, base_offset: int
 ) -> None:
-    batch = build_batch(
-        records,
+    batch = stored(
+        build_batch(records, compression=codec),
         base_offset=base_offset,
-        compression=codec,
         is_log_append_time=append_time,
         partition_leader_epoch=5,
     )

@@ -26,6 +26,7 @@ from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from tests.stored_batch import stored
 from tests.unit.clients.consumer.fetched import ORDERS, completed
 
 _STEPS = 400
@@ -80,7 +81,7 @@ class _Log:
 
 def _batch(offset: int, record: _Written) -> bytes:
     new = NewRecord(0, str(record.before).encode(), str(record.number).encode())
-    return bytes(build_batch([new], base_offset=offset, partition_leader_epoch=record.epoch))
+    return bytes(stored(build_batch([new]), base_offset=offset, partition_leader_epoch=record.epoch))
 
 
 class _Reader:

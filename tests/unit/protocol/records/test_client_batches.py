@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.control_records import build_end_txn_marker
 from oncelog.protocol.records.record_batch import BatchHeader, NewRecord, build_batch, iter_records, read_header
+from tests.stored_batch import stored
 from tests.unit.protocol.records import walks
 
 NOW = 1_700_000_000_000
@@ -70,14 +71,16 @@ def test_batch_of_a_client_is_valid_and_readable(
 def test_batch_of_ours_is_readable_by_a_client(
     client: Any, codec: Compression, contents: list[NewRecord], producer: tuple[int, int, int], base_offset: int
 ) -> None:
-    ours = build_batch(
-        contents,
+    ours = stored(
+        build_batch(
+            contents,
+            compression=codec,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=producer[2],
+            is_transactional=producer[0] >= 0,
+        ),
         base_offset=base_offset,
-        compression=codec,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        base_sequence=producer[2],
-        is_transactional=producer[0] >= 0,
     )
     theirs = client.DefaultRecordBatch(bytes(ours))
     assert theirs.validate_crc()
@@ -97,12 +100,9 @@ def test_uncompressed_batches_are_the_same_bytes(
 ) -> None:
     theirs = build_with(client, contents, Compression.NONE, producer, False)
     their_header = read_header(theirs)
-    ours = build_batch(
-        contents,
+    ours = stored(
+        build_batch(contents, producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2]),
         partition_leader_epoch=their_header.partition_leader_epoch,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        base_sequence=producer[2],
     )
     assert ours == theirs
 
@@ -111,8 +111,9 @@ def test_uncompressed_batches_are_the_same_bytes(
 def test_clients_see_our_markers(client: Any) -> None:
     """B75: as every client tells markers from records, and commits from aborts, by these bytes."""
     for commit in (True, False):
-        marker = build_end_txn_marker(
-            producer_id=7, producer_epoch=3, commit=commit, coordinator_epoch=5, timestamp=NOW, base_offset=12
+        marker = stored(
+            build_end_txn_marker(producer_id=7, producer_epoch=3, commit=commit, coordinator_epoch=5, timestamp=NOW),
+            base_offset=12,
         )
         theirs = client.DefaultRecordBatch(bytes(marker))
         assert theirs.validate_crc()

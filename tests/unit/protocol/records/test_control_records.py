@@ -12,6 +12,7 @@ from oncelog.protocol.records.control_records import (
 )
 from oncelog.protocol.records.record_batch import CorruptRecord, NewRecord, build_batch, crc_is_valid, read_header
 from oncelog.protocol.records.rewriting import empty_batch
+from tests.stored_batch import stored
 
 NOW = 1_500_000_000_000
 
@@ -34,12 +35,14 @@ def test_markers_round_trip(
     base_offset: int,
     partition_leader_epoch: int,
 ) -> None:
-    marker = b"before" + build_end_txn_marker(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        commit=commit,
-        coordinator_epoch=coordinator_epoch,
-        timestamp=timestamp,
+    marker = b"before" + stored(
+        build_end_txn_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=timestamp,
+        ),
         base_offset=base_offset,
         partition_leader_epoch=partition_leader_epoch,
     )
@@ -56,12 +59,8 @@ def test_markers_round_trip(
 
 
 def test_marker_layout_is_that_of_kafka() -> None:
-    marker = build_end_txn_marker(
-        producer_id=4000,
-        producer_epoch=2,
-        commit=True,
-        coordinator_epoch=6,
-        timestamp=NOW,
+    marker = stored(
+        build_end_txn_marker(producer_id=4000, producer_epoch=2, commit=True, coordinator_epoch=6, timestamp=NOW),
         base_offset=9,
         partition_leader_epoch=3,
     )

@@ -13,6 +13,7 @@ from oncelog.protocol.records.record_batch import (
     read_header,
 )
 from oncelog.protocol.records.record_walk import WorkBudget
+from tests.stored_batch import stored
 
 NOW = 1_700_000_000_000
 RECORDS = [NewRecord(NOW + index, b"key", b"value %d" % index, [("h", None)]) for index in range(10)]
@@ -29,18 +30,17 @@ def recompress(batch: bytearray, target: Compression, *, max_bytes: int = 2**21)
 
 @given(st.sampled_from(Compression), st.sampled_from(Compression), st.sampled_from([1, 100_000]))
 def test_recompression_keeps_all_but_the_codec(source: Compression, target: Compression, size: int) -> None:
-    arguments = {
-        "base_offset": 7,
-        "partition_leader_epoch": 2,
-        "producer_id": 5,
-        "producer_epoch": 1,
-        "base_sequence": 3,
-    }
+    producer = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 3}
     records = [*RECORDS, NewRecord(NOW, b"large", bytes(size))]
-    batch = build_batch(records, compression=source, is_transactional=True, **arguments)
+
+    def batch_of(codec: Compression) -> bytearray:
+        batch = build_batch(records, compression=codec, is_transactional=True, **producer)
+        return stored(batch, base_offset=7, partition_leader_epoch=2)
+
+    batch = batch_of(source)
     recompressed = recompress(batch, target)
     header = read_header(recompressed)
-    expected = read_header(build_batch(records, compression=target, is_transactional=True, **arguments))
+    expected = read_header(batch_of(target))
     assert header == expected._replace(crc=header.crc, batch_length=header.batch_length)
     assert crc_is_valid(recompressed, 0, header)
     read = [list(iter_records(b, 0, read_header(b), max_decompressed_bytes=2**20)) for b in (batch, recompressed)]

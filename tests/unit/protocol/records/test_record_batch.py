@@ -21,6 +21,7 @@ from oncelog.protocol.records.record_batch import (
     patch_offset_and_epoch,
     read_header,
 )
+from tests.stored_batch import stored
 
 MEBIBYTE = 2**20
 NOW = 1_700_000_000_000
@@ -45,7 +46,7 @@ def with_payload(payload: bytes, *, count: int, last_offset_delta: int | None = 
 @settings(max_examples=200)
 @given(st.lists(new_records, min_size=1, max_size=80), codecs, st.integers(0, 2**62))
 def test_records_round_trip(records: list[NewRecord], codec: Compression, base_offset: int) -> None:
-    batch = build_batch(records, base_offset=base_offset, compression=codec)
+    batch = stored(build_batch(records, compression=codec), base_offset=base_offset)
     expected = [
         Record(base_offset + index, record.timestamp, record.key, record.value, list(record.headers))
         for index, record in enumerate(records)
@@ -63,16 +64,18 @@ def test_records_round_trip(records: list[NewRecord], codec: Compression, base_o
 def test_header_fields_round_trip(
     base_offset: int, epoch: int, producer: tuple[int, int, int], flags: tuple[bool, bool, bool], codec: Compression
 ) -> None:
-    batch = build_batch(
-        [NewRecord(NOW + 5, b"k", b"v"), NewRecord(NOW + 9, None, None), NewRecord(NOW, None, None)],
+    batch = stored(
+        build_batch(
+            [NewRecord(NOW + 5, b"k", b"v"), NewRecord(NOW + 9, None, None), NewRecord(NOW, None, None)],
+            compression=codec,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=producer[2],
+            is_transactional=flags[0],
+            is_control=flags[1],
+        ),
         base_offset=base_offset,
         partition_leader_epoch=epoch,
-        compression=codec,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        base_sequence=producer[2],
-        is_transactional=flags[0],
-        is_control=flags[1],
         is_log_append_time=flags[2],
     )
     header = read_header(batch)
@@ -104,17 +107,19 @@ def test_marker_has_the_bytes_of_a_java_broker(records: Sequence[NewRecord], crc
 
 
 def test_batch_layout_is_that_of_kafka() -> None:
-    batch = build_batch(
-        [
-            NewRecord(1_500_000_000_000, b"key", b"value", [("h", b"1"), ("n", None)]),
-            NewRecord(1_500_000_000_005, None, None),
-        ],
+    batch = stored(
+        build_batch(
+            [
+                NewRecord(1_500_000_000_000, b"key", b"value", [("h", b"1"), ("n", None)]),
+                NewRecord(1_500_000_000_005, None, None),
+            ],
+            producer_id=4000,
+            producer_epoch=2,
+            base_sequence=9,
+            is_transactional=True,
+        ),
         base_offset=7,
         partition_leader_epoch=3,
-        producer_id=4000,
-        producer_epoch=2,
-        base_sequence=9,
-        is_transactional=True,
     )
     fields = (
         "0000000000000007 0000004e 00000003 02 cac158c8 0010 00000001 0000015d3ef79800 0000015d3ef79805"
@@ -176,7 +181,7 @@ def test_last_sequence_wraps_and_needs_a_first() -> None:
 
 
 def test_log_append_time_is_the_time_of_every_record() -> None:
-    batch = build_batch([NewRecord(NOW, None, None), NewRecord(NOW + 7, None, None)], is_log_append_time=True)
+    batch = stored(build_batch([NewRecord(NOW, None, None), NewRecord(NOW + 7, None, None)]), is_log_append_time=True)
     assert [record.timestamp for record in read_all(batch)] == [NOW + 7, NOW + 7]
 
 

@@ -25,6 +25,7 @@ from oncelog.protocol.records.rewriting import (
     stamp_max_timestamp,
 )
 from oncelog.protocol.records.varint import encode_varint
+from tests.stored_batch import stored
 from tests.unit.protocol.records.walks import completed
 
 NOW = 1_700_000_000_000
@@ -55,7 +56,7 @@ def test_same_timestamp_changes_nothing() -> None:
 
 
 def test_create_time_comes_back() -> None:
-    batch = build_batch(RECORDS, is_log_append_time=True)
+    batch = stored(build_batch(RECORDS), is_log_append_time=True)
     stamp_max_timestamp(batch, read_header(batch), NOW + 9, is_log_append_time=False)
     assert batch == build_batch(RECORDS)
 
@@ -73,15 +74,12 @@ def retain(batch: bytearray, kept: set[int], horizon_ms: int | None = None) -> b
 def test_compaction_keeps_what_it_retains_and_what_it_knows_of_the_producer(
     codec: Compression, kept: set[int], delete_horizon_ms: int | None, log_append_time: bool
 ) -> None:
-    batch = build_batch(
-        RECORDS,
+    batch = stored(
+        build_batch(
+            RECORDS, compression=codec, producer_id=5, producer_epoch=1, base_sequence=30, is_transactional=True
+        ),
         base_offset=100,
         partition_leader_epoch=4,
-        compression=codec,
-        producer_id=5,
-        producer_epoch=1,
-        base_sequence=30,
-        is_transactional=True,
         is_log_append_time=log_append_time,
     )
     original = read_header(batch)

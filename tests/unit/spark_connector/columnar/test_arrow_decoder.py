@@ -26,6 +26,7 @@ from oncelog.spark_connector.columnar.arrow_decoder import ArrowDecoder, arrow_s
 from oncelog.spark_connector.columnar.columns import NAMES, WITHOUT_HEADERS, Columns
 from oncelog.spark_connector.columnar.fetched_batches import FetchedBatches, RangeUnreadable
 from oncelog.spark_connector.offset_ranges import OffsetRange
+from tests.stored_batch import stored
 from tests.unit.protocol.records.walks import completed
 
 NOW = 1_700_000_000_000
@@ -111,7 +112,7 @@ def plain_rows(buffer: bytes) -> list[Row]:
 def log_of(batches: Sequence[Sequence[NewRecord]], codec: Compression = Compression.NONE, base: int = 0) -> bytes:
     built = []
     for batch in batches:
-        built.append(bytes(build_batch(batch, base_offset=base, compression=codec)))
+        built.append(bytes(stored(build_batch(batch, compression=codec), base_offset=base)))
         base += len(batch)
     return b"".join(built)
 
@@ -151,7 +152,7 @@ def test_decode_of_a_range_inside_a_batch_yields_only_the_range(
 @settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=40), st.data())
 def test_batches_with_gaps_after_compaction_keep_their_offsets(batch: list[NewRecord], draw: st.DataObject) -> None:
-    whole = build_batch(batch, base_offset=100)
+    whole = stored(build_batch(batch), base_offset=100)
     header = read_header(whole)
     payload = bytes(whole[61:])
     retained = [span for span in iter_record_spans(payload, header) if draw.draw(st.booleans())]
@@ -206,19 +207,18 @@ def test_timestamps_beyond_sparks_range_become_its_limits(timestamp: int) -> Non
 
 def transactional(batch: Sequence[NewRecord], producer_id: int, base: int) -> bytes:
     return bytes(
-        build_batch(
-            batch, base_offset=base, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+        stored(
+            build_batch(batch, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True),
+            base_offset=base,
         )
     )
 
 
 def marker(producer_id: int, base: int, *, commit: bool) -> bytes:
-    built = build_end_txn_marker(
-        producer_id=producer_id,
-        producer_epoch=0,
-        commit=commit,
-        coordinator_epoch=0,
-        timestamp=NOW,
+    built = stored(
+        build_end_txn_marker(
+            producer_id=producer_id, producer_epoch=0, commit=commit, coordinator_epoch=0, timestamp=NOW
+        ),
         base_offset=base,
     )
     return bytes(built)
@@ -298,7 +298,7 @@ def test_broken_bytes_are_refused_or_read_as_by_the_plain_decoder(
     batch: list[NewRecord], position: int, byte: int, cut: bool
 ) -> None:
     """A valid CRC says nothing about what is under it."""
-    whole = build_batch(batch, base_offset=5)
+    whole = stored(build_batch(batch), base_offset=5)
     header = read_header(whole)
     payload = bytearray(records_payload(whole, 0, header, max_decompressed_bytes=MOST))
     position %= len(payload)

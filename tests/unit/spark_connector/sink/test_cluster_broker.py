@@ -25,6 +25,7 @@ from oncelog.spark_connector.sink.commit.sink_errors import SinkUnavailable, Uns
 from oncelog.spark_connector.sink.commit.sink_transactions import TaskTransaction
 from oncelog.spark_connector.sink.commit.state_record import StateRecord
 from oncelog.spark_connector.sink.state_log import StateMemory
+from tests.stored_batch import stored
 from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker, ScriptedResponse
 from tests.unit.spark_connector.scripted_partition import TOPIC, ScriptedPartition, respond
 
@@ -142,8 +143,9 @@ _RECORD = bytes(
 
 def _marker(*, commit: bool) -> bytes:
     return bytes(
-        build_end_txn_marker(
-            producer_id=7, producer_epoch=3, commit=commit, coordinator_epoch=0, timestamp=0, base_offset=1
+        stored(
+            build_end_txn_marker(producer_id=7, producer_epoch=3, commit=commit, coordinator_epoch=0, timestamp=0),
+            base_offset=1,
         )
     )
 

@@ -30,6 +30,7 @@ from oncelog.spark_connector.sink.state_topic import (
     read_committed,
     require_compaction,
 )
+from tests.stored_batch import stored
 from tests.unit.clients.scripted_broker import ScriptedResponse
 from tests.unit.spark_connector.scripted_partition import TOPIC, ScriptedPartition, connected_to, respond
 
@@ -37,25 +38,25 @@ KEY = b"mine"
 
 
 def data(offset: int, producer_id: int, key: bytes, value: bytes) -> bytes:
-    batch = build_batch(
-        [NewRecord(0, key, value)],
+    batch = stored(
+        build_batch(
+            [NewRecord(0, key, value)],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        ),
         base_offset=offset,
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=0,
-        is_transactional=True,
     )
     return bytes(batch)
 
 
 def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
     return bytes(
-        build_end_txn_marker(
-            producer_id=producer_id,
-            producer_epoch=0,
-            commit=commit,
-            coordinator_epoch=0,
-            timestamp=0,
+        stored(
+            build_end_txn_marker(
+                producer_id=producer_id, producer_epoch=0, commit=commit, coordinator_epoch=0, timestamp=0
+            ),
             base_offset=offset,
         )
     )
