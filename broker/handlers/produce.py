@@ -19,8 +19,8 @@ decided, this handler is a coroutine, and no later request of the connection ove
 
 A request may name any number of partitions, and a batch may hold any amount of records to walk. So judging is sliced
 work (``SlicedWork``): batch after batch, with a pause whenever the budget of a slice is used up. After a pause the
-partitions are looked up again. The batches of a request are all judged first; then they are verified and appended in
-one step, ``_PART_SIZE`` partitions at a time.
+partition is looked up again. A batch that needs no verification is appended as soon as it is judged. The batches of a
+transaction are all judged first; then they are verified and appended in one step, ``_PART_SIZE`` partitions at a time.
 
 A partition that a request names more than once is appended once, with the batch that comes last, and has one result,
 as in Kafka.
@@ -89,7 +89,7 @@ _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
 _PART_SIZE: Final = 64
-"""Partitions of a request that are verified and appended in one step."""
+"""Partitions of a transactional request that are verified and appended in one step."""
 _LARGE: Final = 1_000
 """A request with more partitions is not even looked through in the turn of the loop in which it was decoded."""
 _BATCH_UNITS: Final = 50
@@ -180,7 +180,7 @@ def _collect(request: ProduceRequest) -> tuple[list[TopicProduceResponse], list[
 
 
 class _Produce:
-    """One request, whose batches are judged, then verified and appended: in one step, or ``_PART_SIZE`` at a time."""
+    """One request, whose batches are judged, verified if they are transactional, and appended."""
 
     __slots__ = ("_batches", "_broker", "_context", "_now_ms", "_request", "_responses", "_size", "_unacknowledged")
 
@@ -203,15 +203,16 @@ class _Produce:
         refusal = self._refusal(written)
         if refusal:
             return self._respond(_refused(self._responses, batches, refusal))
-        if len(batches) > _PART_SIZE:
+        if written and len(batches) > _PART_SIZE:
             return self._append_parts()
-        judging = self._begin_judging(batches)
+        judging = self._begin_judging(batches, appends=not written)
         if judging is not None:
-            return self._append_when_judged(judging)
-        verdict = self._verify(written) if written else _ALL_VERIFIED
-        if isinstance(verdict, Pending):
-            return self._append_when_verified(verdict)
-        self._append_all(batches, verdict)
+            return self._append_when_judged(judging, appended=not written)
+        if written:
+            verdict = self._verify(written)
+            if isinstance(verdict, Pending):
+                return self._append_when_verified(verdict)
+            self._append_all(batches, verdict)
         return self._outcome()
 
     async def _append_when_verified(self, pending: Pending) -> ProduceResponse | Later | None:
@@ -219,16 +220,20 @@ class _Produce:
         self._append_after_pause(self._batches, errors)
         return self._outcome()
 
-    async def _append_when_judged(self, judging: Coroutine[Any, Any, None]) -> ProduceResponse | Later | None:
+    async def _append_when_judged(
+        self, judging: Coroutine[Any, Any, None], *, appended: bool
+    ) -> ProduceResponse | Later | None:
         await judging
-        self._append_after_pause(self._batches, await self._verified(self._batches))
+        if not appended:
+            self._append_after_pause(self._batches, await self._verified(self._batches))
         return self._outcome()
 
     async def _append_parts(self) -> ProduceResponse | Later | None:
         budget = new_budget()
         for start in range(0, len(self._batches), _PART_SIZE):
             part = self._batches[start : start + _PART_SIZE]
-            await self._broker.sliced_work.run(self._judge_all(part, budget), budget, self._context.connection)
+            steps = self._judge_all(part, budget, appends=False)
+            await self._broker.sliced_work.run(steps, budget, self._context.connection)
             self._append_after_pause(part, await self._verified(part))
         return self._outcome()
 
@@ -284,24 +289,28 @@ class _Produce:
     async def _verified(self, batches: Sequence[_Batch]) -> Errors:
         """Return the coordinator's verdict once it is known."""
         written = _transactional_batches(batches)
-        verdict = self._verify(written) if written else _ALL_VERIFIED
+        verdict = self._verify(written) if written else _ALL_VERIFIED  # Other parts of the request have some.
         return await verdict.decided() if isinstance(verdict, Pending) else verdict
 
     # Judging
 
-    def _begin_judging(self, batches: Sequence[_Batch]) -> Coroutine[Any, Any, None] | None:
-        """Judge batches. Returns None if that is done, else what does the rest in later turns of the loop."""
-        if len(batches) == 1:
+    def _begin_judging(self, batches: Sequence[_Batch], *, appends: bool) -> Coroutine[Any, Any, None] | None:
+        """Judge batches. Returns None if that is done, else what does the rest in later turns of the loop.
+
+        ``appends``: append each batch at once, as it needs no verification.
+        """
+        if len(batches) == 1:  # As mostly: without the cost of slices, unless it must be walked.
             (batch,) = batches
             self._judge(batch, self._topic_error(batch.topic.name))
             if not isinstance(batch.judged, _Unwalked):
+                if appends:
+                    self._append_all(batches, _ALL_VERIFIED)
                 return None
         budget = new_budget()
-        return self._broker.sliced_work.start(
-            self._judge_all(batches, budget), budget, self._context.connection, holds_window=True
-        )
+        steps = self._judge_all(batches, budget, appends=appends)
+        return self._broker.sliced_work.start(steps, budget, self._context.connection, holds_window=True)
 
-    def _judge_all(self, batches: Sequence[_Batch], budget: WorkBudget) -> Steps[None]:
+    def _judge_all(self, batches: Sequence[_Batch], budget: WorkBudget, *, appends: bool) -> Steps[None]:
         topic, error = None, ErrorCode.NONE
         for batch in batches:
             if budget.left <= 0:
@@ -313,6 +322,9 @@ class _Produce:
                 self._judge(batch, error)
             if isinstance(batch.judged, _Unwalked):
                 batch.judged = yield from conform_batch(*batch.judged, budget)
+                batch.partition = self._led(batch)
+            if appends:
+                self._append_all((batch,), _ALL_VERIFIED)
 
     def _topic_error(self, name: str) -> ErrorCode:
         if not name and self._context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
