@@ -56,6 +56,7 @@ from oncelog.protocol.schema import Field, Kind, Message, layout
 from oncelog.protocol.sliced_encoder import sliced_encoder
 from tests.unit.broker.batches import batch, with_header
 from tests.unit.broker.handlers.administration import ask, running_broker
+from tests.unit.broker.outcomes import without_shape
 from tests.unit.broker.turns import longest_turn
 
 NAME: Final = "t"
@@ -121,7 +122,7 @@ def scalar(field: Field, number: int) -> Any:
 async def carried_out(broker: Broker, handler: ApiHandler[Any], request: Message, version: int) -> None:
     """What dispatch does with a request that it has decoded."""
     connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
-    outcome = handler(broker, RequestContext(version, 1, "client", connection), request)
+    outcome = without_shape(handler(broker, RequestContext(version, 1, "client", connection), request))
     if asyncio.iscoroutine(outcome):
         outcome = await outcome
         if isinstance(outcome, Message):
