@@ -1,9 +1,9 @@
 """``oncelog consume``: records to standard output."""
 
 import math
+import signal
 import sys
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal
@@ -17,7 +17,7 @@ from oncelog.clients.cli.paced_output import PacedOutput
 from oncelog.clients.cli.record_writers import TABLE_HEAD, Writer, choose_writer
 from oncelog.clients.cli.remedies import NO_RESPONSE, remedy
 from oncelog.clients.cli.session import NO_BROKER, Session, complain, example, wall_clock, with_session
-from oncelog.clients.cli.signals import stopped_by_signals
+from oncelog.clients.cli.signals import SIGNAL_EXIT_OFFSET, stopped_by_signals
 from oncelog.clients.cli.waiting import Watch
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.consumer import Consumer, ConsumerConfig
@@ -252,8 +252,11 @@ def consume(session: Session, /, **given: Any) -> None:
     if sys.stdout is None:
         raise click.UsageError("standard output is closed: there is nowhere to print records to")
     request = options.request(session)
-    with suppress(KeyboardInterrupt):  # The usual way to stop reading what has no end.
+    try:
         session.run_watched(request.run)
+    except KeyboardInterrupt:  # Reading itself ends in order: see ``stopped_by_signals``.
+        complain("Stopped")
+        raise click.exceptions.Exit(SIGNAL_EXIT_OFFSET + signal.SIGINT) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
-_SHELL_OFFSET: Final = 128
+SIGNAL_EXIT_OFFSET: Final = 128
 """What shells add to a signal's number for the exit code of what it ended."""
 
 
@@ -21,7 +21,7 @@ class Heeded:
     @property
     def exit_code(self) -> int | None:
         """The exit code that says so; None if none has come."""
-        return None if self.number is None else _SHELL_OFFSET + self.number
+        return None if self.number is None else SIGNAL_EXIT_OFFSET + self.number
 
 
 @contextmanager

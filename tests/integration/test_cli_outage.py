@@ -325,3 +325,12 @@ def test_wait_for_brokers_that_do_not_come_names_what_to_do(tmp_path: Path) -> N
     assert "Error: after 1 s 1 of 2 brokers" in said
     assert "--timeout" in said
     assert "--bootstrap" in said
+
+
+def test_reader_that_is_interrupted_before_it_reaches_a_broker_fails(silent: str) -> None:
+    with running(Oncelog(silent), f"consume orders --timeout {LONG_SECONDS}") as command:
+        command.said.find("still waiting", SOON_SECONDS)
+        command.process.send_signal(signal.SIGINT)
+        assert command.end(END_SECONDS) == 128 + signal.SIGINT
+        assert command.said.lines[-1] == "Stopped"
+        assert "Traceback" not in command.said.text
