@@ -237,6 +237,8 @@ class Consumer:
     async def poll(self, timeout_seconds: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return the next records, at most ``max_records`` (``max_poll_records``); none if none come in time.
 
+        With 0 records the call takes none, and keeps the membership of a member that has no room for more.
+
         Those of a partition come in the order of their offsets. Raises the ``ConsumerError`` s of positions, records
         and the group; ``BrokerRefused`` for topics that may not be read; and what the listener raises. Records are
         never lost with an exception: it comes alone, and the next poll goes on.
@@ -245,7 +247,7 @@ class Consumer:
         deadline = asyncio.get_running_loop().time() + durations.checked_seconds(timeout_seconds, "timeout_seconds")
         if max_records is None:
             return await self._polls.poll(deadline, self._config.max_poll_records)
-        return await self._polls.poll(deadline, arguments.checked_size(max_records, "max_records"))
+        return await self._polls.poll(deadline, arguments.checked_size(max_records, "max_records", least=0))
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self._polls

@@ -243,7 +243,9 @@ def test_member_whose_output_is_not_read_stays_in_its_group(tmp_path: Path) -> N
                     assert other.printed.find("x" * 100)
                     assert other.end() == 0
                 blocked.terminate()
-                assert blocked.wait(END_SECONDS) == 0
+                code = blocked.wait(END_SECONDS)
+                assert blocked.stderr is not None
+                assert code == 0, blocked.stderr.read()
             finally:
                 blocked.kill()
 

@@ -49,6 +49,19 @@ def refused(call: Callable[[Consumer], Any]) -> None:
     play()
 
 
+def test_poll_with_zero_records_takes_none_and_a_negative_number_raises() -> None:
+    @in_virtual_time
+    async def play() -> None:
+        async with reading(Leader(batches=1), reported=ScriptedMetadata([1]), partitions=[ORDERS]) as consumer:
+            assert await consumer.poll(0.0, 0) == []
+            assert await consumer.poll(0.0, max_records=0) == []
+            with pytest.raises(ValueError, match="max_records -1 is not between 0"):
+                await consumer.poll(0.0, -1)
+            assert [record.offset for record in await consumer.poll(1.0)] == [0, 1]
+
+    play()
+
+
 async def at_once(call: Callable[[], None]) -> None:
     call()
 
