@@ -37,7 +37,6 @@ topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
@@ -95,7 +94,6 @@ _LARGE: Final = 1_000
 _BATCH_UNITS: Final = 50
 """What a batch costs that is appended without a walk, in the units of a ``WorkBudget``."""
 _ALL_VERIFIED: Final[Errors] = {}
-_partition_data: Final = attrgetter("partition_data")
 
 _Judged: TypeAlias = Conformed | ErrorCode | RejectedRecords
 """A batch as it will be stored, or why it is not."""
@@ -143,7 +141,9 @@ def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> P
 
 @handles(ApiKey.PRODUCE, versions="3-13", advertised="0-13", error_response=error_response)
 def handle_produce(broker: Broker, context: RequestContext, request: ProduceRequest) -> Outcome:
-    if sum(map(len, map(_partition_data, request.topic_data))) > _LARGE:
+    topics = request.topic_data
+    has_one_batch = len(topics) == 1 and len(topics[0].partition_data) == 1  # As most requests have.
+    if not has_one_batch and sum([len(topic.partition_data) for topic in topics]) > _LARGE:
         return _produce_large(broker, context, request)
     return _Produce(broker, context, request).begin()
 
@@ -163,17 +163,21 @@ def _pause_after(step: Callable[[], "_Produce"]) -> Steps["_Produce"]:
 
 def _collect(request: ProduceRequest) -> tuple[list[TopicProduceResponse], list[_Batch]]:
     """Return the topics' responses, still empty, and the batches: of each partition the one that comes last."""
+    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        (topic,) = request.topic_data
+        response = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+        return [response], [_Batch(response, topic.partition_data[0])]
     topics: dict[tuple[str, bytes], TopicProduceResponse] = {}
     batches: dict[tuple[str, bytes, int], _Batch] = {}
     for topic in request.topic_data:
         name, topic_id = topic.name, topic.topic_id
-        response = topics.get((name, topic_id))
-        if response is None:
-            response = topics[name, topic_id] = TopicProduceResponse(name=name, topic_id=topic_id)
+        of_topic = topics.get((name, topic_id))
+        if of_topic is None:
+            of_topic = topics[name, topic_id] = TopicProduceResponse(name=name, topic_id=topic_id)
         for data in topic.partition_data:
             known = batches.get((name, topic_id, data.index))
             if known is None:
-                batches[name, topic_id, data.index] = _Batch(response, data)
+                batches[name, topic_id, data.index] = _Batch(of_topic, data)
             else:
                 known.data = data
     return list(topics.values()), list(batches.values())
