@@ -39,6 +39,7 @@ class FollowedPartition:
 
     __slots__ = (
         "attempts",
+        "key",
         "leader_epoch",
         "leader_high_watermark",
         "log",
@@ -51,6 +52,8 @@ class FollowedPartition:
     def __init__(self, partition: Partition) -> None:
         assert partition.log is not None
         self.partition = partition
+        self.key = partition.topic_id, partition.topic_partition.partition
+        """How fetch requests name it, also after its log has got a topic id."""
         self.log: PartitionLog = partition.log
         self.leader_epoch = partition.leader_epoch
         self.sent_position: Position | None = None
@@ -63,10 +66,6 @@ class FollowedPartition:
         """The leader's high watermark in its last response; None before the first one."""
         self.attempts = 0
         """Fetches in a row that ended with an error."""
-
-    @property
-    def key(self) -> tuple[bytes, int]:
-        return self.partition.topic_id, self.partition.topic_partition.partition
 
     def position(self) -> Position:
         """Return where the log is now."""

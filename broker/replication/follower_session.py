@@ -8,13 +8,18 @@ fetched at once while the leader delays a response for want of records, another 
 then responds to the first with INVALID_FETCH_SESSION_EPOCH, or has responded already. So a response counts for a
 partition only if no later request has named the partition, and if its log still ends at the offset that was sent.
 
+The follower keeps account of the partitions that the leader's session has once it has handled every request that was
+sent, responses still to come or not. A partition among them that is not fetched any more is forgotten with the next
+request, however often it was followed anew in between: the leader would respond for it at once to every request. One
+that appears in a response all the same is forgotten too.
+
 After any error of the session, and on every new connection, it begins anew with a full request, which also closes the
 old session.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from oncelog.broker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
 from oncelog.broker.replication.followed_partition import FollowedPartition
@@ -30,7 +35,11 @@ from oncelog.protocol.messages.fetch import (
 )
 from oncelog.protocol.topic_partition import TopicPartition
 
+PartitionKey: TypeAlias = tuple[bytes, int]
+"""The topic id and the index: how requests and responses name a partition."""
+
 _MOST_UNDER_WAY: Final = 2
+_MOST_IN_VAIN: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +62,13 @@ class FollowerSession:
     def __init__(self, settings: FetcherSettings) -> None:
         self._settings = settings
         self._followed: dict[TopicPartition, FollowedPartition] = {}
-        self._by_key: dict[tuple[bytes, int], FollowedPartition] = {}
+        self._by_key: dict[PartitionKey, FollowedPartition] = {}
         self._changed: dict[FollowedPartition, None] = {}
-        self._forgotten: dict[tuple[bytes, int], None] = {}
+        self._at_leader: set[PartitionKey] = set()
+        """The partitions of the leader's session after the last request that was sent."""
+        self._forgotten: dict[PartitionKey, None] = {}
+        """Those to be named as forgotten in the next request: the leader's session has them, and they are not fetched.
+        """
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._refused = False
@@ -65,6 +78,8 @@ class FollowerSession:
         """The number of the full request that is under way."""
         self.is_urgent = False
         """Whether a partition should be fetched before the response to the request under way."""
+        self._vain_responses = 0
+        """In a row: those that had an error, or replies of which none counted."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -108,9 +123,9 @@ class FollowerSession:
 
     def _forget(self, followed: FollowedPartition) -> None:
         self._changed.pop(followed, None)
-        if followed.sent_position is not None:
+        followed.sent_position = None
+        if followed.key in self._at_leader:
             self._forgotten[followed.key] = None
-            followed.sent_position = None
 
     # Requests and responses
 
@@ -133,12 +148,15 @@ class FollowerSession:
         request = self._request(broker_epoch, self._changed, self._settings.max_wait_ms)
         for topic_id, index in self._forgotten:
             _forgotten_topic(request, topic_id).partitions.append(index)
+        self._at_leader.difference_update(self._forgotten)
         self._forgotten.clear()
         self._epoch = next_epoch(self._epoch)
         return request
 
     def _full_request(self, broker_epoch: int) -> FetchRequest:
         active = {followed: None for followed in self._followed.values() if not followed.resting}
+        self._at_leader.clear()
+        self._forgotten.clear()
         # Partitions may come while it is under way, and it cannot be overtaken: the session is not known yet.
         request = self._request(broker_epoch, active, self._settings.max_wait_ms if self._refused else 0)
         self._opening = self._sent
@@ -163,6 +181,7 @@ class FollowerSession:
             name = followed.partition.topic_partition.topic
             topic = topics.setdefault(topic_id, FetchTopic(topic=name, topic_id=topic_id))
             topic.partitions.append(followed.build_request(self._sent, settings.partition_max_bytes))
+            self._at_leader.add(followed.key)
         self._changed.clear()
         return FetchRequest(
             replica_state=ReplicaState(replica_id=settings.replica_id, replica_epoch=broker_epoch),
@@ -178,6 +197,7 @@ class FollowerSession:
         """Take the response to the oldest request under way. Return the replies that match the logs as they are."""
         self._received += 1
         number = self._received
+        self._vain_responses += 1
         if response.error_code:
             overtaken = number < self._sent and response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
             if not overtaken:
@@ -188,10 +208,32 @@ class FollowerSession:
         replies = []
         for topic in response.responses:
             for reply in topic.partitions:
-                followed = self._by_key.get((topic.topic_id, reply.partition_index))
-                if followed is not None and followed.accepts_response_to(number):
+                followed = self._followed_in(number, (topic.topic_id, reply.partition_index))
+                if followed is not None:
                     replies.append((followed, reply))
+        if replies or not any(topic.partitions for topic in response.responses):
+            self._vain_responses = 0
         return replies
+
+    def _followed_in(self, number: int, key: PartitionKey) -> FollowedPartition | None:
+        """Return the partition of a reply to a request; None if the reply does not count."""
+        followed = self._by_key.get(key)
+        if followed is None or followed.resting:
+            self._forgotten[key] = None
+            return None
+        if followed.accepts_response_to(number):
+            return followed
+        if followed.sent_in <= number:
+            self.note(followed)
+        return None
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether so many responses in a row were of no use that the next request should wait.
+
+        A few are: to requests that were overtaken, and after changes of what is followed.
+        """
+        return self._vain_responses >= _MOST_IN_VAIN
 
     def _opened(self, session_id: int) -> None:
         self._id = session_id
@@ -211,6 +253,7 @@ class FollowerSession:
         for followed in self._followed.values():
             followed.sent_position = None
         self._changed.clear()
+        self._at_leader.clear()
         self._forgotten.clear()
 
     def connection_lost(self) -> None:

@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 _FIRST_REST_MS: Final = 20
 _CONNECT_SECONDS: Final = 2.0
+_VAIN_REST_SECONDS: Final = 0.1
+"""Between two fetches while many in a row were of no use: neither broker is busy with a leader's repeated errors."""
 _FIRST_FETCH_VERSION: Final = 15
 """The first version that carries the follower's broker epoch."""
 _LATEST_TIMESTAMP: Final = -1
@@ -152,6 +154,8 @@ class ReplicaFetcher:
                 await self._take(connection, self._under_way.popleft().result())
             await self._flush()
             if self._session.may_send:
+                if self._session.is_in_vain:
+                    await asyncio.sleep(_VAIN_REST_SECONDS)
                 self._send(connection)
             if not (self._under_way and self._under_way[0].done()):
                 await self._news.wait()

@@ -1368,4 +1368,22 @@ MUTATIONS: Final = (
         "self.is_turning, max_idle_seconds, lost)", "self.is_turning, None, lost)",
         f"{_TEST_HEARTBEATS}::test_adopted_connection_that_falls_silent_is_closed",
     ),
+    Mutation(
+        "B100", "broker/replication/follower_session.py",
+        "        followed.sent_position = None\n        if followed.key in self._at_leader:\n",
+        "        if followed.sent_position is not None:\n            followed.sent_position = None\n",
+        "tests/unit/broker/replication/test_follower_session_histories.py::TestHistories",
+    ),
+    Mutation(
+        "B100", "broker/replication/follower_session.py",
+        "            self._forgotten[key] = None\n            return None\n", "            return None\n",
+        "tests/unit/broker/replication/test_follower_session.py"
+        "::test_partition_in_a_response_that_is_not_fetched_is_forgotten",
+    ),
+    Mutation(
+        "B100", "broker/replication/replica_fetcher.py",
+        "if self._session.is_in_vain:", "if False:",
+        "tests/unit/broker/replication/test_replica_fetcher.py"
+        "::test_leader_that_returns_errors_at_once_gets_ten_fetches_per_second",
+    ),
 )  # fmt: skip

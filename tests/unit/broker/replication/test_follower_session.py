@@ -206,3 +206,80 @@ def test_last_partition_that_is_removed_closes_the_session() -> None:
     following.add(partition(0))
     requested = request(following)
     assert (requested.session_id, requested.session_epoch, requested.max_wait_ms) == (0, 0, 0)
+
+
+def test_partition_added_again_and_removed_at_once_is_forgotten() -> None:
+    following = opened(0, 1)
+    request(following)
+    following.add(partition(1, leader_epoch=4))
+    following.remove(TopicPartition("t", 1))
+    respond(following)
+    assert forgotten(request(following)) == [1]
+
+
+def test_partition_that_resumes_and_is_removed_at_once_is_forgotten() -> None:
+    following = opened(0, 1)
+    request(following)
+    following.rest(followed(following, 1))
+    following.resume(followed(following, 1))
+    following.remove(TopicPartition("t", 1))
+    respond(following)
+    assert forgotten(request(following)) == [1]
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_partition_in_a_response_that_is_not_fetched_is_forgotten(rests: bool) -> None:
+    """Whatever brought it into the leader's session."""
+    following = opened(0, 1)
+    if rests:
+        following.rest(followed(following, 1))
+    else:
+        following.remove(TopicPartition("t", 1))
+    assert forgotten(request(following)) == [1]
+    assert respond(following, 1) == []
+    assert forgotten(request(following)) == [1]
+
+
+def test_partition_whose_log_changed_unnoticed_is_sent_again_after_its_next_response() -> None:
+    following = opened(0)
+    grow(followed(following, 0))
+    assert reported(request(following)) == []
+    assert respond(following, 0) == []
+    assert reported(request(following)) == [(0, 1)]
+
+
+def test_partition_is_forgotten_by_the_topic_id_under_which_it_was_fetched() -> None:
+    following = session()
+    without_id = partition(0)
+    without_id.topic_id = bytes(16)
+    following.add(without_id)
+    following.add(partition(1))
+    request(following)
+    respond(following)
+    without_id.topic_id = TOPIC_ID
+    following.add(without_id)
+    requested = request(following)
+    assert [(topic.topic_id, topic.partitions) for topic in requested.forgotten_topics_data] == [(bytes(16), [0])]
+    assert reported(requested) == [(0, 0)]
+
+
+def test_responses_are_in_vain_after_ten_in_a_row_of_which_nothing_counts() -> None:
+    following = opened(0)
+    for _ in range(9):
+        request(following)
+        respond(following, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        assert not following.is_in_vain
+    request(following)
+    respond(following, 5)
+    assert following.is_in_vain
+    request(following)
+    respond(following, 0)
+    assert not following.is_in_vain
+
+
+def test_responses_without_news_are_not_in_vain() -> None:
+    following = opened(0)
+    for _ in range(20):
+        request(following)
+        respond(following)
+    assert not following.is_in_vain

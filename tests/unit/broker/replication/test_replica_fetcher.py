@@ -1,5 +1,7 @@
 """What one fetcher does with an answer, step by step; whole replications are in ``tests/simulation``."""
 
+import asyncio
+
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.followed_partition import FollowedPartition
 from oncelog.broker.replication.follower_session import FetcherSettings
@@ -7,9 +9,20 @@ from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_fetcher import ReplicaFetcher, ReplicaFetchers
 from oncelog.broker.replication.replication_quota import ReplicationQuota
 from oncelog.clients.connection import Address, Connection
-from oncelog.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from tests.unit.broker.replication.test_follower_session import EPOCH, LEADER, ME, SESSION, TOPIC_ID, grow, partition
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.scripted_broker import ScriptedBroker
 
+FETCHES_IN_VAIN = 10
+"""In a row, before the fetcher waits between two of them."""
 NOWHERE = Address("127.0.0.1", 1)
 
 
@@ -67,3 +80,23 @@ async def test_leaving_broker_follows_nothing_new() -> None:
     fetchers.follow(partition(2))
     assert len(fetchers._fetchers[LEADER]) == 1
     await supervisor.stop()
+
+
+@in_virtual_time
+async def test_leader_that_returns_errors_at_once_gets_ten_fetches_per_second() -> None:
+    leader = ScriptedBroker({FetchRequest: FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)})
+    address = await leader.start()
+    fetcher = ReplicaFetcher(
+        LEADER,
+        FetcherSettings(replica_id=ME),
+        address_of=lambda _: address,
+        broker_epoch=lambda: EPOCH,
+        quota=ReplicationQuota(),
+    )
+    fetcher.follow(partition(0))
+    task = asyncio.get_running_loop().create_task(fetcher.run())
+    await asyncio.sleep(2)
+    assert FETCHES_IN_VAIN < len(leader.seen(FetchRequest)) <= FETCHES_IN_VAIN + 21
+    task.cancel()
+    await asyncio.wait([task])
+    leader.stop()
