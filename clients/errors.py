@@ -157,6 +157,7 @@ class BrokerRefused(ClientError):
 
     @property
     def remedy(self) -> Remedy:  # type: ignore[override]  # One class for all codes.
+        """What makes the call succeed, from the error code of the refusal."""
         error = self.refusal.error
         if error in RETRIABLE:
             return Remedy.RETRY

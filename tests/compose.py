@@ -30,7 +30,7 @@ class Missing(Exception):
 
 
 def find_compose() -> list[str]:
-    """The command of Docker Compose, on an engine that answers."""
+    """The command of Docker Compose, on an engine that responds."""
     if shutil.which("docker") is None:
         raise Missing("docker is missing: https://docs.docker.com/engine/install/ or apt-get install docker.io")
     engine = subprocess.run(["docker", "info", "--format", "{{.ServerVersion}}"], capture_output=True, text=True)

@@ -136,10 +136,12 @@ class ConsumerConfig:
 
     @property
     def reset_policy(self) -> ResetPolicy:
+        """Where reading begins without a committed offset, from ``auto_offset_reset``."""
         return parse_reset_policy(self.auto_offset_reset)
 
     @property
     def reads_committed(self) -> bool:
+        """Whether records of aborted and open transactions are left out, from ``isolation_level``."""
         return self.isolation_level == "read_committed"
 
     @property

@@ -40,6 +40,7 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition that holds the record."""
         return TopicPartition(self.topic, self.partition)
 
     @property

@@ -106,8 +106,9 @@ class GroupCoordinator:
         self._settings = settings
         self._metadata = metadata
         self._rng = rng
-        self._memory = GroupMemory(settings.memory_limits())
-        self._shards = GroupShards(settings, self._memory, metadata=metadata, tasks=tasks, wall_clock=wall_clock)
+        self.memory = GroupMemory(settings.memory_limits())
+        """What the groups of this coordinator take."""
+        self._shards = GroupShards(settings, self.memory, metadata=metadata, tasks=tasks, wall_clock=wall_clock)
         self._sweeps = OffsetSweeps(settings, self._shards.open)
         self._metadata_rules = OffsetMetadataRules(
             longest=settings.offset_metadata_max_bytes,
@@ -178,7 +179,7 @@ class GroupCoordinator:
         group = shard.group_or_new(joining.group_id)
         state = group.state
         request = joining.to_request(self._rng)
-        refusal = self._memory.validate_join(group, request)
+        refusal = self.memory.validate_join(group, request)
         if refusal is None:
             step = membership.join(group, request, reply, shard.now())
         else:
@@ -198,7 +199,7 @@ class GroupCoordinator:
             reply(SyncResult(error=shard.verdict(ErrorCode.UNKNOWN_MEMBER_ID)))
         else:
             group, open_shard, member_id = shard.groups[group_id], shard, request.member_id
-            refusal = self._memory.validate_sync(group, request)
+            refusal = self.memory.validate_sync(group, request)
             if refusal is not None:
                 log_refusal("SyncGroup", group, refusal)
                 reply(SyncResult(error=refusal.error))

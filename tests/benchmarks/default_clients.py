@@ -1,6 +1,6 @@
-"""Producers with default settings that write to all partitions in turn, until told to stop.
+"""Producers with default settings that write to all partitions in turn, until stopped.
 
-What they report is what an application sees: how long each record took from ``send`` to its answer, and every error
+What they report is what an application sees: how long each record took from ``send`` to its response, and every error
 that was not dealt with inside the client.
 """
 
@@ -28,7 +28,7 @@ class Experience:
     """Of one client."""
 
     seconds: list[float] = field(default_factory=list)
-    """From ``send`` to the answer, for each record that was written."""
+    """From ``send`` to the response, for each record that was written."""
     errors: list[str] = field(default_factory=list)
 
 

@@ -8,7 +8,7 @@ flows of partitions that are sick, or that become so:
 * a broker hangs (SIGSTOP), and with it the 33 partitions that it leads;
 * one partition of 100 has no leader: its broker, a fourth one, is dead;
 * one partition of 100 has fewer replicas in sync than it wants, so that every record is refused (produce);
-* one partition of 100 does not have the offset that is asked for, and there is no reset policy (consume);
+* one partition of 100 does not have the offset that is requested, and there is no reset policy (consume);
 * a topic is deleted while its flows run.
 
 A window counts for a second what the healthy partitions take or give: records, processor time of the client process,

@@ -1,7 +1,7 @@
 """``make bench-failover``: how long partitions accept nothing when a broker goes, on three real processes.
 
 Replication factor 3, two in sync required, acks=all, a hundred partitions; a light prober (``produce_prober``) produces
-to each of them all the time. Every figure is the time from the deed (a kill, a stop) to the answer that a partition
+to each of them all the time. Every figure is the time from the deed (a kill, a stop) to the response that a partition
 gave after it, so it has everything in it: that the death is noticed, elections, and that the client hears of them.
 
 The prober, three brokers, ZooKeeper and whatever else runs share one machine, whose load is printed beside.

@@ -27,7 +27,7 @@ _TIMESTAMP_MS: Final = 1_700_000_000_000
 
 
 class Accepted(NamedTuple):
-    """A record that was accepted: when it was first sent and when the answer came, in the loop's seconds."""
+    """A record that was accepted: when it was first sent and when the response came, in the loop's seconds."""
 
     began: float
     ended: float
@@ -95,7 +95,7 @@ class ProduceProber:
 
     async def look(self) -> View:
         """What brokers say from now on."""
-        for _ in range(2):  # An answer that is under way may be older.
+        for _ in range(2):  # A response that is under way may be older.
             self._wanted.set()
             await self._seen.wait()
         return self.view

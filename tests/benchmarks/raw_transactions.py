@@ -2,7 +2,7 @@
 
 Each producer is a generator that yields request frames and is sent the answers; one uvloop process drives them all, a
 connection each, and costs a few dozen microseconds a transaction. As in a real client a transaction is three requests,
-each sent after the answer to the one before: AddPartitionsToTxn, Produce of one record, EndTxn.
+each sent after the response to the one before: AddPartitionsToTxn, Produce of one record, EndTxn.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from oncelog.protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
 Requests = Generator[bytes | None, bytes, M]
-"""Yields a request frame, or None to pause for a moment; is sent the answer's frame."""
+"""Yields a request frame, or None to pause for a moment; is sent the response's frame."""
 
 _TRANSACTION: Final = 1
 _SEQUENCE_AT: Final = 53
@@ -47,7 +47,7 @@ _PASSING: Final = frozenset(
 
 
 class Refused(Exception):
-    """An answer has an error that does not pass."""
+    """A response has an error that does not pass."""
 
 
 def _frame(request: Message, version: int) -> bytes:
@@ -55,7 +55,7 @@ def _frame(request: Message, version: int) -> bytes:
 
 
 def _settle(frame: bytes, response_type: type[M], version: int) -> Requests[M]:
-    """Send a request again until its answer is no error that passes."""
+    """Send a request again until its response is no error that passes."""
     while True:
         _, response = parse_response(response_type, version, memoryview((yield frame)))
         error = _error(response)

@@ -43,7 +43,7 @@ class RawConnection:
         self._socket.sendall(data)
 
     def read_responses(self) -> list[bytes]:
-        """Block until at least one whole answer is there; return all whole ones."""
+        """Block until at least one whole response is there; return all whole ones."""
         responses: list[bytes] = []
         while not responses:
             chunk = self._socket.recv(1 << 18)
@@ -62,7 +62,7 @@ class RawConnection:
 
 
 def synchronous_latencies(address: str, topic: str, *, size: int, count: int, acks: int = -1) -> list[float]:
-    """Seconds from sending one produce request to its answer, ``count`` times, sorted."""
+    """Seconds from sending one produce request to its response, ``count`` times, sorted."""
     frame = produce_frame(topic, bytes(size), acks)
     connection = RawConnection(address)
     latencies = []
@@ -95,7 +95,7 @@ def pipelined_requests_per_second(address: str, topic: str, *, size: int, count:
 
 
 def seconds_to_metadata(address: str, seconds: float) -> float:
-    """Retry an ApiVersions and a Metadata request until both are answered; return the loop's seconds."""
+    """Retry an ApiVersions and a Metadata request until both get their responses; return the loop's seconds."""
     host, _, port = address.rpartition(":")
     header = struct.pack(">hhih", 3, 1, 7, -1) + struct.pack(">i", 0)  # Metadata v1, no client id, no topics
     frame = _SIZE.pack(len(header)) + header

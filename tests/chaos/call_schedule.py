@@ -295,7 +295,7 @@ class AdminCalls(CallSchedule):
         )
 
     def _bound(self, name: str) -> float:
-        """A change whose answer is lost is looked for: two operations, and a connection to be made."""
+        """A change whose response is lost is looked for: two operations, and a connection to be made."""
         return 2 * self.request_seconds + 2 + (_CLOSE_SECONDS if name in _ENDS else 0)
 
     async def _works(self, client: Admin) -> None:

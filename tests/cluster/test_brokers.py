@@ -60,7 +60,7 @@ async def described(cluster: ClusterProcess, topic: str) -> TopicDescription:
 
 
 async def write_transactions(cluster: ClusterProcess, topic: str, stop: asyncio.Event) -> list[bytes]:
-    """Commit small transactions over all partitions until told to stop; returns what was committed."""
+    """Commit small transactions over all partitions until stopped; returns what was committed."""
     committed: list[bytes] = []
     config = ProducerConfig(bootstrap=cluster.address, transactional_id="writer", linger_ms=0)
     async with Producer(config, rng=Random(2), wall_clock=wall_clock) as producer:

@@ -183,7 +183,7 @@ async def test_chroot_is_not_part_of_paths(ensemble: ZooKeeperUnderTest) -> None
 
 
 async def test_connect_request_without_response_is_retried_while_the_session_lasts() -> None:
-    """A server that starts takes connections before it serves, and never answers some of those."""
+    """A server that starts takes connections before it serves, and never responds to some of those."""
     greeted = asyncio.Semaphore(0)
 
     class Silent(asyncio.Protocol):

@@ -1,4 +1,4 @@
-"""``python -m tests.faults``: the faults that are asked for, as often as is asked for; exits with 1 on any violation.
+"""``python -m tests.faults``: the faults that are requested, as often as requested; exits with 1 on any violation.
 
 Faults come in an order that the seed decides, so that each meets a cluster that others have passed over; every few
 rounds a new cluster begins. After a violation the cluster is stopped, its directory kept, and a new one begins, too.

@@ -34,7 +34,7 @@ class Fault(Protocol):
 
     @property
     def name(self) -> str:
-        """How it is asked for on the command line, and called in the report."""
+        """How it is requested on the command line, and called in the report."""
 
     @property
     def hold_seconds(self) -> tuple[float, float]:

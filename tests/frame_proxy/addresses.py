@@ -1,7 +1,7 @@
-"""Answers that name brokers, made to name proxies. Pure.
+"""Responses that name brokers, made to name proxies. Pure.
 
 Everything is on loopback, so a broker is known by its port. Messages are decoded and encoded again only where an
-address is in them; all other answers keep their bytes.
+address is in them; all other responses keep their bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,14 +35,14 @@ class ProxyAddress(NamedTuple):
 
 
 class Located(Protocol):
-    """Any part of an answer that says where a broker is."""
+    """Any part of a response that says where a broker is."""
 
     host: str
     port: int
 
 
 def redirect(request: Request, response: memoryview, proxies: Mapping[int, ProxyAddress]) -> list[Buffer] | None:
-    """The answer with its size, naming for each broker's port its proxy; None if it may go on as it is."""
+    """The response with its size, naming for each broker's port its proxy; None if it may go on as it is."""
     cls = _NAMES_BROKERS.get(request.api)
     if cls is None or request.version < _FIRST_WITH_ENDPOINTS.get(request.api, 0):
         return None

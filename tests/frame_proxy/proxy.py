@@ -1,4 +1,4 @@
-"""The proxy itself: one listening port in front of each broker, named in their stead by every answer.
+"""The proxy itself: one listening port in front of each broker, named in their stead by every response.
 
 Each client connection has a task that takes its frames in order, asks the script, and sends them on over a connection
 of its own to the broker, and a second one that passes the answers back. When the client goes, the broker's side is
@@ -30,7 +30,7 @@ _MOST_REQUESTS = 100_000
 
 
 class Stuck(Exception):
-    """A transaction is not completed although its coordinator answers."""
+    """A transaction is not completed although its coordinator responds."""
 
 
 class FrameProxy:

@@ -22,7 +22,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The client's connection ends; the frame stays on the broker's side of it until it is asked for as late.
+    """The client's connection ends; the frame stays on the broker's side of it until it is requested as late.
 
     Frames that the client sent behind it are lost with the connection.
     """
@@ -59,7 +59,7 @@ class Script(Protocol):
         """A client's request has come whole."""
 
     def responded(self, request: Request, response: memoryview) -> Sequence[LateFrame]:
-        """The broker has answered. What is returned arrives, and is answered, before the client has this answer."""
+        """The broker has responded. What is returned arrives, and gets its response, before the client has this one."""
 
     def remaining(self) -> Sequence[LateFrame]:
         """What has not arrived when all clients are gone, in order."""

@@ -1,4 +1,4 @@
-"""A connection to the broker that carries frames as they are: in order, answers matched by order."""
+"""A connection to the broker that carries frames as they are: in order, responses matched by order."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ _SIZE = Struct(">i")
 
 
 class Upstream(asyncio.Protocol):
-    """Make it with ``connect``. Answers are frames without their size; None where the broker closed instead."""
+    """Make it with ``connect``. Responses are frames without their size; None where the broker closed instead."""
 
     _transport: asyncio.Transport
 

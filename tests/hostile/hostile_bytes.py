@@ -130,7 +130,7 @@ def long_requests(count: int) -> list[bytes]:
 
 
 def describe_configs_of_groups(count: int) -> bytes:
-    """DescribeConfigs of so many groups, with all that can be asked for."""
+    """DescribeConfigs of so many groups, with all that can be requested."""
     resources = [DescribeConfigsResource(resource_type=32, resource_name=f"g{number}") for number in range(count)]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
     return request_frame(request, 4)

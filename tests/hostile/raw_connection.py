@@ -61,7 +61,7 @@ class RawConnection(asyncio.Protocol):
         self._transport.pause_reading()
 
     async def receive(self, responses: int, within: float) -> Received:
-        """Wait for so many responses, or for the end of the connection. Raises ``NeverAnswered`` after ``within`` s."""
+        """Wait for so many responses, or the end of the connection. Raises ``NeverResponded`` after ``within`` s."""
         try:
             async with asyncio.timeout(within):
                 while self.responses < responses and not self.closed.done():

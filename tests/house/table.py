@@ -13,6 +13,7 @@ from tests.house.contracts import broken_imports, read_contracts
 from tests.house.docstrings import openings, ruff_count
 from tests.house.import_graph import circles, import_graph
 from tests.house.naming import collected_names, is_not_subject_first
+from tests.house.reaching import reaching_places
 from tests.house.rooms import Arrow, arrow_count, room_graph, upward_arrows, within
 from tests.house.sizes import Sized, long_files, long_functions, many_methods, many_parameters
 from tests.house.sources import REPOSITORY, Source, read_product
@@ -90,6 +91,7 @@ def text_rows(sources: Sequence[Source], root: Path) -> list[Row]:
             "of them not subject first, or of fewer than three words",
             (f"{each.place} {each.name}" for each in names if is_not_subject_first(each.name)),
         ),
+        _places("private attributes that tests reach into", reaching_places(root)),
         *(_places(f"word: {name}", places) for name, places in riddles.items()),
         _places("riddle words together", chain(*riddles.values())),
         *(_places(f"word in tests: {name}", places) for name, places in riddles_of_tests.items()),

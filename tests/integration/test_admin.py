@@ -130,7 +130,7 @@ async def test_topics_are_deleted_by_name_and_by_id(admin: Admin, topic: str) ->
 
 
 async def until_retention_is(admin: Admin, topic: Resource, source: ConfigSource) -> None:
-    """Kafka's brokers hear of a change after its answer."""
+    """Kafka's brokers hear of a change after its response."""
     attempts = admin.cluster.attempts()
     while one((await admin.describe_configs({topic: ["retention.ms"]}))[topic]).source is not source:
         assert await attempts.pause(), f"the retention never comes from {source.name}"

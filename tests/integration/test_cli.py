@@ -426,7 +426,7 @@ def test_command_without_broker_fails_and_names_the_address(oncelog: Oncelog) ->
 
 
 def test_address_of_another_service_is_reported(oncelog: Oncelog, tmp_path: Path) -> None:
-    """A web server, say: its answer is not taken for a frame of a gigabyte."""
+    """A web server, say: its response is not taken for a frame of a gigabyte."""
     script = (
         "import socket\n"
         "with socket.create_server(('127.0.0.1', 0)) as server:\n"

@@ -93,14 +93,14 @@ def running(oncelog: Oncelog, words: str) -> Iterator[Running]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An address that accepts connections, by the kernel alone, and never answers."""
+    """An address that accepts connections, by the kernel alone, and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @contextmanager
 def advertising_nowhere(directory: Path) -> Iterator[tuple[Oncelog, str]]:
-    """A broker that answers at its address and advertises another one."""
+    """A broker that responds at its address and advertises another one."""
     port, other = free_port(), free_port()
     with OncelogProcess(directory, [f"advertised.listeners=PLAINTEXT://127.0.0.1:{other}"], port):
         yield Oncelog(f"127.0.0.1:{port}"), f"127.0.0.1:{other}"

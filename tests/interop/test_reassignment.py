@@ -1,4 +1,4 @@
-"""Kafka's own kafka-reassign-partitions on a cluster: replicas move as slowly as asked for, and the throttle ends."""
+"""Kafka's own kafka-reassign-partitions on a cluster: replicas move as slowly as requested, and the throttle ends."""
 
 import json
 import time

@@ -1,7 +1,7 @@
 """Sends a stream of malformed frames to a broker over many connections, and holds every frame to its fate.
 
-Frames that are answered share a connection, in a pipeline; a frame that ends its connection, or whose answer may take
-any time, comes last in one. Each answer must come in its turn, parse as the version that was asked for, and tell no
+Frames with responses share a connection, in a pipeline; a frame that ends its connection, or whose response may take
+any time, comes last in one. Each response must come in its turn, parse as the version that was requested, and tell no
 UNKNOWN_SERVER_ERROR.
 """
 
@@ -30,7 +30,7 @@ class _Misbehaved(Exception):
 
 
 class _Connection(asyncio.Protocol):
-    """Collects the answers of one connection."""
+    """Collects the responses of one connection."""
 
     def __init__(self, expected: int) -> None:
         self._received = bytearray()
@@ -113,7 +113,7 @@ class Flood:
         self._judge(connection.responses, responded)
 
     async def _hear_the_end_or_a_response(self, connection: _Connection, expected: int) -> None:
-        """A produce without acks is over when the request after it is answered, or when the connection ends."""
+        """A produce without acks is over when the request after it gets its response, or when the connection ends."""
         connection._expected = expected + 1
         connection.responded = asyncio.get_running_loop().create_future()
         connection.transport.write(b"".join(encode_request(0, "fuzz", ApiVersionsRequest(), _PING_VERSION)))

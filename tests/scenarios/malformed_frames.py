@@ -2,7 +2,7 @@
 
 What is wrong with a frame is one of the ``Kind``s: damaged batches in valid requests, strange values in valid requests,
 and frames whose bytes are damaged. For each frame it is known what must become of it (``Fate``): a frame that is a
-request gets an answer, also if nothing in it makes sense; any other frame ends its connection. Whether damaged bytes
+request gets a response, also if nothing in it makes sense; any other frame ends its connection. Whether damaged bytes
 are still a request is what the decoders say; they have tests of their own.
 """
 
@@ -45,11 +45,11 @@ class Fate(Enum):
 
     RESPONDED = auto()
     CLOSES = auto()
-    """The connection ends, after the answers to the frames before."""
+    """The connection ends, after the responses to the frames before."""
     SILENT = auto()
-    """A produce without acks: no answer, or the connection ends."""
+    """A produce without acks: no response, or the connection ends."""
     WAITS = auto()
-    """An answer may come, in its time: a fetch that waits for records, a member that waits for its group."""
+    """A response may come, in its time: a fetch that waits for records, a member that waits for its group."""
 
 
 class Frame(NamedTuple):

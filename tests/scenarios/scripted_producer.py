@@ -1,7 +1,7 @@
 """A version-1 producer that does what a scenario says, step by step, and hides nothing.
 
 Each step sends one request and returns what the broker answered; only answers that mean "not yet" are waited out, as
-every client does. A step that must succeed is wrapped in ``ok``. ``unheard`` sends a request whose answer gets lost:
+every client does. A step that must succeed is wrapped in ``ok``. ``unheard`` sends a request whose response gets lost:
 the broker has done its work, the producer does not know.
 """
 
@@ -152,7 +152,7 @@ class ScriptedProducer:
     # Connections
 
     async def unheard(self, request: Message, version: int) -> None:
-        """Send a request; the broker answers, and the answer is lost."""
+        """Send a request; the broker responds, and the response is lost."""
         client = await self.connection()
         await client.response_to(request, version, client.send(request, version))
         self.disconnect()
@@ -176,7 +176,7 @@ class ScriptedProducer:
         await self._settled(request, requests.FIND_COORDINATOR_VERSION, lambda response: response.error_code)
 
     async def _settled(self, request: Message, version: int, code: Callable[[Any], int]) -> Any:
-        """The first answer that is not "not yet"."""
+        """The first response that is not "not yet"."""
         said = "nothing"
         for _ in range(_PATIENCE):
             try:

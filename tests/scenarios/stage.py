@@ -78,7 +78,7 @@ class Stage:
         await self.broker.start()
 
     def slow_fsync(self, seconds: float = 0.02) -> None:
-        """Make whatever is answered before it is on the medium show itself at the next loss of power."""
+        """Make what is acknowledged before it is on the medium show itself at the next loss of power."""
 
         async def delay() -> None:
             await asyncio.sleep(self.rng.uniform(seconds / 2, seconds))
@@ -226,7 +226,7 @@ async def _play(stage: Stage, play: Play, arguments: Mapping[str, Any]) -> None:
 
 
 async def _still_serves(stage: Stage) -> None:
-    """A transaction of somebody else commits and is read."""
+    """A transaction of another client commits and is read."""
     (partition,) = await stage.create_topic("still-served")
     producer = stage.producer("still-served")
     await producer.init()

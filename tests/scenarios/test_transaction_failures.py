@@ -58,9 +58,9 @@ class Shop:
 
 @scenario()
 async def test_1_send_failure_response_lost(stage: Stage) -> None:
-    """A batch that was written but whose answer got lost is sent again, and is in the log once.
+    """A batch that was written but whose response got lost is sent again, and is in the log once.
 
-    The retry is answered like the first time, with the original offset (where the older design had an error that the
+    The retry is acknowledged with the original offset (where the older design had an error that the
     producer ignores), and the transaction goes on.
     """
     shop = await Shop.open(stage)

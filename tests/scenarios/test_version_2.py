@@ -147,7 +147,7 @@ async def test_first_batch_waits_for_the_transaction_before_it(stage: Stage, com
     """B05: it is kept back while the markers of the one before are on their way, and never becomes part of it."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await opened(stage, invoices, b"first")
-    stage.slow_fsync(0.3)  # The markers take that long, and the answer to EndTxn does not wait for them.
+    stage.slow_fsync(0.3)  # The markers take that long, and the response to EndTxn does not wait for them.
     ok(await producer.end(commit=commit))
     assert not await is_decided(stage, invoices)
     ok(await producer.send(invoices, b"second"))
@@ -236,7 +236,7 @@ async def test_commit_of_nothing_is_refused_and_does_no_harm(stage: Stage) -> No
 @pytest.mark.parametrize("commit", [True, False])
 @scenario()
 async def test_producer_id_is_renewed_after_the_last_epoch(stage: Stage, commit: bool) -> None:
-    """B23: the answer that follows epoch 32,766 has another producer id and epoch 0; it is the same for a retry."""
+    """B23: the response that follows epoch 32,766 has another producer id and epoch 0; it is the same for a retry."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await at_last_epoch(stage)
     await producer.open_transaction({invoices: [b"last"]})
@@ -300,7 +300,7 @@ async def at_last_epoch(stage: Stage) -> Version2Producer:
 
 @scenario()
 async def test_client_of_the_newest_version_works_at_every_level(stage: Stage) -> None:
-    """B11: whatever level is finalised, its requests are answered, and its transactions are whole."""
+    """B11: whatever level is finalised, its requests get their responses, and its transactions are whole."""
     (invoices,) = await stage.create_topic("invoices")
     producer = billing(stage)
     ok(await producer.init())

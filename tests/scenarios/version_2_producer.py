@@ -41,14 +41,14 @@ class Version2Producer(ScriptedProducer):
         return next(iter(requests.committed_partitions(response).values()))
 
     async def end(self, *, commit: bool) -> ErrorCode:
-        """EndTxn; after it this producer is who the answer says."""
+        """EndTxn; after it this producer is who the response says."""
         response = await self.ask_for_end(commit=commit)
         if response.error_code == ErrorCode.NONE:
             self.become(response)
         return ErrorCode(response.error_code)
 
     async def ask_for_end(self, *, commit: bool) -> Any:
-        """EndTxn, whose answer changes nothing here."""
+        """EndTxn, whose response changes nothing here."""
         return await self._settled(
             self.end_request(commit=commit),
             requests.TRANSACTION_2_END_TXN_VERSION,
@@ -56,7 +56,7 @@ class Version2Producer(ScriptedProducer):
         )
 
     def become(self, response: Any) -> None:
-        """Go on as the answer of an EndTxn or InitProducerId says."""
+        """Go on as the response of an EndTxn or InitProducerId says."""
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
         self.sequences.clear()
 

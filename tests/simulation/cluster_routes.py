@@ -121,7 +121,7 @@ class ClusterRoutes:
 
 
 def _codes(response: Message) -> Iterator[int]:
-    """Every error code in an answer."""
+    """Every error code in a response."""
     for field in type(response).fields:
         value = getattr(response, field.name)
         if field.name.endswith("error_code"):

@@ -3,7 +3,7 @@
 It stands between a client of transaction version 2 and the broker, as a proxy would. A request that it takes is
 delivered once more later, over a connection of its own: moments later, or when its transaction is long over, or when
 its client is dead. Some of those it does not let through at first: their client hears nothing and sends them again, so
-that what comes late is the original. What arrives is the same bytes as ever, and what it is answered is counted.
+that what comes late is the original. What arrives is the same bytes as ever, and its responses are counted.
 
 Only requests of version 2 are taken, which the epoch of each transaction protects. Of version 1 it is known that a late
 EndTxn may end the next transaction (KAFKA-17754); ``tests/interop`` shows that on real brokers.
@@ -60,7 +60,7 @@ class LatePost:
         self._on_the_way: dict[asyncio.Task[None], None] = {}
 
     def take(self, request: Message, version: int) -> None:
-        """Perhaps keep a copy. Raises NoAnswer if the original is held back, too."""
+        """Perhaps keep a copy. Raises NoResponse if the original is held back, too."""
         oldest = _TAKEN.get(type(request))
         if oldest is None or version < oldest or self._rng.random() >= self.probability:
             return

@@ -47,7 +47,7 @@ class PartitionContent:
 
 
 class AbortedRanges:
-    """Follows the fetch answer's aborted list: which producers' data is to be dropped at the current offset."""
+    """Follows the fetch response's aborted list: which producers' data is to be dropped at the current offset."""
 
     def __init__(self, aborted: list[AbortedTransaction]) -> None:
         self._pending = sorted(aborted, key=lambda entry: entry.first_offset)

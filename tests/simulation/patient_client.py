@@ -1,4 +1,4 @@
-"""What every client of the simulated workload does: send until an answer comes, and wait out what passes."""
+"""What every client of the simulated workload does: send until a response comes, and wait out what passes."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ from tests.simulation.routes import Routes
 from tests.simulation.wire_client import NoResponse, WireClient
 
 Errors: TypeAlias = Callable[[Any], set[ErrorCode]]
-"""What an answer says went wrong."""
+"""What a response says went wrong."""
 
 
 class Broken(Exception):
@@ -39,7 +39,7 @@ class PatientClient:
         self._clients: dict[int, WireClient] = {}
 
     async def connection(self, request: Message) -> WireClient:
-        """The present connection to where a request goes, or a new one. Raises NoAnswer."""
+        """The present connection to where a request goes, or a new one. Raises NoResponse."""
         port = self._routes.port(request)
         client = self._clients.get(port)
         if client is None or client.closed:
@@ -82,7 +82,7 @@ class PatientClient:
                 return response
 
     async def succeed(self, request: Message, version: int, errors: Errors) -> Any:
-        """Repeat a request until nothing in its answer is an error. Raises Broken if waiting does not help."""
+        """Repeat a request until nothing in its response is an error. Raises Broken if waiting does not help."""
         while True:
             response = await self.call(request, version)
             codes = errors(response)

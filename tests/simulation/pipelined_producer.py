@@ -1,12 +1,12 @@
 """An idempotent producer with up to five batches in flight on one connection, which loses connections and retries.
 
 It behaves as the clients do whose retries must never show. Batches leave in order without waiting for one another;
-whatever was not acknowledged when a connection breaks, an answer is late or an earlier batch was refused is sent again,
+what was not acknowledged when a connection breaks, a response is late or an earlier batch was refused is sent again,
 in order, as it was. A late request of a connection that it has given up may still reach the broker, before or after
 its repetition.
 
 It knows for every batch at which offset the broker said it was. A retry may be told another offset than the first
-attempt only if nobody ever heard of the first: then there is only one answer.
+attempt only if no broker ever heard of the first: then there is only one response.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class PipelinedProducer:
                 await client.disconnect(wherever_it_is_led)
 
     async def _send_and_settle(self, client: PatientClient, connection: WireClient) -> None:
-        """Send everything that is in flight, then go on until an answer is a refusal."""
+        """Send everything that is in flight, then go on until a response is a refusal."""
         sent = [(batch, self._send(connection, batch)) for batch in self._in_flight]
         waiting = deque(sent)
         while waiting or self._made < self.total:

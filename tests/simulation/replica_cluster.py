@@ -1,7 +1,7 @@
 """The replica sides of several brokers, with real connections between them, and a scripted controller.
 
 Each member has a process, a disk, a port at which it answers fetches, and a `ReplicaFetcher` for every other. What is
-left out is all the rest of a broker: the controller's orders are plain calls that take a while, and its answers to
+left out is all the rest of a broker: the controller's orders are plain calls that take a while, and its responses to
 AlterPartition follow Kafka's rules on a state that the test can see.
 """
 
@@ -226,7 +226,7 @@ class Member:
 
 
 class Controller:
-    """Decides as ``oncelog.coordinator.controller`` does; it can be slow, and lose answers."""
+    """Decides as ``oncelog.coordinator.controller`` does; it can be slow, and lose responses."""
 
     def __init__(self, cluster: "ReplicaCluster", rng: random.Random) -> None:
         self._cluster = cluster

@@ -1,6 +1,6 @@
 """The requests of a transactional client, each from the few values that matter to a test.
 
-Beside each builder is the version that the tests send, and what its answer says in short. Where transaction version 2
+Beside each builder is the version that the tests send, and what its response says in short. Where transaction version 2
 asks for a later version of a request, that one has a name of its own.
 """
 

@@ -9,7 +9,7 @@ class Routes(Protocol):
     """One client's idea of who is responsible for what."""
 
     def port(self, request: Message) -> int:
-        """Where to send a request. Raises NoAnswer if nobody is known."""
+        """Where to send a request. Raises NoResponse if no broker is known."""
         ...
 
     def heard(self, request: Message, response: Message) -> None:

@@ -1,10 +1,10 @@
-"""A ZooKeeper ensemble in virtual time: sessions that expire, connections that break, answers that are lost.
+"""A ZooKeeper ensemble in virtual time: sessions that expire, connections that break, responses that are lost.
 
 The ensemble is one ``ZnodeTree``, the same as below the embedded store. Clients reach it over links that delay every
 message by a random while, in order in each direction, and that tests can cut, in one direction or both. What follows
 from that is what kazoo and ZooKeeper do:
 
-* A request whose answer does not come within a third of the session time-out breaks the connection: everything that
+* A request whose response does not come within a third of the session time-out breaks the connection: everything that
   waits raises ``ConnectionLost`` (some of it was done, some was not), all watches fire, and the client tries to connect
   again until it can.
 * The ensemble closes a session that it has not heard of for the whole time-out. Its client hears of that when it
@@ -184,7 +184,7 @@ class _Past:
 
 
 class _Connection:
-    """One connection of a session: what waits for an answer over it, and the watches left over it."""
+    """One connection of a session: what waits for a response over it, and the watches left over it."""
 
     def __init__(self, session: "SimSession") -> None:
         self._session = session

@@ -1,7 +1,7 @@
 """Several brokers on a simulated ensemble, in one process and in virtual time.
 
 Each has its own disk and process, so it can be killed, paused, cut off from others or from the ensemble, and started
-again. As with ZooKeeper, a broker that starts again ends the session that its former life has left; a test can take the
+again. As with ZooKeeper, a broker that starts again ends the session of its former incarnation; a test can take the
 file away that lets it.
 """
 

@@ -66,7 +66,7 @@ class TestMembership:
         simulate(story)
 
     def test_killed_broker_comes_back_at_once(self) -> None:
-        """Its session file lets it end the session of its former life."""
+        """Its session file lets it end the session of its former incarnation."""
 
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1,), (2,), (3,))

@@ -280,7 +280,7 @@ class TestElections:
             complete = TransactionState.COMPLETE_COMMIT
             assert await until(lambda: state_at(cluster, "id") is complete) < 1.0
             assert stable_end(cluster) == (2, 2)
-            assert await producer.end() is ErrorCode.NONE  # The same answer as it would have had.
+            assert await producer.end() is ErrorCode.NONE  # The same response as it would have had.
 
         play(story)
 

@@ -123,7 +123,7 @@ def test_metadata_soon_after_leaving_names_the_new_leaders() -> None:
 
 
 def test_leaving_waits_for_a_replica_that_is_about_to_be_in_sync() -> None:
-    """As long as a controller answers, what it cannot move yet is tried again."""
+    """As long as a controller responds, what it cannot move yet is tried again."""
 
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "u", (1, 2))

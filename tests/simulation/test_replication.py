@@ -179,7 +179,7 @@ def test_restarted_follower_does_not_enter_the_isr_by_its_former_incarnation() -
     async def test(cluster: ReplicaCluster) -> None:
         leader, controller = cluster.leader(), cluster.controller
         await acknowledged(leader, append(leader, b"a"))
-        cluster[3].epoch += 1000  # As if it had restarted, and the leader had not heard from the new life.
+        cluster[3].epoch += 1000  # As if it had restarted, and the leader had not heard from the new incarnation.
         controller.elect(0, 1, isr=[1, 2])
         await cluster.until(lambda: len(controller.refusals) > 1, "refused", 5)
         assert set(controller.refusals) == {ErrorCode.INELIGIBLE_REPLICA}

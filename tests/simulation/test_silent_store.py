@@ -1,4 +1,4 @@
-"""The metadata store does not answer, and its sessions have not ended yet: requests keep their clients' time-outs."""
+"""The metadata store does not respond, and its sessions have not ended yet: requests keep their clients' time-outs."""
 
 import asyncio
 from collections.abc import Awaitable

@@ -57,7 +57,7 @@ def assert_settings_are_known(broker: ClusterBroker, topic: str, overrides: Mapp
 
 
 async def described_overrides(broker: ClusterBroker, topic: str) -> dict[str, str]:
-    """What a broker answers to DescribeConfigs that the topic itself is set to."""
+    """What a broker returns for DescribeConfigs of the topic's own settings."""
     requested = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
     client = await broker.client()
     try:

@@ -1,7 +1,7 @@
 """The steps of a transactional producer, in the transaction version that the broker has finalised and it understands.
 
 Version 1 adds partitions and offsets to the transaction before it writes them, and keeps its epoch. Version 2 just
-writes, and learns its next epoch (or its next producer id) from the answer to EndTxn. Between transactions a producer
+writes, and learns its next epoch (or its next producer id) from the response to EndTxn. Between transactions a producer
 of the newest kind looks which version holds now. Coming from version 1 it bumps its epoch first, so that whatever of
 version 1 is still on its way belongs to the past; back to version 1 it goes with the epoch that it has.
 """

@@ -1,7 +1,7 @@
 """A transactional producer that remembers what it was promised.
 
-It keeps to the protocol as a careful client does: sequences continue, a produce whose answer was lost is sent again as
-it was, an EndTxn whose answer was lost is repeated until the coordinator says how the transaction ended. What it cannot
+It keeps to the protocol as a careful client does: sequences continue, a produce without a response is sent again as
+it was, an EndTxn without a response is repeated until the coordinator says how the transaction ended. What it cannot
 learn it writes down as unknown. One writer is one transactional id; each transaction writes distinct values to several
 partitions.
 """

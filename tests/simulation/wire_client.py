@@ -1,7 +1,7 @@
-"""A client that says exactly what a test tells it to: one request, one version, one answer.
+"""A client that says exactly what a test tells it to: one request, one version, one response.
 
 It retries nothing and hides nothing, which is what a test of retries, duplicates and fencing needs. It runs on any
-event loop; a lost connection or an answer that does not come within ``timeout`` raises ``NoAnswer``.
+event loop; a lost connection or a response that does not come within ``timeout`` raises ``NoResponse``.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ M = TypeVar("M", bound=Message)
 
 
 class NoResponse(Exception):
-    """The connection broke, or the answer did not come in time: the request may or may not have had its effect."""
+    """The connection broke, or the response did not come in time: the request may or may not have had its effect."""
 
 
 class WireClient(asyncio.Protocol):
-    """One connection. Answers arrive in the order of the requests."""
+    """One connection. Responses arrive in the order of the requests."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -66,7 +66,7 @@ class WireClient(asyncio.Protocol):
         self._transport.close()
 
     def send(self, request: Message, version: int) -> "asyncio.Future[memoryview]":
-        """Send now; the future is the answer's frame."""
+        """Send now; the future is the response's frame."""
         response: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         if self.closed:
             response.set_exception(NoResponse("not connected"))
@@ -86,7 +86,7 @@ class WireClient(asyncio.Protocol):
         self._transport.write(data)
 
     async def response_to(self, request: Message, version: int, frame: "asyncio.Future[memoryview]") -> Any:
-        """Wait for the answer of a request that was sent before."""
+        """Wait for the response of a request that was sent before."""
         try:
             async with asyncio.timeout(self._timeout):
                 _, message = parse_response(response_class(request), version, await frame)
@@ -95,7 +95,7 @@ class WireClient(asyncio.Protocol):
         return message
 
     async def call(self, request: Message, version: int) -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its response."""
         return await self.response_to(request, version, self.send(request, version))
 
 

@@ -71,7 +71,7 @@ class Manners(NamedTuple):
     most_batches: int = 80
     """Of an idempotent producer."""
     patience: tuple[float, ...] = (5.0,)
-    """Seconds after which a transactional client gives up to wait for an answer, and asks again."""
+    """Seconds after which a transactional client gives up to wait for a response, and asks again."""
     patience_in_version_1: float = 5.0
     """Longer than anything is held up: a late request of version 1 may harm a later transaction (KAFKA-17754)."""
     repeats_markers: bool = True

@@ -136,7 +136,7 @@ class Transactions:
         return self._commit(number)
 
     def _abort(self, number: int, reason: str) -> None:
-        """Its end was never asked for, so whatever happens to this producer, it will never be committed."""
+        """Its end was never requested, so whatever happens to this producer, it will never be committed."""
         say(self._role, "aborted", number, detail=reason)
         try:
             _insist(self._role, lambda: self.producer.abort_transaction(CALL_SECONDS))
@@ -214,7 +214,7 @@ class Worker:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 # Not a static member, as the other clients' are: when its session is over, librdkafka sends a heartbeat
-                # with the instance's id and no member id, and takes the answer, that another has its place, for fatal.
+                # with the instance's id and no member id, and takes the error, that another has its place, as fatal.
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 500,
                 **_RECONNECT,

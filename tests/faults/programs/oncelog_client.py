@@ -105,7 +105,7 @@ class Transactions:
         return await self._commit(producer, number)
 
     async def _abort(self, producer: Producer, number: int, reason: str) -> None:
-        """Its end was never asked for, so whatever happens to this producer, it will never be committed."""
+        """Its end was never requested, so whatever happens to this producer, it will never be committed."""
         say(self._role, "aborted", number, detail=reason)
         try:
             await _insist(producer.abort_transaction)

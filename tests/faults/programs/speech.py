@@ -9,7 +9,7 @@ first transaction: a successor goes on counting.
 What happens goes to standard output, a JSON object a line: ``{"role", "event", "number", "count", "detail"}``.
 
 - ``begin``: transaction ``number`` of this role, of ``count`` records, is about to be begun. Nothing is sent before.
-- ``committed``, ``aborted``: it certainly is. ``unknown``: the end was asked for, and nobody can say what became of it.
+- ``committed``, ``aborted``: it certainly is. ``unknown``: the end was requested, with an unknown outcome.
 - ``paused``: the role has done as it was told. No transaction of its is open, and none has an end that is still to be
   decided: a role whose transaction ended with ``unknown`` has initialised its successor before it says so.
 - ``trouble``: something that a role got over; ``detail`` says what.
@@ -45,7 +45,7 @@ CALL_SECONDS: Final = 15.0
 """What a client waits for before it asks again."""
 _STACKS_SECONDS: Final = 60.0
 REQUEST_SECONDS: Final = 4.0
-"""What a client waits for an answer before it asks somebody else. Shorter than most pauses of brokers: then the request
+"""Time to wait for a response before asking another broker. Shorter than most pauses of brokers: then the request
 that the paused broker still has, and the one that its successor gets, are the same."""
 DELIVERY_SECONDS: Final = 30.0
 

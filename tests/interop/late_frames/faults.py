@@ -38,7 +38,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``arrives`` with the answer to the request at that place; None: when the client is gone."""
+    """``arrives`` with the response to the request at that place; None: when the client is gone."""
 
     kind: Kind
     arrives: Place | None = None

@@ -20,7 +20,7 @@ class Outcome(Enum):
     COMMIT_FAILED = "commit-failed"
     """The commit raised an error that ended the producer: it may or may not have happened, but only as a whole."""
     ABORT_FAILED = "abort-failed"
-    """Some error ended the producer, and no commit was ever asked for."""
+    """Some error ended the producer, and no commit was ever requested."""
 
     @property
     def is_commit(self) -> bool:

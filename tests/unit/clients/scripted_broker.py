@@ -76,7 +76,7 @@ class ScriptedBroker:
             connection.transport.close()
 
     def release(self, response: Script | ScriptedResponse) -> None:
-        """Answer the oldest request that was held."""
+        """Respond to the oldest request that was held."""
         connection, correlation_id, version, request = self.held.pop(0)
         connection.react(response(request) if callable(response) else response, correlation_id, version, request)
 
@@ -193,7 +193,7 @@ def metadata(
 
 
 def requested_only(response: MetadataResponse) -> Script:
-    """Answer a metadata request with the topics that it asks for; unknown ones are errors."""
+    """Respond to a metadata request with the topics that it asks for; unknown ones are errors."""
 
     def respond(request: Message) -> ScriptedResponse:
         assert isinstance(request, MetadataRequest)

@@ -33,7 +33,7 @@ def in_turn(*responses: ScriptedResponse) -> "Turns":
 
 
 class Turns:
-    """Each request gets the next answer; the last one stays."""
+    """Each request gets the next response; the last one stays."""
 
     def __init__(self, responses: tuple[ScriptedResponse, ...]) -> None:
         self._responses = list(responses)

@@ -18,7 +18,7 @@ OTHER_ID = bytes(range(1, 17))
 
 
 def reported(leader: int, epoch: int, *, topic_id: bytes = SOME_ID, nodes: int = 3) -> MetadataResponse:
-    """An answer of a cluster with some brokers and one topic of one partition."""
+    """A response of a cluster with some brokers and one topic of one partition."""
     partition = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node, host="here", port=9000 + node) for node in range(1, nodes + 1)],

@@ -83,7 +83,7 @@ def find(key: str) -> FindCoordinatorRequest:
 
 
 def echoing() -> ScriptedBroker:
-    """Answers with the key it was asked for, in version 3 at most: later ones have no place for it."""
+    """Returns the key that was requested, in version 3 at most: later ones have no place for it."""
 
     def respond(request: Message) -> FindCoordinatorResponse:
         assert isinstance(request, FindCoordinatorRequest)
@@ -146,7 +146,7 @@ async def test_silence_ends_the_connection_and_everybody_hears_of_it() -> None:
         quick = connection.send(MetadataRequest(), MetadataResponse)
         with pytest.raises(RequestTimedOut):
             await quick
-        with pytest.raises(RequestTimedOut):  # Answers come in order: this one cannot come any more.
+        with pytest.raises(RequestTimedOut):  # Responses come in order: this one cannot come any more.
             await slow
         assert not connection.is_open
         with pytest.raises(ConnectionLost):

@@ -1,4 +1,4 @@
-"""A broker that accepts connections and does not answer delays only what needs that broker. In virtual time."""
+"""A broker that accepts connections and does not respond delays only what needs that broker. In virtual time."""
 
 import asyncio
 from collections.abc import Awaitable

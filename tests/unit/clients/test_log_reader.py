@@ -29,7 +29,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class Log:
-    """A partition of batches with two records each; a fetch is answered from the batch that has its offset."""
+    """A partition of batches with two records each; a fetch returns the batch that has its offset."""
 
     def __init__(self, *batches: bytes | bytearray, aborted: list[AbortedTransaction] | None = None) -> None:
         self.batches = batches

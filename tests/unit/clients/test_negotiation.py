@@ -67,7 +67,7 @@ def frame(response: ApiVersionsResponse, version: int) -> memoryview:
 
 
 def test_refusal_is_parsed_in_version_0() -> None:
-    """KIP-511: the broker answers in the only version that every client reads."""
+    """KIP-511: the broker responds in the only version that every client reads."""
     served = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=2)
     refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
     assert parse_api_versions_response(frame(refused, 0), 4) == (5, refused)

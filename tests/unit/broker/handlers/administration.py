@@ -61,7 +61,7 @@ async def running_broker(
 
 
 async def ask(broker: Broker, handler: ApiHandler[Any], request: Message, response: type[R], version: int = -1) -> R:
-    """The answer to a request; its version is the handler's newest unless said otherwise."""
+    """The response to a request; its version is the handler's newest unless said otherwise."""
     chosen = handler.versions.last if version < 0 else version
     connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
     outcome = without_shape(handler(broker, RequestContext(chosen, 1, "client", connection), request))

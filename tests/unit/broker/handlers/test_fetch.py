@@ -47,7 +47,7 @@ def fetch(
     last_fetched_epoch: int = -1,
     id_of_topic: bytes | None = None,
 ) -> FetchRequest:
-    """Each of ``asked`` is (partition, offset)."""
+    """Each of ``requested`` is (partition, offset)."""
     name_id = topic_id(topic) if id_of_topic is None else id_of_topic
     partitions = [
         FetchPartition(
@@ -585,7 +585,7 @@ async def test_incremental_fetch_waits_and_wakes() -> None:
 
 @in_virtual_time
 async def test_incremental_fetch_visits_dirty_partitions_only() -> None:
-    """What the design promises: the cost of an answer does not grow with the partitions of the session."""
+    """What the design promises: the cost of a response does not grow with the partitions of the session."""
     broker = led(100)
     session_id = await new_session(broker, *((index, 0) for index in range(100)))
     broker.append(batch(b"a"), index=42)
@@ -758,7 +758,7 @@ async def test_cold_read_keeps_the_bounds_of_the_moment_it_began() -> None:
 
 @in_virtual_time
 async def test_cold_read_ends_at_the_bound_of_its_isolation_level() -> None:
-    """B38: what is read off the loop is bounded by the same last stable offset as everything else in the answer."""
+    """B38: what is read off the loop is bounded by the same last stable offset as everything else in the response."""
     broker = led()
     broker.append(batch(b"decided"))
     open_transaction(broker, 1, b"open")
@@ -860,7 +860,7 @@ async def _write_transactions(broker: ReplicaSide, rng: Random) -> list[bytes]:
 
 
 class _Consumer:
-    """Filters aborted batches by the list in each answer, as clients do."""
+    """Filters aborted batches by the list in each response, as clients do."""
 
     def __init__(self, broker: ReplicaSide, rng: Random) -> None:
         self._broker = broker

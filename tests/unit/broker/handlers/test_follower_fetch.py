@@ -82,7 +82,7 @@ def fetch(
     last_fetched_epoch: int = -1,
     rack_id: str = "",
 ) -> FetchRequest:
-    """Each of ``asked`` is (partition, offset)."""
+    """Each of ``requested`` is (partition, offset)."""
     partitions = [
         FetchPartition(
             partition=index,
@@ -408,7 +408,7 @@ async def test_consumer_without_replica_selector_reads_from_the_leader() -> None
 
 @in_virtual_time
 async def test_follower_contact_time_is_that_of_the_response_before_its_request() -> None:
-    """It may itself have lain unread, while the process was stopped and somebody else was elected."""
+    """It may itself have lain unread, while the process was stopped and another broker was elected."""
     broker = leader()
     session = new_session(broker, (0, 0))
     for epoch in (1, 2):

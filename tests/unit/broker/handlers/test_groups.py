@@ -106,7 +106,7 @@ async def group_broker(**settings: str) -> AsyncIterator[Broker]:
 
 
 async def call(broker: Broker, handler: ApiHandler[Any], request: Message, response: type[R], version: int = -1) -> R:
-    """A request and its answer as a client of this version would encode the one and decode the other."""
+    """A request and its response as a client of this version would encode the one and decode the other."""
     chosen = handler.versions.last if version < 0 else version
     arrived = decode(type(request), chosen, encode(request, chosen))
     received = await ask(broker, handler, arrived, response, chosen)
@@ -433,7 +433,7 @@ async def txn_commit(broker: Broker, request: TxnOffsetCommitRequest, version: i
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("version", handle_txn_offset_commit.versions)
 async def test_transactional_commits_in_every_version(version: int, committed: bool) -> None:
-    """B17, B71: unstable until the end of the transaction is answered, and decided from then on."""
+    """B17, B71: unstable until EndTxn has its response, and decided from then on."""
     async with group_broker() as broker:
         await commit(broker)
         producer = await begin(broker)

@@ -1,4 +1,4 @@
-"""Requests about groups that are long enough to be divided are answered as short ones are, item by item."""
+"""Requests about groups that are long enough to be divided are handled as short ones are, item by item."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

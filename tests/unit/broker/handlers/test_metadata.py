@@ -1,4 +1,4 @@
-"""Metadata in all of its versions, and topics that come into being because somebody asked for them."""
+"""Metadata in all of its versions, and topics that come into being because a client requested them."""
 
 import asyncio
 import dataclasses

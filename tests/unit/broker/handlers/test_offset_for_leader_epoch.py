@@ -40,7 +40,7 @@ def broker() -> ReplicaSide:
 def test_offset_for_leader_epoch_returns_the_end_of_the_epoch(
     broker: ReplicaSide, epoch: int, expected: tuple[int, int], version: int
 ) -> None:
-    """B50: an epoch that is missing here is answered with the largest one below it."""
+    """B50: an epoch that is missing here returns the largest one below it."""
     result = end_of(broker, epoch, version=version)
     assert (result.error_code, result.leader_epoch, result.end_offset) == (0, *expected)
 

@@ -1,4 +1,4 @@
-"""Produce against real logs: acks, errors of each kind, duplicates, what the answer says."""
+"""Produce against real logs: acks, errors of each kind, duplicates, what the response says."""
 
 import asyncio
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ def broker() -> ReplicaSide:
 
 
 def by_id(request: ProduceRequest, **ids: bytes) -> ProduceRequest:
-    """As version 13 has it; topics have the ids that the broker gave them unless told otherwise."""
+    """As version 13 has it; topics have the ids that the broker gave them by default."""
     for topic in request.topic_data:
         topic.topic_id = ids.get(topic.name, topic_id(topic.name))
         topic.name = ""
@@ -98,7 +98,7 @@ def test_produce_to_a_sole_leader_completes_at_once(broker: ReplicaSide, acks: i
 
 
 def test_topics_by_their_ids(broker: ReplicaSide) -> None:
-    """Version 13: an id that is not known is told so, and the answer repeats the ids."""
+    """Version 13: an unknown id is an error, and the response repeats the ids."""
     request = by_id(produce(("t", 1, batch(b"a")), ("gone", 0, batch(b"b"))))
     response = broker.respond(handle_produce, request, 13)
     reported = [(topic.topic_id, topic.partition_responses[0].error_code) for topic in response.responses]

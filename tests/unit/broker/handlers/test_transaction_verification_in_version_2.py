@@ -193,7 +193,7 @@ def marker_of_another_coordinator() -> WriteTxnMarkersRequest:
 
 
 async def test_stopped_broker_completes_all_waiting_produces() -> None:
-    """The wait ends with the broker, without an answer."""
+    """The wait ends with the broker, without a response."""
     async with transactional_broker(**VERY_PATIENT) as (broker, producer):
         assert await producer.produce(1, 0, version=ADDS) is ErrorCode.NONE
         loop = asyncio.get_running_loop()

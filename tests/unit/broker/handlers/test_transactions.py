@@ -314,7 +314,7 @@ def test_broker_verifies_many_transactions_in_one_request(side: Side) -> None:
         of_broker(other, "invoices", 0, transactional_id=""),
     ) == {
         "one: invoices-0": ErrorCode.NONE,
-        "one: invoices-1": ErrorCode.PRODUCER_FENCED,  # The second answer for the same partition.
+        "one: invoices-1": ErrorCode.PRODUCER_FENCED,  # The second response for the same partition.
         "other: invoices-0": ErrorCode.NONE,
         "other: invoices-1": ErrorCode.NONE,
         "nobody: invoices-0": ErrorCode.INVALID_PRODUCER_ID_MAPPING,

@@ -70,7 +70,7 @@ def written(broker: ReplicaSide, topic: str = "t", index: int = 0) -> list[tuple
 
 
 async def call(broker: ReplicaSide, request: WriteTxnMarkersRequest, version: int = 1) -> Any:
-    """The answer, at once if nothing has to wait."""
+    """The response, at once if nothing has to wait."""
     return broker.call(handle_write_txn_markers, request, version)
 
 
@@ -241,7 +241,7 @@ async def test_write_txn_markers_response_waits_for_replication() -> None:
 
 @in_virtual_time
 async def test_marker_not_replicated_in_time_times_out_without_delaying_later_requests() -> None:
-    """B16: answers of a connection leave in order, and among them are those that may let the replicas go on."""
+    """B16: responses of a connection leave in order, and among them are those that may let the replicas go on."""
     broker = ReplicaSide()
     broker.lead("t", 2, replicas=(ME, OTHER))
     response = await call(broker, markers(("t", 0), ("t", 1)))

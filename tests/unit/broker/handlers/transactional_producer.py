@@ -67,7 +67,7 @@ class Producer:
         assert (await ask(self.broker, handle_end_txn, request, EndTxnResponse, 3)).error_code == ErrorCode.NONE
 
     async def end_by_version_2(self, *, commit: bool = True) -> None:
-        """The next transaction has the epoch that the answer tells."""
+        """The next transaction has the epoch that the response tells."""
         coordinator = self.broker.transaction_coordinator
         response = coordinator.end_txn(TXN, ProducerIdAndEpoch(self.id, self.epoch), commit=commit, client_version=2)
         result = response if isinstance(response, tuple) else await response

@@ -35,7 +35,7 @@ class Client(asyncio.Protocol):
 
 
 class Site:
-    """An endpoint with a page that answers, one that waits for its gate, and one that fails."""
+    """An endpoint with a page that responds, one that waits for its gate, and one that fails."""
 
     def __init__(self) -> None:
         self.supervisor = Supervisor()

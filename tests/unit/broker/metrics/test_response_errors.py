@@ -1,4 +1,4 @@
-"""Every error code of an answer is counted, wherever its declaration has it."""
+"""Every error code of a response is counted, wherever its declaration has it."""
 
 from collections import Counter
 from typing import Any

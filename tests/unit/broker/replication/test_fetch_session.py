@@ -200,7 +200,7 @@ def test_position_is_dirty_only_after_a_change(cache: FetchSessionCache) -> None
 
 
 def test_follower_that_registered_again_has_every_partition_dirty(cache: FetchSessionCache) -> None:
-    """B56: what was noted of its former life would keep it out of the ISR for ever, where nothing is written."""
+    """B56: what was noted of its former incarnation would keep it out of the ISR for ever, where nothing is written."""
 
     def fetch_of(incarnation: int, *partitions: int, session_id: int = 0, epoch: int = INITIAL_EPOCH) -> FetchRequest:
         request = fetch(*partitions, session_id=session_id, epoch=epoch)

@@ -46,7 +46,7 @@ def test_silent_follower_that_fetches_again_is_not_silent() -> None:
 
 
 def test_latest_contact_counts_in_any_order() -> None:
-    """An answer that a follower has had is older than a new connection of it."""
+    """A response that a follower has had is older than a new connection of it."""
     followers = contacts()
     followers.expect(FOLLOWER, 0)
     followers.note_contact(FOLLOWER, 1_500)

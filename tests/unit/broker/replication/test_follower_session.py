@@ -1,4 +1,4 @@
-"""The follower's side of a fetch session: what each request tells, and which answers count."""
+"""The follower's side of a fetch session: what each request tells, and which responses count."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def forgotten(requested: FetchRequest) -> list[int]:
 
 
 def respond(session: FollowerSession, *indexes: int, session_id: int = SESSION, error: int = 0) -> list[int]:
-    """Answer the oldest request; returns the partitions for which that counts."""
+    """Respond to the oldest request; returns the partitions for which that counts."""
     data = [PartitionData(partition_index=index) for index in indexes]
     topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)]
     replies = session.take_response(FetchResponse(session_id=session_id, error_code=error, responses=topics))

@@ -40,7 +40,7 @@ class Channel:
         ]
 
     def respond(self, *errors: ErrorCode, top: ErrorCode = ErrorCode.NONE) -> None:
-        """Answer the last request, partition by partition."""
+        """Respond to the last request, partition by partition."""
         _, request, on_response = self.sent[-1]
         (topic,) = request.topics
         altered = [

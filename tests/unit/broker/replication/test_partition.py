@@ -102,7 +102,7 @@ class Fixture:
         partition_epoch: int = -1,
         leader_epoch: int | None = None,
     ) -> None:
-        """Answer the last proposal."""
+        """Respond to the last proposal."""
         proposal = self.proposals[-1]
         response = AlteredPartition(
             error_code=error,
@@ -388,7 +388,7 @@ def test_failed_write_is_reported_and_not_acknowledged() -> None:
 
 
 def test_retried_batch_returns_its_original_offset() -> None:
-    """B34: the same batch again is the same answer, and nothing is appended."""
+    """B34: the same batch again is the same response, and nothing is appended."""
     fixture = Fixture()
     fixture.lead()
     first = fixture.append(batch(b"a", b"b", producer_id=7, epoch=0, sequence=0))
@@ -569,7 +569,7 @@ def test_refused_follower_is_proposed_again_after_another_registration() -> None
 
 
 def test_follower_that_left_the_cluster_does_not_hold_the_high_watermark_back() -> None:
-    """A follower close behind, which was not asked for, holds the high watermark back only while it is a member."""
+    """A follower close behind holds the high watermark back only while it is a member."""
     fixture = Fixture()
     replicated(fixture, isr=(ME, THIRD))
     fixture.fetched(0)
@@ -614,7 +614,7 @@ def test_both_isrs_count_after_other_refusals_until_the_next_leader_and_isr(erro
 
 
 def test_leader_and_isr_that_comes_meanwhile_wins_over_the_decision() -> None:
-    """B59: whatever is answered then was decided before, or was refused."""
+    """B59: a response of that time was decided before, or is a refusal."""
     fixture = Fixture()
     replicated(fixture)
     fixture.fetched(0)

@@ -1,4 +1,4 @@
-"""What one fetcher does with an answer, step by step; whole replications are in ``tests/simulation``."""
+"""What one fetcher does with a response, step by step; whole replications are in ``tests/simulation``."""
 
 import asyncio
 

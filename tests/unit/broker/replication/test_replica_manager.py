@@ -174,7 +174,7 @@ def test_full_update_sets_unassigned_replicas_aside(heard_of: bool) -> None:
     broker.lead("moved", leader=OTHER, replicas=(OTHER, ME))
     broker.lead("gone")
     broker.lead("kept")
-    if not heard_of:  # In this life no controller has spoken of them.
+    if not heard_of:  # In this incarnation no controller has spoken of them.
         broker = broker.restarted()
     states = [LeaderAndIsrPartitionState(leader=ME, replicas=[ME])]
     broker.tell("kept", topic_id("kept"), states)
@@ -285,7 +285,7 @@ def test_older_forms_of_stop_replica_are_understood() -> None:
 
 
 def test_log_that_cannot_be_made_is_a_storage_error() -> None:
-    """B84: the controller hears of it, so that somebody else leads."""
+    """B84: the controller hears of it, so that another broker leads."""
     broker = ReplicaSide()
     broker.disk.fail("open", ".log")
     assert errors(broker.lead()) == [ErrorCode.KAFKA_STORAGE_ERROR]

@@ -87,7 +87,7 @@ def test_entries_that_contradict_a_new_one_go() -> None:
     ],
 )
 def test_end_offset_of_an_epoch_is_the_start_of_the_next(epoch: int, expected: tuple[int, int] | None) -> None:
-    """B50: an epoch that is missing is answered by the largest one before it; one before all, by the first start."""
+    """B50: an epoch that is missing returns the end of the largest one before it; one before all, the first start."""
     assert cache((2, 10), (4, 20), (6, 30)).end_offset_for(epoch, 100) == expected
 
 

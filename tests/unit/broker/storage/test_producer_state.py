@@ -127,7 +127,7 @@ def test_batch_may_contain_the_wrap(world: World) -> None:
 
 
 def test_duplicates_of_the_last_five_batches_are_recognised(world: World) -> None:
-    """B34: a retry is answered with the original offset or refused, never appended again."""
+    """B34: a retry gets the original offset or is refused, never appended again."""
     for sequence in range(0, 14, 2):
         world.append(sequence, 2)
     for sequence in (4, 6, 8, 10, 12):
@@ -313,7 +313,7 @@ def test_marker_between_verification_and_append_invalidates_the_guard(world: Wor
 
 
 def test_guard_is_not_taken_for_that_of_the_next_transaction(world: World) -> None:
-    """B04: an answer that comes when another question is under way says nothing about that one."""
+    """B04: a response that comes when another verification is under way says nothing about that one."""
     old = world.guard()
     world.end_txn()
     new = world.guard()

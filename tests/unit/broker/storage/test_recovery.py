@@ -127,7 +127,7 @@ class History:
         offset = self.model.end * (number % 10) // 10
         self.log.truncate_to(offset)
         self.model.truncate(offset)
-        self.model.epoch += 1  # Logs are truncated because somebody else led.
+        self.model.epoch += 1  # Logs are truncated because another broker led.
 
     def do_high_watermark(self, number: int) -> None:
         self.log.update_high_watermark(max(self.log.high_watermark, self.log.log_end_offset * (number % 5) // 4))

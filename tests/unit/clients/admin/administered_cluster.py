@@ -38,11 +38,11 @@ class Fault(Enum):
     SILENCE = auto()
     """Everything is done, and nothing is said."""
     LATE = auto()
-    """Everything is done, and each item is answered REQUEST_TIMED_OUT."""
+    """Everything is done, and each item gets REQUEST_TIMED_OUT."""
     HALF = auto()
-    """Every other item is done; the rest is answered with an error that passes."""
+    """Every other item is done; the rest gets an error that passes."""
     REFUSED = auto()
-    """Nothing is done, and each item is answered with an error that passes."""
+    """Nothing is done, and each item gets an error that passes."""
 
 
 class AdministeredCluster:

@@ -1,4 +1,4 @@
-"""Asking several coordinators at once: each key has an answer, and one that moved is asked where it went."""
+"""Asking several coordinators at once: each key has a response, and one that moved is looked up again."""
 
 from oncelog.clients.admin.group_offsets import CommittedOffset, committed_offsets_of_groups
 from oncelog.clients.admin.groups import MemberToRemove, delete_groups, describe_groups, remove_members

@@ -45,7 +45,7 @@ async def test_list_transactions_joins_all_brokers_in_order_of_ids() -> None:
     ],
 )
 def test_broker_without_a_filter_gets_no_request(newest: int, filters: dict[str, Any], is_served: bool) -> None:
-    """It would list what was not asked for."""
+    """It would list what was not requested."""
 
     @in_virtual_time
     async def play() -> None:

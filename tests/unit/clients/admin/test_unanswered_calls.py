@@ -1,4 +1,4 @@
-"""What a call of an administrator says where a broker does not answer one of its requests. In virtual time."""
+"""What a call of an administrator says where a broker does not respond to one of its requests. In virtual time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -225,7 +225,7 @@ async def outcome_of(call: Call, broker: ScriptedBroker) -> object:
 def test_request_without_response_is_named_with_the_address(
     name: str, unanswered: type[Message], late_seconds: float
 ) -> None:
-    """The requests before it are answered so late that the time of one attempt ends before or after the call's."""
+    """Its earlier requests get their responses so late that the time of one attempt ends before or after the call's."""
 
     @in_virtual_time
     async def play() -> None:

@@ -1,4 +1,4 @@
-"""Answers to fetches, for the tests of what becomes of them."""
+"""Responses to fetches, for the tests of what becomes of them."""
 
 from collections.abc import Sequence
 from typing import Any

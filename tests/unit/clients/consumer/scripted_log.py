@@ -116,7 +116,7 @@ class Leader(ScriptedBroker):
 
 
 def respond(request: FetchRequest, data: Sequence[PartitionData], session_id: int = SESSION) -> FetchResponse:
-    """By id or by name, as was asked; an answer without a topic asks for none."""
+    """By id or by name, as was requested; a response without a topic asks for none."""
     topic = FetchableTopicResponse(topic="orders", topic_id=TOPIC_ID, partitions=list(data))
     return FetchResponse(session_id=session_id, responses=[topic] if data else [])
 

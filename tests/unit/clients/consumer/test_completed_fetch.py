@@ -117,7 +117,7 @@ def test_batch_of_an_old_format_raises_an_error_that_names_it() -> None:
 
 
 def test_position_after_overlapping_batches_never_goes_back() -> None:
-    """A broker that sends what was not asked for."""
+    """A broker that sends what was not requested."""
     fetch = completed(9, batch(2))
     assert fetch.take(10) == []
     assert (fetch.position, fetch.next_offset) == (9, 9)

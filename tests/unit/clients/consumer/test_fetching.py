@@ -335,7 +335,7 @@ async def test_position_at_a_broker_without_epoch_ends_is_trusted() -> None:
     "error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_ID]
 )
 def test_partition_that_fails_does_not_slow_its_broker_down(error: ErrorCode) -> None:
-    """The others are fetched at the pace of the network, and the failed one is asked for less and less often."""
+    """The others are fetched at the pace of the network, and the failed one is fetched less and less often."""
 
     @in_virtual_time
     async def play() -> None:

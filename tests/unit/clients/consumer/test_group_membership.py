@@ -465,7 +465,7 @@ async def test_commit_without_a_response_times_out() -> None:
 
 @in_virtual_time
 async def test_commit_is_not_retried_in_another_generation() -> None:
-    """The partition could be somebody else's by then, and its progress undone."""
+    """The partition could be another member's by then, and its progress undone."""
     broker = GroupBroker()
     async with subscribed(broker) as consumer:
         await consumer.poll(5)

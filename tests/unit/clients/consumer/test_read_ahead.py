@@ -1,4 +1,4 @@
-"""How much is asked for at a time."""
+"""How much is requested at a time."""
 
 import pytest
 

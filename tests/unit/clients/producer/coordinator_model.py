@@ -31,7 +31,7 @@ class CoordinatorModel:
         if bumped_epoch not in (-1, self.epoch, self.epoch - 1):
             return ErrorCode.PRODUCER_FENCED
         if bumped_epoch == self.epoch - 1 and bumped_epoch >= 0:
-            return ErrorCode.NONE  # A retry whose answer was lost.
+            return ErrorCode.NONE  # A retry whose response was lost.
         if self.is_open:
             self._finish(commit=False)
         self.epoch += 1

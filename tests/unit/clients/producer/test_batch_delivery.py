@@ -1,4 +1,4 @@
-"""What each answer does to a batch and to those who wait for it."""
+"""What each response does to a batch and to those who wait for it."""
 
 import pytest
 

@@ -168,7 +168,7 @@ async def test_acks_0_completes_records_without_response() -> None:
 
 @in_virtual_time
 async def test_blocked_connection_is_not_written_to() -> None:
-    """With ``acks=0`` there are no answers to wait for."""
+    """With ``acks=0`` there are no responses to wait for."""
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.SILENCE
     async with stage.producing(acks="0", enable_idempotence=False, batch_bytes=64 * 1024) as producer:

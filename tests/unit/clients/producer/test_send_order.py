@@ -33,7 +33,7 @@ async def elapsed(call: Awaitable[Any]) -> tuple[Any, float]:
 
 
 def refusing(stage: Stage, error: ErrorCode) -> Any:
-    """Answers to Metadata that refuse the topic."""
+    """Responses to Metadata that refuse the topic."""
 
     def respond(request: Message) -> MetadataResponse:
         response = stage.metadata()

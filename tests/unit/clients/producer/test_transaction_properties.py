@@ -1,7 +1,7 @@
 """Whatever is refused, lost or late, whenever: a commit that returns has written all, an abort nothing, neither hangs.
 
 A transactional producer without sockets, a model of its coordinator and partitions, and a wire in the hands of a
-seeded script: every request of a coordinator may be refused with any error, carried out and its answer lost, or lost.
+seeded script: every request of a coordinator may be refused with any error, carried out and its response lost, or lost.
 A producer that ends by a fatal error is replaced by another of the same id, while what it sent may still arrive.
 """
 

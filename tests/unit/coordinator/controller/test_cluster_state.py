@@ -30,7 +30,7 @@ def cluster_of(epochs: Mapping[int, int]) -> ClusterState:
     ],
 )
 def test_broker_registered_since_state_was_written_is_not_usable(epochs: Mapping[int, int], usable: set[int]) -> None:
-    """B57: while somebody else is in sync, who did not."""
+    """B57: while another broker is in sync, which did not."""
     state = PartitionState(leader=1, leader_epoch=5, isr=(1, 2, 3), controller_epoch=1)
     versioned = VersionedState(state=state, version=7, mzxid=WRITTEN)
     assert set(cluster_of(epochs).usable_members(versioned)) == usable

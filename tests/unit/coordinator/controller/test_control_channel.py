@@ -20,7 +20,7 @@ def request(number: int) -> UpdateMetadataRequest:
 
 
 class Wire:
-    """A ``BrokerChannel`` that answers when it is told to, or at once."""
+    """A ``BrokerChannel`` that responds when the test says so, or at once."""
 
     def __init__(self, *, at_once: bool = False, broken: bool = False) -> None:
         self.at_once = at_once
@@ -146,7 +146,7 @@ async def test_forgotten_broker_is_sent_nothing_and_its_responses_do_not_count(r
     scene.wire.respond(response)
     await asyncio.sleep(10)
     assert (scene.wire.requested, scene.responded, scene.caught_up) == ([1], [], [])
-    scene.send(3)  # Its next life.
+    scene.send(3)  # Its next incarnation.
     assert scene.wire.requested == [1, 3]
 
 

@@ -210,7 +210,7 @@ class TestControllerEpoch:
         assert await data(session, paths.CONTROLLER_EPOCH) == b"2"
 
     async def test_controller_epoch_belongs_to_one_election(self) -> None:
-        """B62: somebody else wins and loses between the candidate's reading of the epoch and its raising it."""
+        """B62: another broker wins and loses between the candidate's reading of the epoch and its raising it."""
         cluster = ClusterUnderTest()
         candidate, other = cluster.ensemble.connect(), cluster.ensemble.connect()
         assert candidate.session is not None

@@ -185,7 +185,7 @@ class TestControllerThatCannotBeReached:
             assert {m.controller.controller_id for m in cluster.members.values()} == {cluster.controller.controller_id}
 
     async def test_replace_controller_replaces_only_the_named_controller(self) -> None:
-        """The suspicion may be older than the election of somebody else."""
+        """The suspicion may be older than the election of another broker."""
         async with running_cluster(1, 2, 3) as cluster:
             session = cluster.members[3].session
             assert await replace_controller(session, 3, 2, 0, lambda: None) == OtherElected(controller_id=1)
@@ -196,7 +196,7 @@ class TestControllerThatCannotBeReached:
             first, second = cluster.members[2].session, cluster.members[3].session
 
             class Late:
-                """Asks for the controller before, and writes after, somebody else was elected."""
+                """Asks for the controller before, and writes after, another broker was elected."""
 
                 def __getattr__(self, name: str) -> object:
                     return getattr(second, name)
@@ -223,7 +223,7 @@ def exists(topic: NewTopic) -> ApiError:
 
 
 class TestCreationBesideASilentBroker:
-    """Broker 2 has a replica, and does not answer."""
+    """Broker 2 has a replica, and does not respond."""
 
     @pytest.mark.parametrize(
         ("responds_after", "timeout_seconds", "expected"),

@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 @dataclass
 class Call(Generic[R]):
-    """One request of a member, and every answer that it got."""
+    """One request of a member, and every response that it got."""
 
     results: list[R] = field(default_factory=list)
 

@@ -51,7 +51,7 @@ PRODUCER = Producer(7, 0)
 
 @dataclass
 class Call(Generic[R]):
-    """One request, and every answer that it got."""
+    """One request, and every response that it got."""
 
     responses: list[R] = field(default_factory=list)
 

@@ -33,7 +33,7 @@ class Process:
     syncs: list[tuple[int, str, Call[SyncResult]]] = field(default_factory=list)
 
     def learn(self) -> None:
-        """Read the answer to the last JoinGroup."""
+        """Read the response to the last JoinGroup."""
         if not self.joins or self.joins[-1].is_parked:
             return
         result = self.joins[-1].result
@@ -209,7 +209,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert group.next_deadline() is not None
 
     def teardown(self) -> None:
-        """B68: whoever is parked is answered in bounded time, though all others do nothing but heartbeat."""
+        """B68: a parked member gets its response in bounded time, though all others do nothing but heartbeat."""
         if not hasattr(self, "driver"):
             return
         self.driver.refusal = None

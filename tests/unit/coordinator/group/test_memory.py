@@ -29,7 +29,7 @@ def test_join_with_too_much_metadata_is_refused_and_leaves_nothing(caplog: pytes
         assert join(w, 9 * KIB) is ErrorCode.MESSAGE_TOO_LARGE
         assert f"{MEMBER_SETTING} is {10 * KIB}" in caplog.text
         assert not w.shard.groups
-        assert w.coordinator._memory.total == 0
+        assert w.coordinator.memory.total == 0
         assert join(w, 7 * KIB) is ErrorCode.NONE
 
 
@@ -48,7 +48,7 @@ def test_join_beyond_the_size_of_all_groups_is_refused(caplog: pytest.LogCapture
         assert errors[5:] == [ErrorCode.GROUP_MAX_SIZE_REACHED] * 3
         assert f"{ALL_GROUPS_SETTING} is {60 * KIB}" in caplog.text
         w.sleep(400)
-        assert w.coordinator._memory.total == 0, "sessions end, also those of clients that are gone"
+        assert w.coordinator.memory.total == 0, "sessions end, also those of clients that are gone"
         assert join(w, 7 * KIB) is ErrorCode.NONE
 
 
@@ -69,7 +69,7 @@ def test_member_of_ordinary_size_joins_when_large_ones_took_all_that_there_is_fo
 def test_join_that_makes_a_full_group_no_larger_is_not_refused() -> None:
     with group_world(settings=LIMITS) as w:
         join(w, 7 * KIB)
-        w.coordinator._memory.total += 60 * KIB
+        w.coordinator.memory.total += 60 * KIB
         leader = w.group.roster.leader or ""
         assert join(w, 7 * KIB, leader) is ErrorCode.NONE
         assert join(w, 6 * KIB, leader) is ErrorCode.NONE
@@ -106,20 +106,20 @@ def test_sync_with_assignments_beyond_the_size_of_a_group_is_refused(caplog: pyt
         assert sync(30 * KIB) is ErrorCode.UNKNOWN_SERVER_ERROR
         assert f"{GROUP_SETTING} is {30 * KIB}" in caplog.text
         assert sync(20 * KIB) is ErrorCode.NONE
-        assert w.coordinator._memory.total > 20 * KIB
+        assert w.coordinator.memory.total > 20 * KIB
 
 
 def test_memory_of_a_group_that_leaves_this_coordinator_is_free() -> None:
     with group_world(settings=LIMITS) as w:
         member = w.member(topics=bytes(KIB))
-        before = w.coordinator._memory.total
+        before = w.coordinator.memory.total
         assert before > KIB
         w.elect()
         w.load()
         assert member in w.group.roster
-        assert w.coordinator._memory.total == before
+        assert w.coordinator.memory.total == before
         w.do(lambda: w.coordinator.on_resigned(0))
-        assert w.coordinator._memory.total == 0
+        assert w.coordinator.memory.total == 0
 
 
 @pytest.mark.parametrize("version", [3, 4], ids=["parked", "pending"])

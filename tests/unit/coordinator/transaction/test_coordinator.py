@@ -226,7 +226,7 @@ def test_partitions_of_a_topic_that_does_not_exist_are_refused_for_good_in_the_e
         assert unknown("id", successor) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-# Durability: nothing is answered, and nothing is true, before the high watermark has passed
+# Durability: no response is sent, and nothing is true, before the high watermark has passed
 
 
 def test_transition_is_neither_confirmed_nor_shown_before_it_is_replicated() -> None:
@@ -530,7 +530,7 @@ def test_id_is_busy_while_its_tombstone_replicates() -> None:
         assert waiting.wait().producer.id != old.id
 
 
-# When EndTxn is answered
+# When EndTxn gets its response
 
 
 def test_end_gets_response_without_waiting_long_for_a_partition() -> None:

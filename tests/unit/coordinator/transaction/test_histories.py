@@ -1,7 +1,7 @@
 """Random histories: requests, slow replication, refused records, failovers at any point, partitions that come and go.
 
 Whatever happens, what the coordinator believes is what its log durably says; the log keeps to the state machine; every
-partition hears the decisions about it, in their order and in no other; no answer promises more than what is durable.
+partition hears the decisions about it, in their order and in no other; no response promises more than what is durable.
 And once the faults are over, nothing stays open.
 
 The clients speak both protocols in turn, and the finalised level goes up and down under them.
@@ -152,7 +152,7 @@ class Histories(RuleBasedStateMachine):
                 self.responses_promise_what_is_durable()
 
     def prepare_producer(self, transactional_id: str) -> None:
-        """Get a new epoch if somebody else has: by hand, so that histories do not end at the first fence."""
+        """Get a new epoch if another client has: by hand, so that histories do not end at the first fence."""
         table = self.world.log.table()
         producer = self.producer(transactional_id, 0)
         if transactional_id not in table or table[transactional_id].producer != producer:

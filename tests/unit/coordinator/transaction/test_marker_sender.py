@@ -205,7 +205,7 @@ def test_partition_without_a_leader_waits_for_one(sender: Sender) -> None:
     assert sender.done == [markers]
 
 
-# What the answers mean
+# What the responses mean
 
 
 def test_error_code_outside_done_and_fenced_is_retried() -> None:
@@ -275,7 +275,7 @@ def test_deleted_topic_needs_no_marker(sender: Sender) -> None:
 
 
 def test_topic_that_is_deleted_while_its_marker_is_on_the_way_needs_none(sender: Sender) -> None:
-    """B15: found out from the answer UNKNOWN_TOPIC_OR_PARTITION, or from no answer at all."""
+    """B15: found out from the error UNKNOWN_TOPIC_OR_PARTITION, or from no response at all."""
     markers = sender.send(INVOICES, SHIPMENTS)
     sender.cluster.delete_topic("invoices")
     sender.deliver()

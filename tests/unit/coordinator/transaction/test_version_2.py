@@ -297,7 +297,7 @@ def test_new_producer_id_survives_a_failover_at_every_point(durable: int, commit
 
 
 def test_next_transaction_may_come_before_the_change_over_is_complete() -> None:
-    """B23 (KAFKA-18660): the producer has the new id from the answer, and the coordinator still has the old one."""
+    """B23 (KAFKA-18660): the producer has the new id from the response, and the coordinator still has the old one."""
     with world() as w:
         age(w)
         w.cluster.partitions[INVOICES].leader = ELSEWHERE

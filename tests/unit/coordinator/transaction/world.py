@@ -55,7 +55,7 @@ class Log:
         self.epoch = -1
         self.replicates_at_once = True
         self.refusals: list[ErrorCode] = []
-        """What the next appends are answered."""
+        """The errors that the next appends return."""
         self.is_deserted = False
         self.waiters: list[tuple[int, OnReplicated]] = []
         self.epoch_log: EpochLog | None = None
@@ -188,7 +188,7 @@ class DataPartition:
     leader: int | None = HERE
     markers: list[TransactionMarker] = field(default_factory=list)
     errors: list[ErrorCode] = field(default_factory=list)
-    """What the next markers are answered."""
+    """The errors that the next markers get."""
 
     def write(self, marker: TransactionMarker) -> ErrorCode:
         if self.errors:
@@ -285,7 +285,7 @@ class Cluster:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else known.write(marker)
 
     def deliver(self, count: int | None = None) -> None:
-        """Let requests arrive, and their answers come back."""
+        """Let requests arrive, and their responses come back."""
         taken = len(self.on_the_way) if count is None else count
         sent, self.on_the_way = self.on_the_way[:taken], self.on_the_way[taken:]
         for one in sent:
@@ -507,7 +507,7 @@ class World:
     def end_and_bump(
         self, producer: ProducerIdAndEpoch, *, commit: bool = True, transactional_id: str = "id"
     ) -> "Call[EndTxnResult]":
-        """EndTxn of a version-2 client, which goes on with what the answer says."""
+        """EndTxn of a version-2 client, which goes on with what the response says."""
         return self.begin(lambda: self.coordinator.end_txn(transactional_id, producer, commit=commit, client_version=2))
 
     def markers(self, partition: TopicPartition) -> list[TransactionMarker]:
@@ -535,7 +535,7 @@ def shaped(response: Response[T], shape: Callable[[T], R]) -> Response[R]:
 
 
 class Call(Generic[T]):
-    """One request. ``answer`` is None as long as there is none."""
+    """One request. ``response`` is None as long as there is none."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -560,7 +560,7 @@ class Call(Generic[T]):
         return self._value
 
     def wait(self) -> T:
-        """The answer, however long it takes."""
+        """The response, however long it takes."""
         if self._later is not None:
             return self._world.loop.run_until_complete(self._later)
         assert self._value is not None

@@ -2,7 +2,7 @@
 
 Source: ``handleAddPartitionsToTransaction`` and ``handleVerifyPartitionsInTransaction`` of ``TransactionCoordinator``,
 ``prepareAddPartitions`` of ``TransactionMetadata``. AddOffsetsToTxn adds the partition of a group's offsets. Who only
-asks is answered from what is durable, also while a transition is pending (KAFKA-14904).
+asks is decided from what is durable, also while a transition is pending (KAFKA-14904).
 """
 
 from typing import Final

@@ -45,7 +45,7 @@ class LiveCells:
         return ((f"cell-{number}", decided) for number, decided in enumerate(self.decided))
 
     def ask(self, request: Callable[[World, str, Cell], Call[Any]]) -> list[Any]:
-        """Make every request, and wait for every answer."""
+        """Make every request, and wait for every response."""
         calls = [request(self.world, name, cell) for name, (cell, _) in self.named()]
         return [call.wait() for call in calls]
 

@@ -211,7 +211,7 @@ class Turn:
 
 
 class ModelBroker:
-    """``SinkBroker`` of one process. ``fate`` is asked for every request."""
+    """``SinkBroker`` of one process. ``fate`` is called for every request."""
 
     def __init__(self, cluster: Cluster, fate: Callable[[], Fate]) -> None:
         self.cluster = cluster
