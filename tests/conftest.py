@@ -8,7 +8,7 @@ And garbage is collected: a test that leaves the collector off would have all la
 drop. It fails.
 
 And a set has no order that two processes agree on: tests that are parametrized by one would be collected differently by
-each worker of a parallel run, which then refuses to begin.
+each worker of a parallel run, which then refuses to begin. So would tests whose ids have the address of an object.
 """
 
 import gc
@@ -50,3 +50,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     if not gc.isenabled():
         gc.enable()
         pytest.fail(f"{item.nodeid} leaves the garbage collector off")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse the id of a test that holds the address of an object."""
+    for item in items:
+        if " object at 0x" in item.nodeid:
+            raise pytest.UsageError(f"{item.nodeid}: an address differs in each process; give the parameter an id")

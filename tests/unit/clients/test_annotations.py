@@ -69,12 +69,12 @@ REFUSED: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "annotation"), ACCEPTED, ids=str)
+@pytest.mark.parametrize(("value", "annotation"), ACCEPTED)
 def test_value_of_annotated_type_is_accepted(value: object, annotation: Any) -> None:
     require_type(value, annotation, "x")
 
 
-@pytest.mark.parametrize(("value", "annotation", "text"), REFUSED, ids=str)
+@pytest.mark.parametrize(("value", "annotation", "text"), REFUSED)
 def test_value_of_another_type_raises_type_error_that_names_it(value: object, annotation: Any, text: str) -> None:
     with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
         require_type(value, annotation, "x")
