@@ -21,6 +21,8 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has at most 249 letters, digits, dots, underscores and dashes",
     ErrorCode.INVALID_REPLICATION_FACTOR: "pass --replication-factor with at most the number of brokers",
     ErrorCode.INVALID_PARTITIONS: "partitions can only be added: see `oncelog topic describe`",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "patterns are of RE2 syntax, with at most 2000 characters and 2048 compiled "
+    "instructions: repeat less, and use no Unicode classes",
     ErrorCode.INVALID_CONFIG: "`oncelog config describe … --all` shows names, values and, with --docs, their meaning",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`oncelog topic describe --offsets` shows where partitions begin and end",
     ErrorCode.NON_EMPTY_GROUP: _MEMBERS,

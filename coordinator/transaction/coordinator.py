@@ -18,7 +18,7 @@ the client gets COORDINATOR_NOT_AVAILABLE, which says nothing about the outcome:
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -53,6 +53,7 @@ from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.coordinator.transaction.waits import RequestWaits
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
+from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -387,11 +388,13 @@ class TransactionCoordinator:
             return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return txn.metadata
 
-    def list_transactions(self, wanted: TransactionFilter) -> list[Transaction] | ErrorCode:
-        """Return those ids of this broker's partitions that the filter accepts."""
+    def list_transactions(
+        self, wanted: TransactionFilter, budget: WorkBudget
+    ) -> Generator[None, object, list[Transaction]] | ErrorCode:
+        """Return those ids of this broker's partitions that the filter accepts; yields when the budget is used up."""
         if self._states.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return wanted.select(self._states.all_transactions(), self._wall_clock())
+        return wanted.select(list(self._states.all_transactions()), self._wall_clock(), budget)
 
     def open_transactions(self) -> Iterator[Transaction]:
         """Yield the ids of this broker's partitions that have an ongoing transaction."""

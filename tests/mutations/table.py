@@ -1284,6 +1284,24 @@ MUTATIONS: Final = (
         f"{_TEST_MARKERS}::test_transaction_over_12000_partitions_ends",
     ),
     Mutation(
+        "B77", "coordinator/transaction/listing.py",
+        "                budget.left -= self.id_pattern.match_units(txn.transactional_id)\n", "",
+        "tests/unit/coordinator/transaction/test_listing.py"
+        "::test_listing_by_a_costly_pattern_matches_one_id_in_a_slice",
+    ),
+    Mutation(
+        "B77", "coordinator/regular_expression.py",
+        "        if self._program_size > MAX_PROGRAM_SIZE:\n", "        if False:\n",
+        "tests/unit/coordinator/test_regular_expression.py"
+        "::test_pattern_of_too_many_instructions_is_refused_and_the_limit_is_named",
+    ),
+    Mutation(
+        "B77", "broker/handlers/list_transactions.py",
+        "    budget.left -= compile_units(pattern or \"\")\n", "",
+        "tests/unit/broker/handlers/test_transactions.py"
+        "::test_other_requests_are_served_while_a_costly_pattern_is_compiled_and_matched",
+    ),
+    Mutation(
         "B98", "coordinator/group/coordinator.py",
         "        if shard.log.is_deserted:\n            reply(ErrorCode.NOT_COORDINATOR)",
         "        if False:\n            reply(ErrorCode.NOT_COORDINATOR)",

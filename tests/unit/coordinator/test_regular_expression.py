@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.coordinator.regular_expression import InvalidRegularExpression, RegularExpression
+from oncelog.coordinator.regular_expression import (
+    MAX_PATTERN_LENGTH,
+    MAX_PROGRAM_SIZE,
+    InvalidRegularExpression,
+    RegularExpression,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +69,19 @@ def test_pattern_matches_whole_texts_only(pattern: str, matches: list[str], does
 def test_invalid_or_too_large_pattern_raises_error(pattern: str) -> None:
     with pytest.raises(InvalidRegularExpression):
         RegularExpression(pattern)
+
+
+@pytest.mark.parametrize("pattern", [".{300}", "(a?){900}a{900}", r"\pL\pL\pL", "(.*a.{200}){4}"])
+def test_pattern_of_too_many_instructions_is_refused_and_the_limit_is_named(pattern: str) -> None:
+    with pytest.raises(InvalidRegularExpression, match=f"instructions, more than {MAX_PROGRAM_SIZE}"):
+        RegularExpression(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["a" * MAX_PATTERN_LENGTH, r"\pL+", ".{200}", ".*(a|b).*(a|b){800}x"])
+def test_match_of_the_longest_id_takes_some_milliseconds_at_most(pattern: str) -> None:
+    expression = RegularExpression(pattern)
+    assert expression.match_units("a" * 1_024) <= 16_500
+    assert expression.match_units("é" * 1_024) > expression.match_units("a" * 1_024)
 
 
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(a|a)*b", "(a|aa)+b", "(.*)*x", "(.*.*.*.*)*x", "(a?){50}a{50}b"])

@@ -461,6 +461,17 @@ def test_states_that_do_not_exist_are_reported(side: Side) -> None:
     assert (response.unknown_state_filters, response.transaction_states) == (["Asleep"], [])
 
 
+@pytest.mark.parametrize("pattern", [".*(a|b).*(a|b){800}x", "[" * 1_000])
+def test_other_requests_are_served_while_a_costly_pattern_is_compiled_and_matched(side: Side, pattern: str) -> None:
+    names = [f"{index:03}" + "ab" * 500 for index in range(20)]
+    for name in names:
+        side.world.producer(name)
+    request = ListTransactionsRequest(transactional_id_pattern=pattern)
+    outcome = handle_list_transactions(side.broker, RequestContext(2, 1, "client", CLIENT), request)
+    assert asyncio.iscoroutine(outcome), "it is not done in the turn of the loop in which it began"
+    outcome.close()
+
+
 def test_pattern_that_is_none_is_refused(side: Side) -> None:
     response = side.ask(handle_list_transactions, ListTransactionsRequest(transactional_id_pattern="("))
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

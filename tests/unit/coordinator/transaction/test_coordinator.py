@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.coordinator.ports import TransactionMarker
+from oncelog.coordinator.regular_expression import RegularExpression
 from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, InitProducerIdResult
 from oncelog.coordinator.transaction.listing import TransactionFilter, parse_states
 from oncelog.coordinator.transaction.settings import TransactionConfig
@@ -29,7 +30,7 @@ REQUEST_TIMEOUT = TransactionConfig().request_timeout_ms / 1000
 
 
 def listed(w: World, **criteria: object) -> list[Transaction]:
-    found = w.coordinator.list_transactions(TransactionFilter(**criteria))  # type: ignore[arg-type]
+    found = w.listed(TransactionFilter(**criteria))  # type: ignore[arg-type]
     assert not isinstance(found, ErrorCode)
     return found
 
@@ -237,7 +238,7 @@ def test_transition_is_neither_confirmed_nor_shown_before_it_is_replicated() -> 
         assert call.response is None
         assert not call.held_its_connection
         assert w.coordinator.describe("id") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        assert w.coordinator.list_transactions(TransactionFilter()) == []
+        assert w.listed(TransactionFilter()) == []
         w.do(w.log.replicate)
         producer = call.wait().producer
         add = w.add(producer, INVOICES)
@@ -590,7 +591,7 @@ def test_transactions_are_listed_by_state_producer_duration_and_name() -> None:
         assert names(producer_ids=frozenset({open_one.producer_id})) == {"b-1"}
         assert names(states=frozenset({TransactionState.ONGOING}), longer_than_ms=9_000) == {"b-1"}
         assert names(states=frozenset({TransactionState.ONGOING}), longer_than_ms=11_000) == set()
-        assert names(id_matches=lambda name: name.endswith("1")) == {"a-1", "b-1"}
+        assert names(id_pattern=RegularExpression(".*1")) == {"a-1", "b-1"}
 
 
 def test_names_of_states_that_do_not_exist_are_returned_apart() -> None:
@@ -605,4 +606,4 @@ def test_list_while_a_partition_loads_is_refused() -> None:
         for index in range(40):
             w.init(f"id-{index}")
         w.elect(0)
-        assert w.coordinator.list_transactions(TransactionFilter()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert w.listed(TransactionFilter()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

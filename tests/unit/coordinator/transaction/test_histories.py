@@ -232,7 +232,7 @@ class Histories(RuleBasedStateMachine):
         return isinstance(self.listed(), list)
 
     def listed(self) -> list[Transaction] | ErrorCode:
-        return self.world.coordinator.list_transactions(TransactionFilter())
+        return self.world.listed(TransactionFilter())
 
     @invariant()
     def memory_is_what_the_log_durably_says(self) -> None:

@@ -41,7 +41,7 @@ def write(w: World, *records: TransactionMetadata, transactional_id: str = "id")
 
 
 def is_loading(w: World) -> bool:
-    return w.coordinator.list_transactions(TransactionFilter()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return w.listed(TransactionFilter()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 # When the partition opens

@@ -20,9 +20,10 @@ from oncelog.coordinator.transaction.coordinator import (
     InitProducerIdResult,
     TransactionCoordinator,
 )
+from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.log_records import read_record
 from oncelog.coordinator.transaction.settings import TransactionConfig
-from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, Transaction, TransactionMetadata
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.messages.write_txn_markers import (
@@ -33,6 +34,7 @@ from oncelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from oncelog.protocol.records.record_batch import CorruptRecord, iter_records, patch_offset_and_epoch, read_header
+from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.virtual_loop import VirtualLoop
@@ -42,6 +44,8 @@ R = TypeVar("R")
 
 HERE = 1
 """The broker of the coordinator."""
+LISTING_UNITS = 2_000
+"""The budget of one slice of ``World.listed``."""
 
 
 class Log:
@@ -389,6 +393,8 @@ class World:
         self.producer_ids = ProducerIds(block)
         self.transaction_version = level
         self.tasks = Tasks(self.loop)
+        self.listing_slices = 0
+        """How many slices the last listing took."""
         self.coordinator = TransactionCoordinator(
             CoordinatorHost(
                 broker_id=HERE,
@@ -517,6 +523,22 @@ class World:
         metadata = self.coordinator.describe(transactional_id)
         assert isinstance(metadata, TransactionMetadata)
         return metadata
+
+    def listed(self, wanted: TransactionFilter) -> list[Transaction] | ErrorCode:
+        """Those ids that the filter accepts, in as many slices as it takes."""
+        budget = WorkBudget(LISTING_UNITS)
+        selection = self.coordinator.list_transactions(wanted, budget)
+        if isinstance(selection, ErrorCode):
+            return selection
+        self.listing_slices = 1
+        while True:
+            try:
+                next(selection)
+            except StopIteration as stop:
+                found: list[Transaction] = stop.value
+                return found
+            self.listing_slices += 1
+            budget.left = LISTING_UNITS
 
 
 def shaped(response: Response[T], shape: Callable[[T], R]) -> Response[R]:
