@@ -36,8 +36,9 @@ topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
 from oncelog.broker.dispatch.request import CloseConnection, RequestContext
@@ -49,7 +50,7 @@ from oncelog.broker.replication.leader_hint import leader_hint
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.storage.log_config import LogConfig
-from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin
 from oncelog.broker.transactions.verification import Errors, Pending, WrittenBatch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -94,12 +95,14 @@ _LARGE: Final = 1_000
 _BATCH_UNITS: Final = 50
 """What a batch costs that is appended without a walk, in the units of a ``WorkBudget``."""
 _ALL_VERIFIED: Final[Errors] = {}
+_NO_ERROR: Final = ErrorCode.NONE  # Bound once: looking up a member of an enum takes as long as a call.
 
 _Judged: TypeAlias = Conformed | ErrorCode | RejectedRecords
 """A batch as it will be stored, or why it is not."""
 
 
-class _Unwalked(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Unwalked:
     """A batch with a valid header whose records must be walked."""
 
     batch: memoryview
@@ -116,10 +119,10 @@ class _Batch:
         self.topic = topic
         """The response of its topic."""
         self.data = data
-        self.partition: LeadingPartition | ErrorCode = ErrorCode.NONE
+        self.partition: LeadingPartition | ErrorCode = _NO_ERROR
         """Where it goes, as of this turn of the loop; or why it cannot be appended."""
-        self.judged: _Judged | _Unwalked = ErrorCode.NONE
-        """NONE: not judged yet."""
+        self.judged: _Judged | _Unwalked = _NO_ERROR
+        """Without error: not judged yet."""
 
 
 _CODECS: Final = {
@@ -271,7 +274,7 @@ class _Produce:
         if self._request.acks not in _ACKS:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if not written:
-            return ErrorCode.NONE
+            return _NO_ERROR
         transactional_id = self._request.transactional_id
         if transactional_id is None or not self._broker.authorizer.authorize(
             self._context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
@@ -279,7 +282,7 @@ class _Produce:
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if len(written) > 1 and len({producer[:2] for _, _, producer in written}) > 1:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        return ErrorCode.NONE
+        return _NO_ERROR
 
     def _verify(self, written: Sequence[WrittenBatch]) -> Errors | Pending:
         """Return the coordinator's verdict on transactional batches of the request."""
@@ -315,17 +318,17 @@ class _Produce:
         return self._broker.sliced_work.start(steps, budget, self._context.connection, holds_window=True)
 
     def _judge_all(self, batches: Sequence[_Batch], budget: WorkBudget, *, appends: bool) -> Steps[None]:
-        topic, error = None, ErrorCode.NONE
+        topic, error = None, _NO_ERROR
         for batch in batches:
             if budget.left <= 0:
                 yield None
             budget.left -= _BATCH_UNITS
             if batch.topic is not topic:
                 topic, error = batch.topic, self._topic_error(batch.topic.name)
-            if batch.judged is ErrorCode.NONE:
+            if batch.judged is _NO_ERROR:
                 self._judge(batch, error)
-            if isinstance(batch.judged, _Unwalked):
-                batch.judged = yield from conform_batch(*batch.judged, budget)
+            if isinstance(unwalked := batch.judged, _Unwalked):
+                batch.judged = yield from conform_batch(unwalked.batch, unwalked.header, unwalked.rules, budget)
                 batch.partition = self._led(batch)
             if appends:
                 self._append_all((batch,), _ALL_VERIFIED)
@@ -335,22 +338,22 @@ class _Produce:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if not self._broker.authorizer.authorize(self._context, Operation.WRITE, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return ErrorCode.INVALID_TOPIC_EXCEPTION if name in INTERNAL_TOPICS else ErrorCode.NONE
+        return ErrorCode.INVALID_TOPIC_EXCEPTION if name in INTERNAL_TOPICS else _NO_ERROR
 
     def _led(self, batch: _Batch) -> LeadingPartition | ErrorCode:
         topic = batch.topic
         partition = self._broker.replica_manager.led_partition((topic.name, batch.data.index))
-        if isinstance(partition, ErrorCode):
-            return partition
-        topic_id, known_id = topic.topic_id, partition.log.topic_id
-        if topic_id is not ZERO_UUID and known_id is not None and topic_id != known_id:
-            return ErrorCode.UNKNOWN_TOPIC_ID  # Another topic of the same name.
+        topic_id = topic.topic_id
+        if topic_id is not ZERO_UUID and isinstance(partition, LeadingPartition):
+            known_id = partition.log.topic_id
+            if known_id is not None and topic_id != known_id:
+                return ErrorCode.UNKNOWN_TOPIC_ID  # Another topic of the same name.
         return partition
 
     def _judge(self, batch: _Batch, topic_error: ErrorCode) -> None:
         """Judge a batch by its header, and find out whether that is enough."""
         partition = batch.partition = topic_error or self._led(batch)
-        if isinstance(partition, ErrorCode):
+        if not isinstance(partition, LeadingPartition):
             batch.judged = partition
             return
         config = partition.log.config
@@ -417,17 +420,12 @@ class _Produce:
     def _append(
         self, index: int, partition: LeadingPartition | ErrorCode, judged: _Judged | _Unwalked
     ) -> PartitionProduceResponse:
-        if isinstance(judged, ErrorCode):
-            return refused_batch(index, judged)
-        if isinstance(partition, ErrorCode):
-            return refused_batch(index, partition)
-        if isinstance(judged, RejectedRecords):
-            return rejected_records(index, judged, partition.log.log_start_offset)
-        assert not isinstance(judged, _Unwalked), "its records are walked before it is appended"
+        if not isinstance(judged, tuple) or not isinstance(partition, LeadingPartition):
+            return _not_appended(index, partition, judged)
         batch, header = judged
         acks = self._request.acks
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
-        if isinstance(info, ErrorCode):
+        if not isinstance(info, AppendInfo):
             return refused_batch(index, info)
         self._size += len(batch)
         response = PartitionProduceResponse(
@@ -440,6 +438,17 @@ class _Produce:
         if acks != _NO_ACKS and not partition.is_acknowledged(end_offset, acks):
             self._unacknowledged.append(Unacknowledged(partition, end_offset, response))
         return response
+
+
+def _not_appended(
+    index: int, partition: LeadingPartition | ErrorCode, judged: _Judged | _Unwalked
+) -> PartitionProduceResponse:
+    """Return the error of a batch; its own comes before its partition's."""
+    error = judged if isinstance(judged, ErrorCode) else partition
+    if isinstance(error, ErrorCode):
+        return refused_batch(index, error)
+    assert isinstance(judged, RejectedRecords), "records are walked before they are appended"
+    return rejected_records(index, judged, error.log.log_start_offset)
 
 
 def _transactional_batches(batches: Sequence[_Batch]) -> Sequence[WrittenBatch]:

@@ -39,6 +39,7 @@ sequence mean nothing without a producer id, because clients (kafkajs, sarama) s
 """
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.protocol.errors import ErrorCode
@@ -74,7 +75,8 @@ _LEAST_RECORD_SIZE: Final = 7
 """Length, attributes, two deltas, a null key, a null value and no headers, in a byte each."""
 
 
-class RejectedRecords(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RejectedRecords:
     """A batch whose structure is right and some of whose records the topic does not accept."""
 
     error: ErrorCode
