@@ -118,7 +118,12 @@ def test_unknown_key_is_reported_with_the_nearest_known_one() -> None:
         "unknown setting log.retention.hour: did you mean log.retention.hours?",
         "unknown setting no.such.thing.at.all",
     )
-    assert nearest_key("auto.create.topic.enable", BROKER_SETTINGS) == "auto.create.topics.enable"
+
+
+@pytest.mark.parametrize("mistyped", ["num.partition", "num.partitionss", "num.prtitions", "num.partitoins"])
+def test_nearest_key_differs_by_a_letter_or_two(mistyped: str) -> None:
+    assert nearest_key(mistyped, BROKER_SETTINGS) == "num.partitions"
+    assert nearest_key(mistyped * 10, BROKER_SETTINGS) is None
 
 
 def test_former_name_of_a_setting_sets_it_with_a_warning() -> None:
