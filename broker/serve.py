@@ -35,6 +35,7 @@ from oncelog.broker.process.log_output import LogHandler
 from oncelog.broker.start import start_broker
 from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
 from oncelog.broker.storage.meta_properties import InvalidMetaProperties
+from oncelog.clients import VERSION
 from oncelog.coordinator.controller.finalized_features import IncompatibleFeatures
 from oncelog.coordinator.controller.membership import BrokerIdTaken
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
@@ -283,7 +284,7 @@ def _announce(broker: Broker, ready_file: str | None, seconds: float) -> None:
     if ready_file is not None:
         LocalDisk().write_atomic(ready_file, f"{first.host}:{first.port}\n".encode())
     print(
-        f"[KafkaServer id={broker.broker_id}] started (oncelog) at {addresses}, "
+        f"[KafkaServer id={broker.broker_id}] started (oncelog {VERSION}) at {addresses}, "
         f"data in {broker.config.data_dir}, after {seconds:.3f} s",
         flush=True,
     )

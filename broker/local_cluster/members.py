@@ -13,7 +13,7 @@ from oncelog.broker.local_cluster.member_process import Incarnation, MemberProce
 from oncelog.broker.local_cluster.zookeeper_server import LOG_NAME, CannotStart, is_serving, prepare_server
 
 ZOOKEEPER: Final = "zookeeper"
-_READY: Final = re.compile(r"\[KafkaServer id=\d+\] started \(oncelog\) at [\w.-]+://([^,\s]+)")
+_READY: Final = re.compile(r"\[KafkaServer id=\d+\] started \(oncelog [^)]*\) at [\w.-]+://([^,\s]+)")
 _PAUSE_SECONDS: Final = 0.05
 _LONGEST_SESSION_MS: Final = 40_000
 """ZooKeeper's own default, whose ticks are longer."""

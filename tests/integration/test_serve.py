@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.clients import VERSION
 from oncelog.protocol.framing import encode_request, parse_response
 from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.command import Oncelog
 from tests.processes import LIMIT_SECONDS
 
-READY = re.compile(r"\[KafkaServer id=(\d+)\] started \(oncelog\) at PLAINTEXT://localhost:(\d+)")
+READY = re.compile(rf"\[KafkaServer id=(\d+)\] started \(oncelog {re.escape(VERSION)}\) at PLAINTEXT://localhost:(\d+)")
 
 
 def command(*options: object) -> list[str]:
