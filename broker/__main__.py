@@ -7,6 +7,7 @@ loads the broker. Here, and nowhere else, the broker knows the clients' command 
 import gc
 import sys
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import click
@@ -49,7 +50,8 @@ class _Commands(LazyGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command = super().get_command(ctx, cmd_name) or client_commands.get_command(ctx, cmd_name)
         if cmd_name == "txn" and isinstance(command, click.Group):
-            command.add_command(txn_states)
+            command = copy(command)  # The clients' own group stays as it is.
+            command.commands = {**command.commands, "states": txn_states}
         return command
 
 

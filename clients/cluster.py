@@ -278,6 +278,7 @@ class Cluster:
         return coordinator.node_id
 
     def forget_coordinator(self, of: Coordinator) -> None:
+        """Look the coordinator up again before the next request to it."""
         self._coordinators.pop(of, None)
 
     # Connections

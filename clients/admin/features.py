@@ -38,6 +38,7 @@ class FeatureUpdate:
 
     @property
     def upgrade_type(self) -> UpgradeType:
+        """What the two flags come to in a request."""
         if self.unsafe:
             return UpgradeType.UNSAFE_DOWNGRADE
         return UpgradeType.SAFE_DOWNGRADE if self.allow_downgrade else UpgradeType.UPGRADE

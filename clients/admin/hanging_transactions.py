@@ -52,6 +52,7 @@ class OpenTransaction:
 
     @property
     def start_offset(self) -> int:
+        """The offset of the transaction's first batch in the partition."""
         assert self.producer.transaction_start_offset is not None
         return self.producer.transaction_start_offset
 

@@ -63,6 +63,7 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
+        """The number of replicas of the partition that has most; 0 without partitions."""
         return max((len(partition.replicas) for partition in self.partitions), default=0)
 
 

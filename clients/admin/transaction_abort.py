@@ -88,6 +88,7 @@ class WhichTransaction:
         return " and ".join(f"{text} {value}" for value, text in words if value is not None)
 
     def matches(self, open_transaction: OpenTransaction) -> bool:
+        """Return whether a transaction has everything by which this one is named."""
         producer = open_transaction.producer
         coordinator_epoch = -1 if producer.coordinator_epoch is None else producer.coordinator_epoch
         pairs = (

@@ -13,15 +13,15 @@ LIMITS: Final = {
     "circles of rooms": 0,
     "upward arrows between rooms": 0,
     "imports against contracts and layers": 0,
-    "files of more than 500 lines": 1,
+    "files of more than 500 lines": 0,
     "functions of more than 60 lines": 1,
     "classes of more than 25 methods": 1,
-    "functions of more than 7 parameters": 1,
+    "functions of more than 7 parameters": 0,
     "broad excepts outside dispatch": 0,
     "of them not beginning with a verb": 1,
     "of them not subject first, or of fewer than three words": 0,
     "riddle words together": 0,
-    "private attributes that tests reach into": 102,
+    "private attributes that tests reach into": 100,
     "riddle words in tests together": 414,
 }
 

@@ -1,5 +1,6 @@
 """``import oncelog``: the names that programs use, and what they cost those that do not use them."""
 
+import inspect
 import subprocess
 import sys
 from importlib.metadata import version
@@ -14,6 +15,17 @@ def test_public_names_are_listed_and_load(name: str) -> None:
     assert name in dir(oncelog)
     value = getattr(oncelog, name)
     assert not isinstance(value, type) or value.__name__ == name
+
+
+@pytest.mark.parametrize("name", [name for name in oncelog.__all__ if name != "__version__"])
+def test_public_name_and_its_public_methods_have_docstrings(name: str) -> None:
+    value = getattr(oncelog, name)
+    documented = {name: value.__doc__}
+    for member, attribute in vars(value).items() if inspect.isclass(value) else ():
+        function = getattr(attribute, "fget", None) or getattr(attribute, "__func__", attribute)
+        if inspect.isfunction(function) and not member.startswith("_"):
+            documented[f"{name}.{member}"] = function.__doc__
+    assert not [each for each, text in documented.items() if not (text or "").strip()]
 
 
 def test_version_is_that_of_the_distribution() -> None:
