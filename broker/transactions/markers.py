@@ -26,10 +26,12 @@ connection that had no response for ``request.timeout.ms``, with all requests in
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from oncelog.broker.process.containment import Containment
 from oncelog.broker.replication.leading_partition import ACKS_ALL
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.storage.partition_log import AppendOrigin
@@ -40,6 +42,8 @@ from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.records.control_records import EndTxnMarker, build_end_txn_marker
 from oncelog.protocol.records.record_batch import BatchHeader, read_header
 from oncelog.protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_WAIT_MS: Final = 15_000
 
@@ -58,7 +62,7 @@ class OnOffsetsMarker(Protocol):
 class MarkerWriter:
     """Writes markers to the partitions that this broker leads: ``oncelog.coordinator.ports.LocalMarkers``."""
 
-    __slots__ = ("_on_offsets_marker", "_replicas", "_wait_ms", "_wall_clock")
+    __slots__ = ("_contained", "_on_offsets_marker", "_replicas", "_wait_ms", "_wall_clock")
 
     _replicas: ReplicaManager
     _on_offsets_marker: OnOffsetsMarker
@@ -67,6 +71,7 @@ class MarkerWriter:
         """Wait at most ``wait_ms`` for the replication of markers. ``serve`` comes before the first marker."""
         self._wall_clock = wall_clock
         self._wait_ms = wait_ms
+        self._contained = Containment(_log_failure)
 
     def serve(self, replicas: ReplicaManager, on_offsets_marker: OnOffsetsMarker) -> None:
         """Write to the partitions of ``replicas`` from now on."""
@@ -74,11 +79,20 @@ class MarkerWriter:
         self._on_offsets_marker = on_offsets_marker
 
     def write(self, marker: TransactionMarker, partitions: Sequence[TopicPartition]) -> Promise[Sequence[ErrorCode]]:
-        """Append one marker to each partition now, and return the errors once they are replicated."""
-        write = self.begin()
-        built = write.build(marker)
-        for partition in partitions:
-            write.append(built, partition)
+        """Append one marker to each partition now, and return the errors once they are replicated.
+
+        An unforeseen exception is the UNKNOWN_SERVER_ERROR of its partition, as for a coordinator of another broker.
+        """
+        write = MarkerWrite(self._replicas, self._on_offsets_marker, self._wall_clock(), wait_ms=self._wait_ms)
+        errors = write.errors
+        while len(errors) < len(partitions):
+            with self._contained:
+                built = write.build(marker)
+                for partition in partitions[len(errors) :]:
+                    write.append(built, partition)
+                continue
+            if len(errors) < len(partitions):
+                errors.append(ErrorCode.UNKNOWN_SERVER_ERROR)
         return write.end()
 
     def begin(self) -> "MarkerWrite":
@@ -109,7 +123,6 @@ class MarkerWrite:
     """Markers that are written together: their errors are complete when all of them are replicated or refused."""
 
     __slots__ = (
-        "_errors",
         "_now_ms",
         "_on_offsets_marker",
         "_replicas",
@@ -117,6 +130,7 @@ class MarkerWrite:
         "_timer",
         "_unfinished",
         "_wait_ms",
+        "errors",
     )
 
     def __init__(
@@ -126,7 +140,7 @@ class MarkerWrite:
         self._on_offsets_marker = on_offsets_marker
         self._now_ms = now_ms
         self._wait_ms = wait_ms
-        self._errors: list[ErrorCode] = []
+        self.errors: list[ErrorCode] = []
         """Of the appends, in their order; REQUEST_TIMED_OUT for those that are not replicated."""
         self._unfinished = 1
         """Markers that are not replicated, plus one until ``end``."""
@@ -142,11 +156,11 @@ class MarkerWrite:
     def append(self, built: BuiltMarker | None, topic_partition: TopicPartition) -> None:
         """Append a marker to one partition; it has an error in any case."""
         if built is None:
-            self._errors.append(ErrorCode.INVALID_REQUEST)
+            self.errors.append(ErrorCode.INVALID_REQUEST)
             return
         partition = self._replicas.led_partition(topic_partition)
         if isinstance(partition, ErrorCode):
-            self._errors.append(partition)
+            self.errors.append(partition)
             return
         marker = built.marker
         info = partition.append(
@@ -158,19 +172,19 @@ class MarkerWrite:
             transaction_version=marker.transaction_version,
         )
         if isinstance(info, ErrorCode):
-            self._errors.append(info)
+            self.errors.append(info)
             return
         topic, index = topic_partition
         if topic == GROUP_METADATA_TOPIC_NAME:
             self._on_offsets_marker(index, marker.producer_id, commit=marker.commit)
-        place = len(self._errors)
-        self._errors.append(ErrorCode.REQUEST_TIMED_OUT)  # Unless it is replicated in time.
+        place = len(self.errors)
+        self.errors.append(ErrorCode.REQUEST_TIMED_OUT)  # Unless it is replicated in time.
         self._unfinished += 1
         partition.when_replicated(info.last_offset + 1, partial(self._replicated, place))
 
     def _replicated(self, place: int, error: ErrorCode) -> None:
         if self._result.value is None:
-            self._errors[place] = error
+            self.errors[place] = error
             self._finish_one()
 
     def end(self) -> Promise[Sequence[ErrorCode]]:
@@ -188,4 +202,8 @@ class MarkerWrite:
     def _complete(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._result.complete(self._errors)
+        self._result.complete(self.errors)
+
+
+def _log_failure(error: Exception) -> None:
+    logger.error("A marker was not written: its coordinator sends it again", exc_info=error)

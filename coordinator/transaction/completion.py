@@ -89,10 +89,17 @@ class TransactionCompletion:
         markers.then(partial(self._append, partition, txn, completed, 1))
 
     def _append(self, partition: OwnedPartition, txn: Transaction, completed: Commit, attempt: int) -> None:
-        """Append Complete*; retry while the log refuses it and this broker owns the partition."""
-        error = self._states.append_pending(partition, txn, completed)
-        if error is not ErrorCode.NONE:
-            self._retries.add(attempt, partial(self._retry, partition, txn, completed, attempt + 1))
+        """Append Complete*; retry while the log refuses it and this broker owns the partition.
+
+        It is retried after an unforeseen exception too, which goes on to the caller, unless it was written.
+        """
+        complete = txn.pending
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        try:
+            error = self._states.append_pending(partition, txn, completed)
+        finally:
+            if error is not ErrorCode.NONE and txn.pending is complete and not completed.is_in_log:
+                self._retries.add(attempt, partial(self._retry, partition, txn, completed, attempt + 1))
 
     def _retry(self, partition: OwnedPartition, txn: Transaction, completed: Commit, attempt: int) -> None:
         if self._states.owns(partition):

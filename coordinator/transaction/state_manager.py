@@ -9,6 +9,9 @@ transition when the high watermark has passed. ``pending`` goes away in two ways
 nothing has happened. Or the record is durable: then it has. Between the two there is no failure, only "not yet",
 however long it takes; a client that cannot wait gets an error, but the id stays busy.
 
+An unforeseen exception goes on to the caller, which does not know the outcome then. It counts as a refusal unless the
+record was written: then it becomes durable like any other.
+
 Each partition also keeps its ongoing transactions apart, so that the search for those that timed out costs nothing for
 the ids that are idle.
 """
@@ -31,6 +34,7 @@ from oncelog.coordinator.transaction.transaction_state import PREPARED_STATES, T
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
+from oncelog.protocol.records.record_batch import read_header
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +44,8 @@ TOMBSTONES_PER_BATCH: Final = 100
 class Commit(Promise[ErrorCode]):
     """A record in the log: NONE once it is durable and applied, NOT_COORDINATOR once leadership ended before that."""
 
-    __slots__ = ()
+    is_in_log = False
+    """Whether the record was written although its append raised an exception."""
 
 
 class OwnedPartition:
@@ -89,7 +94,7 @@ class TransactionStateManager:
         features: FinalizedFeatures,
         on_open: Callable[[OwnedPartition, list[Transaction]], None],
     ) -> None:
-        """Call ``on_open`` with each partition that has been loaded and its prepared transactions.
+        """Call ``on_open`` with each partition that has been loaded and its prepared transactions, to complete them.
 
         ``features`` decides the version of records.
         """
@@ -210,29 +215,41 @@ class TransactionStateManager:
     def append(self, partition: OwnedPartition, txn: Transaction, transition: Transition) -> Commit | ErrorCode:
         """Append a transition to the log, and apply it when it is durable. An error: it was not appended.
 
-        Nothing remains of a transition that the log refused.
+        Nothing remains of a transition that was not appended, whether the log refused it or raised an exception.
         """
         is_new = not txn.metadata.exists_in_log
         txn.begin(transition)
         if is_new:
             partition.transactions[txn.transactional_id] = txn
         commit = Commit()
-        error = self.append_pending(partition, txn, commit)
-        if error is ErrorCode.NONE:
-            return commit
-        txn.withdraw()
-        if is_new:
-            del partition.transactions[txn.transactional_id]
-        txn.notify()
-        return error
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        try:
+            error = self.append_pending(partition, txn, commit)
+        finally:
+            if error is not ErrorCode.NONE and txn.pending is transition and not commit.is_in_log:
+                txn.withdraw()
+                if is_new:
+                    del partition.transactions[txn.transactional_id]
+                txn.notify()
+        return commit if error is ErrorCode.NONE else error
 
     def append_pending(self, partition: OwnedPartition, txn: Transaction, commit: Commit) -> ErrorCode:
-        """Append a transition that has begun already. If the log refuses it, it stays pending, for another attempt."""
+        """Append a transition that has begun already. If the log refuses it, it stays pending, for another attempt.
+
+        After an unforeseen exception ``commit.is_in_log`` says whether it was appended.
+        """
         transition = txn.pending
         assert transition is not None, f"{txn} has nothing to append"
         version = value_version(transition, self._features.transaction_version)
         batch = build_record_batch(txn.transactional_id, transition, self._wall_clock(), value_version=version)
-        end_offset = partition.log.append(batch)
+        end_offset: int | ErrorCode | None = None
+        try:
+            end_offset = partition.log.append(batch)
+        finally:
+            if end_offset is None and is_written(batch, partition.log):
+                commit.is_in_log = True
+                end_offset = partition.log.log_end_offset
+                partition.log.when_replicated(end_offset, partial(self._on_replicated, partition, txn, commit))
         if isinstance(end_offset, ErrorCode):
             logger.info("The log of %s refused a record of %s: %s", partition, txn, end_offset.name)
             return coordinator_error(end_offset)
@@ -246,6 +263,8 @@ class TransactionStateManager:
         txn.apply()
         partition.place(txn)
         commit.complete(ErrorCode.NONE)
+        if commit.is_in_log and txn.metadata.state in PREPARED_STATES:
+            self._on_open(partition, [txn])  # Because of the exception nothing else completes it.
         txn.notify()
 
     # Expiration
@@ -253,23 +272,20 @@ class TransactionStateManager:
     def expire(self, partition: OwnedPartition, expiration_ms: int) -> None:
         """Expire the transactional ids of a partition that were not used for ``expiration_ms``."""
         now_ms = self._wall_clock()
-        expired: list[Transaction] = []
-        for txn in partition.transactions.values():
-            transition = decide_expiration(txn, expiration_ms, now_ms)
-            if transition is not None:
+        decisions = [
+            (txn, transition)
+            for txn in partition.transactions.values()
+            if (transition := decide_expiration(txn, expiration_ms, now_ms)) is not None
+        ]
+        for start in range(0, len(decisions), TOMBSTONES_PER_BATCH):
+            expired: list[Transaction] = []
+            for txn, transition in decisions[start : start + TOMBSTONES_PER_BATCH]:
                 txn.begin(transition)
                 expired.append(txn)
-        for start in range(0, len(expired), TOMBSTONES_PER_BATCH):
-            self._append_tombstones(partition, expired[start : start + TOMBSTONES_PER_BATCH], now_ms)
+            self._append_tombstones(partition, expired, now_ms)
 
     def _append_tombstones(self, partition: OwnedPartition, expired: list[Transaction], now_ms: int) -> None:
-        end_offset = partition.log.append(build_tombstones([txn.transactional_id for txn in expired], now_ms))
-        if isinstance(end_offset, ErrorCode):
-            logger.info("The log of %s refused %d tombstones: %s", partition, len(expired), end_offset.name)
-            for txn in expired:
-                txn.withdraw()
-                txn.notify()
-            return
+        batch = build_tombstones([txn.transactional_id for txn in expired], now_ms)
 
         def on_replicated(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE or not self.owns(partition):
@@ -280,4 +296,22 @@ class TransactionStateManager:
                 txn.notify()
             logger.info("Expired %d transactional ids of %s", len(expired), partition)
 
-        partition.log.when_replicated(end_offset, on_replicated)
+        end_offset: int | ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+        try:
+            end_offset = partition.log.append(batch)
+        finally:
+            if end_offset is ErrorCode.UNKNOWN_SERVER_ERROR and is_written(batch, partition.log):
+                end_offset = partition.log.log_end_offset
+            if isinstance(end_offset, ErrorCode):
+                logger.info("The log of %s refused %d tombstones: %s", partition, len(expired), end_offset.name)
+                for txn in expired:
+                    txn.withdraw()
+                    txn.notify()
+            else:
+                partition.log.when_replicated(end_offset, on_replicated)
+
+
+def is_written(batch: bytearray, log: ReplicatedLog) -> bool:
+    """Return whether a batch is in the log although its append raised: its place is stamped before it is written."""
+    header = read_header(batch)
+    return header.partition_leader_epoch == log.leader_epoch and header.base_offset < log.log_end_offset

@@ -392,8 +392,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B21", _STATE_MANAGER,
-        "        partition.log.when_replicated(end_offset, partial(self._on_replicated, partition, txn, commit))\n",
-        "        self._on_replicated(partition, txn, commit, ErrorCode.NONE)\n",
+        "        partition.log.when_replicated(end_offset, partial(self._on_replicated, partition, txn, commit))\n"
+        "        return",
+        "        self._on_replicated(partition, txn, commit, ErrorCode.NONE)\n        return",
         f"{_TEST_COORDINATOR}::test_transition_is_neither_confirmed_nor_shown_before_it_is_replicated",
     ),
     Mutation(
@@ -498,8 +499,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B30", _STATE_MANAGER,
-        "        txn.withdraw()\n        if is_new:\n",
-        "        if is_new:\n",
+        "                txn.withdraw()\n                if is_new:\n",
+        "                if is_new:\n",
         f"{_TEST_COORDINATOR}::test_record_that_the_log_refused_leaves_nothing_pending",
     ),
     Mutation(
@@ -1403,5 +1404,31 @@ MUTATIONS: Final = (
         "if self._session.is_in_vain:", "if False:",
         "tests/unit/broker/replication/test_replica_fetcher.py"
         "::test_leader_that_returns_errors_at_once_gets_ten_fetches_per_second",
+    ),
+    Mutation(
+        "B101", _STATE_MANAGER,
+        "if error is not ErrorCode.NONE and txn.pending is transition and not commit.is_in_log:",
+        "if error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR):",
+        f"{_TEST_COORDINATOR}::test_exception_in_an_append_leaves_the_id_as_it_was",
+    ),
+    Mutation(
+        "B101", _STATE_MANAGER,
+        "                commit.is_in_log = True\n", "",
+        f"{_TEST_COORDINATOR}::test_exception_after_prepare_was_written_still_completes_the_transaction",
+    ),
+    Mutation(
+        "B101", "coordinator/transaction/completion.py",
+        "        error = ErrorCode.UNKNOWN_SERVER_ERROR\n", "        error = ErrorCode.NONE\n",
+        f"{_TEST_COORDINATOR}::test_exception_in_the_append_of_complete_is_retried_unless_it_was_written",
+    ),
+    Mutation(
+        "B101", _STATE_MANAGER,
+        "end_offset: int | ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR", "end_offset: int | ErrorCode = 0",
+        f"{_TEST_COORDINATOR}::test_exception_in_the_append_of_tombstones_leaves_no_id_busy",
+    ),
+    Mutation(
+        "B101", "broker/transactions/markers.py",
+        "            with self._contained:\n", "            if True:\n",
+        f"{_TEST_MARKER_WRITE}::test_exception_in_a_local_marker_is_the_error_of_its_partition_only",
     ),
 )  # fmt: skip

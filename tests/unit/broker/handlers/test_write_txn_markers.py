@@ -312,6 +312,23 @@ async def test_local_coordinator_writes_markers_without_a_socket() -> None:
 
 
 @in_virtual_time
+async def test_exception_in_a_local_marker_is_the_error_of_its_partition_only() -> None:
+    """B101: as it is for a coordinator on another broker; the sender sends it again."""
+    broker = ReplicaSide()
+    broker.lead("__consumer_offsets", 3)
+
+    def fail(partition: int, producer_id: int, *, commit: bool) -> None:
+        if partition == 1:
+            raise ValueError("unforeseen")
+
+    broker.marker_writer.serve(broker.replica_manager, fail)
+    marker = TransactionMarker(1, 0, commit=True, coordinator_epoch=0, transaction_version=0)
+    partitions = [TopicPartition("__consumer_offsets", index) for index in range(3)]
+    written_markers = broker.marker_writer.write(marker, partitions)
+    assert written_markers.value == [ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+
+
+@in_virtual_time
 async def test_many_markers_are_written_in_slices_and_in_their_order() -> None:
     """Among them several of one producer, and an older coordinator's, which is fenced by the one before it."""
     broker = ReplicaSide()

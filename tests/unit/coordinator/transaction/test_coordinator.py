@@ -1,5 +1,6 @@
 """Transactions from beginning to end, against a log and partitions that do what the test says."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -607,3 +608,93 @@ def test_list_while_a_partition_loads_is_refused() -> None:
             w.init(f"id-{index}")
         w.elect(0)
         assert w.listed(TransactionFilter()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+# Unforeseen exceptions
+
+
+@LEVELS
+@pytest.mark.parametrize("step", ["InitProducerId", "AddPartitionsToTxn", "EndTxn"])
+def test_exception_in_an_append_leaves_the_id_as_it_was(step: str, level: int) -> None:
+    """B101"""
+    with world(level=level) as w:
+        w.cluster.add_topic("invoices")
+        producer = ProducerIdAndEpoch(-1, -1)
+        steps: dict[str, Callable[[], object]] = {
+            "InitProducerId": w.producer,
+            "AddPartitionsToTxn": lambda: w.add(producer, INVOICES),
+            "EndTxn": lambda: w.end(producer),
+        }
+        if step != "InitProducerId":
+            producer = w.producer()
+        if step == "EndTxn":
+            w.add(producer, INVOICES)
+        w.log.refusals = [ValueError("unforeseen")]
+        with pytest.raises(ValueError, match="unforeseen"):
+            steps[step]()
+        if step == "InitProducerId":
+            producer = w.producer()
+        if step != "EndTxn":
+            assert w.add(producer, INVOICES).wait() is ErrorCode.NONE
+        assert w.end(producer).wait() is ErrorCode.NONE
+        assert w.described().state is TransactionState.COMPLETE_COMMIT
+
+
+@LEVELS
+@pytest.mark.parametrize("replicates_at_once", [False, True])
+def test_exception_after_prepare_was_written_still_completes_the_transaction(
+    replicates_at_once: bool, level: int
+) -> None:
+    """B101: a record with a bumped epoch may be durable, and no record with an older epoch can follow it."""
+    with world(level=level) as w:
+        w.cluster.add_topic("invoices")
+        producer = w.producer()
+        w.add(producer, INVOICES)
+        w.log.failures_after_write = [ValueError("unforeseen")]
+        w.log.replicates_at_once = replicates_at_once
+        with pytest.raises(ValueError, match="unforeseen"):
+            w.end(producer)
+        w.log.replicates_at_once = True
+        w.do(w.log.replicate)
+        w.turn()
+        assert w.described().state is TransactionState.COMPLETE_COMMIT
+        assert [marker.commit for marker in w.markers(INVOICES)] == [True]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_exception_in_the_append_of_complete_is_retried_unless_it_was_written(is_written: bool) -> None:
+    """B101, B14"""
+    with world() as w:
+        w.cluster.add_topic("invoices", leader=2)
+        producer = w.producer()
+        w.add(producer, INVOICES)
+        w.end(producer)
+        w.turn()
+        if is_written:
+            w.log.failures_after_write = [ValueError("unforeseen")]
+        else:
+            w.log.refusals = [ValueError("unforeseen")]
+        with pytest.raises(ValueError, match="unforeseen"):
+            w.do(w.cluster.deliver)
+        w.do(w.log.replicate)
+        w.sleep(5)
+        assert w.log.states("id")[2:] == ["PrepareCommit@0", "CompleteCommit@0"]
+        assert w.described().state is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_exception_in_the_append_of_tombstones_leaves_no_id_busy(is_written: bool) -> None:
+    """B101"""
+    with world(config=TransactionConfig(transactional_id_expiration_ms=1)) as w:
+        for number in range(150):
+            w.producer(f"unused-{number}")
+        if is_written:
+            w.log.failures_after_write = [ValueError("unforeseen")]
+        else:
+            w.log.refusals = [ValueError("unforeseen")]
+        w.loop.set_exception_handler(lambda loop, context: None)
+        w.sleep(EXPIRY_SWEEP + 1)
+        w.do(w.log.replicate)
+        w.sleep(EXPIRY_SWEEP)
+        assert w.log.table() == {}
+        assert w.producer("unused-1").epoch == 0

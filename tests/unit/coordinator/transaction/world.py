@@ -58,8 +58,10 @@ class Log:
         self.log_end_offset = 0
         self.epoch = -1
         self.replicates_at_once = True
-        self.refusals: list[ErrorCode] = []
-        """The errors that the next appends return."""
+        self.refusals: list[ErrorCode | Exception] = []
+        """The errors that the next appends return, or raise."""
+        self.failures_after_write: list[Exception] = []
+        """What the next appends raise once their batch is written."""
         self.is_deserted = False
         self.waiters: list[tuple[int, OnReplicated]] = []
         self.epoch_log: EpochLog | None = None
@@ -160,11 +162,16 @@ class EpochLog:
             self.late_appends += 1
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.refusals:
-            return self.log.refusals.pop(0)
+            refusal = self.log.refusals.pop(0)
+            if isinstance(refusal, Exception):
+                raise refusal
+            return refusal
         base_offset = self.log.log_end_offset
         patch_offset_and_epoch(batch, 0, base_offset, self.leader_epoch)
         self.log.batches.append((base_offset, bytes(batch)))
         self.log.log_end_offset = read_header(batch).next_offset
+        if self.log.failures_after_write:
+            raise self.log.failures_after_write.pop(0)
         if self.log.replicates_at_once:
             self.log.replicate()
         return self.log.log_end_offset
