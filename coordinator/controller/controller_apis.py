@@ -17,7 +17,7 @@ from oncelog.coordinator.controller.controlled_shutdown import move_leaderships_
 from oncelog.coordinator.controller.controller import Controller
 from oncelog.coordinator.controller.controller_context import ControllerMoved
 from oncelog.coordinator.controller.deadline import LEAST_SECONDS, deadline, seconds_to
-from oncelog.coordinator.controller.event_queue import Lane
+from oncelog.coordinator.controller.event_queue import Lane, QueueEnded
 from oncelog.coordinator.controller.feature_changes import FeatureUpdate, update_features
 from oncelog.coordinator.controller.leader_elections import ElectionType, elect_leaders
 from oncelog.coordinator.controller.reassignments import Targets
@@ -243,7 +243,7 @@ class ControllerApis:
             return refuse(controller.refusal)
         try:
             return await lane.request(work_if_active, until)
-        except (ControllerMoved, StoreUnavailable) as error:
+        except (ControllerMoved, QueueEnded, StoreUnavailable) as error:
             return refuse(refusal_of(error))
         except TimeoutError:
             return refuse(UNFINISHED)

@@ -15,7 +15,8 @@ topics have been created. Clients do not starve: after ``_MOST_IN_A_ROW`` pieces
 runs.
 
 An event has a key and is queued once, however often it is put until it runs. A request has a caller that awaits its
-result. The number of queued requests is bounded; further callers wait for a place.
+result. The number of queued requests is bounded; further callers wait for a place. A request has its place until its
+work begins or is dropped, also if its caller is gone: the work stays in the queue.
 """
 
 import asyncio
@@ -33,6 +34,10 @@ _MOST_IN_A_ROW: Final = 100
 """Pieces of the cluster's work before one of a client's, if there is one."""
 
 
+class QueueEnded(Exception):
+    """The task that runs the queue has ended: a request would wait for ever."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Item:
     work: Work[Any]
@@ -48,6 +53,8 @@ class Lane:
         self._items: dict[Hashable, _Item] = {}
         """By key; a request has an object of its own as its key."""
         self._places = asyncio.Semaphore(_MOST_REQUESTS)
+        self._has_ended = False
+        """Events are still queued then, for the next run."""
 
     def put(self, key: Hashable, work: Work[None]) -> None:
         """Queue an event, unless one of this key is queued."""
@@ -62,32 +69,46 @@ class Lane:
         """Queue ``work`` and return its result. It runs even if the caller is cancelled.
 
         Raises TimeoutError at the time ``until`` of the loop: work that has begun goes on, other work is dropped.
+        Raises QueueEnded instead of waiting for a run that has ended.
         """
         key = object()
         try:
-            async with asyncio.timeout_at(until), self._places:
+            async with asyncio.timeout_at(until):
+                await self._places.acquire()
+                if self._has_ended:
+                    self._places.release()  # The next caller that waits for a place learns it too.
+                    raise QueueEnded
                 response: asyncio.Future[T] = asyncio.get_running_loop().create_future()
                 self._items[key] = _Item(work, response)
                 self._filled.set()
                 return await asyncio.shield(response)
         except TimeoutError:
-            self._items.pop(key, None)
+            if self._items.pop(key, None) is not None:
+                self._places.release()
             raise
 
-    def __bool__(self) -> bool:
-        """Return whether work is queued."""
-        return bool(self._items)
+    def __len__(self) -> int:
+        """Return how much work is queued."""
+        return len(self._items)
 
     def pop(self) -> _Item:
         """Remove and return the oldest item."""
-        return self._items.pop(next(iter(self._items)))
+        item = self._items.pop(next(iter(self._items)))
+        if item.response is not None:
+            self._places.release()
+        return item
 
-    def cancel(self) -> None:
-        """Drop everything; the callers of requests get CancelledError."""
-        for item in self._items.values():
-            if item.response is not None:
-                item.response.cancel()
-        self._items.clear()
+    def begin(self) -> None:
+        """Accept requests, also after an ``end``."""
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Drop everything; the callers of queued requests get CancelledError, later ones QueueEnded."""
+        self._has_ended = True
+        while self._items:
+            response = self.pop().response
+            if response is not None:
+                response.cancel()
 
 
 class EventQueue:
@@ -101,6 +122,8 @@ class EventQueue:
 
     async def run(self, on_failure: OnFailure) -> None:
         """Run all work until cancelled. An error goes to ``on_failure``, and that of a request to its caller too."""
+        self.cluster.begin()
+        self.clients.begin()
         try:
             while True:
                 await self._filled.wait()
@@ -109,8 +132,8 @@ class EventQueue:
                     await asyncio.sleep(0)
                 self._filled.clear()
         finally:
-            self.cluster.cancel()
-            self.clients.cancel()
+            self.cluster.end()
+            self.clients.end()
 
     def _next(self) -> _Item:
         if self.cluster and (self._in_a_row < _MOST_IN_A_ROW or not self.clients):

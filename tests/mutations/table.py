@@ -55,6 +55,7 @@ _TEST_STATE: Final = "tests/unit/coordinator/transaction/test_state.py"
 _TEST_STATE_MANAGER: Final = "tests/unit/coordinator/transaction/test_state_manager.py"
 _TEST_COORDINATOR: Final = "tests/unit/coordinator/transaction/test_coordinator.py"
 _TEST_MARKERS: Final = "tests/unit/coordinator/transaction/test_marker_sender.py"
+_TEST_EVENT_QUEUE: Final = "tests/unit/coordinator/controller/test_event_queue.py"
 _TEST_GROUP: Final = "tests/unit/coordinator/group/test_group.py"
 _TEST_OFFSETS: Final = "tests/unit/coordinator/group/test_offsets.py"
 _TEST_OFFSET_REQUESTS: Final = "tests/unit/coordinator/group/test_offset_requests.py"
@@ -1430,5 +1431,22 @@ MUTATIONS: Final = (
         "B101", "broker/transactions/markers.py",
         "            with self._contained:\n", "            if True:\n",
         f"{_TEST_MARKER_WRITE}::test_exception_in_a_local_marker_is_the_error_of_its_partition_only",
+    ),
+    Mutation(
+        "B102", "coordinator/controller/event_queue.py",
+        "            async with asyncio.timeout_at(until):\n                await self._places.acquire()\n",
+        "            async with asyncio.timeout_at(until), self._places:\n",
+        f"{_TEST_EVENT_QUEUE}::test_work_of_cancelled_callers_keeps_its_place_until_it_runs",
+    ),
+    Mutation(
+        "B102", "coordinator/controller/event_queue.py",
+        "            if self._items.pop(key, None) is not None:\n                self._places.release()\n",
+        "            self._items.pop(key, None)\n",
+        f"{_TEST_EVENT_QUEUE}::test_place_of_a_request_that_timed_out_is_free_at_once",
+    ),
+    Mutation(
+        "B102", "coordinator/controller/event_queue.py",
+        "        self._has_ended = True\n", "",
+        f"{_TEST_EVENT_QUEUE}::test_request_to_a_queue_that_has_ended_raises_until_it_runs_again",
     ),
 )  # fmt: skip

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from oncelog.coordinator.controller.event_queue import EventQueue
-from tests.unit.broker.virtual_time import in_virtual_time
+from oncelog.coordinator.controller.event_queue import EventQueue, QueueEnded
+from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
 
 
 def fail(error: BaseException) -> None:
@@ -192,4 +192,65 @@ async def test_work_that_is_cancelled_from_within_fails_alone() -> None:
     queue.cluster.put("cancelled", work)
     assert await queue.clients.request(lambda: asyncio.sleep(0, "done")) == "done"
     assert [type(failure) for failure in failures] == [asyncio.CancelledError]
+    task.cancel()
+
+
+MOST_REQUESTS = 1_000
+
+
+async def fill(queue: EventQueue, count: int, ran: list[int]) -> list[asyncio.Task[None]]:
+    """Begin requests of clients, and let each get as far as it may."""
+
+    async def work(number: int) -> None:
+        ran.append(number)
+
+    loop = asyncio.get_running_loop()
+    callers = [loop.create_task(queue.clients.request(partial(work, number))) for number in range(count)]
+    await end_of_turn()
+    return callers
+
+
+@in_virtual_time
+async def test_work_of_cancelled_callers_keeps_its_place_until_it_runs() -> None:
+    """B102"""
+    queue, ran = EventQueue(), list[int]()
+    callers = await fill(queue, MOST_REQUESTS + 1, ran)
+    for caller in callers[:-1]:
+        caller.cancel()
+    await end_of_turn()
+    assert len(queue.clients) == MOST_REQUESTS
+    task = asyncio.get_running_loop().create_task(queue.run(fail))
+    await callers[-1]
+    assert ran == list(range(MOST_REQUESTS + 1))
+    task.cancel()
+
+
+@in_virtual_time
+async def test_place_of_a_request_that_timed_out_is_free_at_once() -> None:
+    queue, loop = EventQueue(), asyncio.get_running_loop()
+    until = loop.time() + 1.0
+    requested = [queue.clients.request(lambda: asyncio.sleep(0), until) for _ in range(MOST_REQUESTS)]
+    outcomes = await asyncio.gather(*requested, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {TimeoutError}
+    await fill(queue, MOST_REQUESTS + 1, [])
+    assert len(queue.clients) == MOST_REQUESTS
+
+
+@in_virtual_time
+async def test_request_to_a_queue_that_has_ended_raises_until_it_runs_again() -> None:
+    """B102"""
+    queue, loop = EventQueue(), asyncio.get_running_loop()
+    callers = await fill(queue, MOST_REQUESTS + 2, [])
+    running = loop.create_task(queue.cluster.request(lambda: asyncio.Event().wait()))
+    await end_of_turn()
+    task = loop.create_task(queue.run(fail))
+    await end_of_turn()
+    task.cancel()
+    outcomes = await asyncio.gather(running, *callers, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [asyncio.CancelledError] * (1 + MOST_REQUESTS) + [QueueEnded] * 2
+    with pytest.raises(QueueEnded):
+        await queue.cluster.request(lambda: asyncio.sleep(0))
+    task = loop.create_task(queue.run(fail))
+    await asyncio.sleep(0)
+    assert await queue.cluster.request(lambda: asyncio.sleep(0, "done")) == "done"
     task.cancel()
