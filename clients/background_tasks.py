@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from oncelog.clients.errors import IllegalState
+from oncelog.clients.errors import ClientClosed
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -48,11 +48,11 @@ class BackgroundTasks:
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str, *, log_failure: bool = True) -> "asyncio.Task[T]":
         """Run a coroutine in a task. ``log_failure`` is False if the caller takes the result of the task.
 
-        Raises ``IllegalState`` once the client is closed: a call that was under way then must end with its error.
+        Raises ``ClientClosed`` once the client is closed: a call that was under way then must end with its error.
         """
         if self._stopping:
             coroutine.close()
-            raise IllegalState(f"{self._owner} is closed: {name} was not started")
+            raise ClientClosed(f"{self._owner} is closed: {name} was not started")
         try:
             task = asyncio.get_running_loop().create_task(coroutine, name=f"{self._owner}: {name}")
         except RuntimeError:  # No loop runs: the caller is closed after its loop has ended.

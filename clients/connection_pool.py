@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.connection import Address, Connection
-from oncelog.clients.errors import RequestTimedOut, Unreachable
+from oncelog.clients.errors import ClientClosed, RequestTimedOut
 from oncelog.clients.obstacles import Obstacle
 
 LATE_SECONDS: Final = 2.0
@@ -38,14 +38,14 @@ class ConnectionPool:
         if connection is not None and connection.is_open:
             return connection
         if self._tasks.is_stopping:
-            raise Unreachable(f"{address}: this client is closed")
+            raise ClientClosed(f"{address}: this client is closed")
         opening = self._opening.get(address)
         if opening is None:
             name = f"connection to {address}"
             opening = self._opening[address] = self._tasks.spawn(self._open(address), name, log_failure=False)
         await asyncio.wait([opening])
         if opening.cancelled():  # By ``close``: the caller itself was not cancelled.
-            raise Unreachable(f"{address}: this client is closed")
+            raise ClientClosed(f"{address}: this client is closed")
         return opening.result()
 
     async def _open(self, address: Address) -> Connection:

@@ -66,6 +66,10 @@ class IllegalState(ClientError):
     remedy = Remedy.RECONFIGURE
 
 
+class ClientClosed(ClientError):
+    """The client was closed before this was done."""
+
+
 class Unreachable(ClientError):
     """A connection could not be made."""
 
@@ -236,7 +240,7 @@ class OutcomeUnknown(ProducerError):
     remedy = Remedy.RETRY
 
 
-class ProducerClosed(ProducerError):
+class ProducerClosed(ProducerError, ClientClosed):
     """The producer was closed before this was done."""
 
 

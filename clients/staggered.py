@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from oncelog.clients.background_tasks import BackgroundTasks
-from oncelog.clients.errors import ClientError, Unreachable
+from oncelog.clients.errors import ClientClosed, ClientError
 
 T = TypeVar("T")
 _CLOSED: Final = "this client is closed"
@@ -33,7 +33,7 @@ async def first_success(
     """Return the result of the first attempt that succeeds; the others are cancelled.
 
     An attempt is started when the one before it has failed or has taken ``stagger_seconds``. Raises an error at once
-    for which ``ends`` is true, and ``AllAttemptsFailed`` when every attempt has failed.
+    for which ``ends`` is true, ``ClientClosed`` among them, and ``AllAttemptsFailed`` when every attempt has failed.
     """
     to_start = iter(attempts)
     started: list[asyncio.Task[T]] = []
@@ -41,7 +41,7 @@ async def first_success(
         while True:
             attempt = next(to_start, None)
             if tasks.is_stopping:
-                raise Unreachable(_CLOSED)
+                raise ClientClosed(_CLOSED)
             if attempt is not None:
                 started.append(tasks.spawn(attempt(), name, log_failure=False))
             running = [task for task in started if not task.done()]
@@ -53,7 +53,7 @@ async def first_success(
                 error = _error(task)
                 if error is None:
                     return task.result()
-                if ends(error):
+                if isinstance(error, ClientClosed) or ends(error):
                     raise error
                 errors.append(error)
             if attempt is None and len(errors) == len(started):
@@ -66,7 +66,7 @@ async def first_success(
 def _error(task: "asyncio.Task[Any]") -> ClientError | None:
     """Return why a task failed. Raises what is not a ``ClientError``."""
     if task.cancelled():  # By its owner: the caller itself was not cancelled.
-        return Unreachable(_CLOSED)
+        return ClientClosed(_CLOSED)
     error = task.exception()
     if error is not None and not isinstance(error, ClientError):
         raise error

@@ -47,6 +47,7 @@ from oncelog.clients.admin.transaction_abort import (
 )
 from oncelog.clients.annotations import require_type
 from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.calls_under_way import CallsUnderWay
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import OperationTimedOut
 from oncelog.clients.obstacles import no_response
@@ -82,7 +83,8 @@ def _operation(
         for parameter, value in given:
             require_type(value, expected.parameters[parameter].annotation, parameter, of=called)
         admin._own_loop.require()
-        return await admin._in_time(function(admin.cluster, *args, **kwargs))
+        async with admin._calls.one():
+            return await admin._in_time(function(admin.cluster, *args, **kwargs))
 
     return method
 
@@ -119,6 +121,7 @@ class Admin:
         by default. Raises ``TypeError`` for an argument of another type or name, and ``ValueError`` for an invalid one.
         """
         self._own_loop = OwnLoop("Admin")
+        self._calls = CallsUnderWay("admin client")
         self._owned: Cluster | None = None
         if isinstance(where, Cluster):
             self.cluster = where
@@ -150,9 +153,10 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections that this object made."""
+        """Close the connections that this object made. Calls under way on them raise ``ClientClosed``."""
         if self._owned is not None:
             self._own_loop.require()
+            self._calls.close()
             await self._owned.close()
 
     async def _in_time(self, work: Awaitable[T]) -> T:
@@ -224,4 +228,5 @@ class Admin:
 
         require_type(transactional_id, str, "transactional_id", of="transaction_history")
         self._own_loop.require()
-        return await read_transaction_history(self.cluster, transactional_id)
+        async with self._calls.one():
+            return await read_transaction_history(self.cluster, transactional_id)

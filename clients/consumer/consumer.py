@@ -27,7 +27,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final, Self, Unpack
 
@@ -35,11 +35,13 @@ from oncelog.clients import arguments, durations
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from oncelog.clients.annotations import require_type
 from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.calls_under_way import CallsUnderWay
 from oncelog.clients.connection import Address
 from oncelog.clients.consumer.assigned_partitions import NO_OFFSET, RESET_TO_EARLIEST, RESET_TO_LATEST
 from oncelog.clients.consumer.background_reading import BackgroundReading
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_connections import ConsumerConnections
+from oncelog.clients.consumer.consumer_errors import ConsumerClosed
 from oncelog.clients.consumer.consumer_metadata import ConsumerMetadata
 from oncelog.clients.consumer.consumer_record import ConsumerRecord
 from oncelog.clients.consumer.consumer_settings import ConsumerSettings
@@ -94,6 +96,10 @@ class Consumer:
         self._config = config
         self._own_loop = OwnLoop("Consumer")
         self._lifecycle = Lifecycle()
+        self._calls = CallsUnderWay("consumer", ConsumerClosed)
+        """Those that end as soon as ``close`` is called."""
+        self._commits = CallsUnderWay("consumer", ConsumerClosed)
+        """Those that ``close`` gives the time that it takes itself."""
         self._wakeup = Wakeup()
         self._runtime = ClientRuntime(
             cluster=new_cluster(config, rng),
@@ -134,7 +140,8 @@ class Consumer:
         self._lifecycle.require_not_closing()
         if self._lifecycle.state is State.RUNNING:
             return
-        await self._runtime.cluster.refresh(())
+        async with self._calls.one():
+            await self._runtime.cluster.refresh(())
         self._lifecycle.require_not_closing()
         if self._lifecycle.state is State.NEW:  # Else another task has started it meanwhile.
             self._lifecycle.enter(State.RUNNING)
@@ -160,6 +167,7 @@ class Consumer:
             return
         was_running = self._lifecycle.state is State.RUNNING
         self._lifecycle.enter(State.CLOSING)
+        self._calls.end()
         self._wakeup.set()
         try:
             async with asyncio.timeout_at(deadline):
@@ -170,6 +178,8 @@ class Consumer:
             _log.warning("consumer %s timed out while leaving its group", self._config.client_id)
         finally:
             self._lifecycle.enter(State.CLOSED)
+            self._calls.close()
+            self._commits.close()
             self._wakeup.set()
             try:
                 await self._runtime.tasks.stop()
@@ -218,7 +228,8 @@ class Consumer:
         """Revoke everything, and leave the group. Raises ``ConsumerClosed``."""
         self._lifecycle.require_not_closing()
         if self._group is not None:
-            await self._group.leave("the consumer has unsubscribed")
+            async with self._calls.one():
+                await self._group.leave("the consumer has unsubscribed")
         self._subscription.unsubscribe()
         self._buffer.drop_unassigned()
 
@@ -320,7 +331,8 @@ class Consumer:
         group = self._require_group()
         self._lifecycle.require_connected()
         offsets = self._subscription.partitions.consumed() if offsets is None else arguments.checked_offsets(offsets)
-        await group.commit(offsets, self._seconds(timeout_seconds))
+        async with self._commits.one():
+            await group.commit(offsets, self._seconds(timeout_seconds))
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_seconds: float | None = None
@@ -392,11 +404,13 @@ class Consumer:
             raise IllegalState("subscriptions, commits and committed offsets need a group: set group_id")
         return self._group
 
-    def _within(self, timeout_seconds: float | None) -> AbstractAsyncContextManager[None]:
-        """Bound a call that needs a connection, by default to ``default_api_timeout_ms``."""
+    @asynccontextmanager
+    async def _within(self, timeout_seconds: float | None) -> AsyncIterator[None]:
+        """Bound a call that needs a connection, by default to ``default_api_timeout_ms``; ``close`` ends it."""
         self._own_loop.require()
         self._lifecycle.require_connected()
-        return self._connections.within(self._seconds(timeout_seconds))
+        async with self._calls.one(), self._connections.within(self._seconds(timeout_seconds)):
+            yield
 
     def _seconds(self, timeout_seconds: float | None) -> float:
         seconds = self._config.default_api_timeout_ms / 1000 if timeout_seconds is None else timeout_seconds

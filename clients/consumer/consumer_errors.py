@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from oncelog.clients.errors import ClientError, Remedy
+from oncelog.clients.errors import ClientClosed, ClientError, Remedy
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -11,7 +11,7 @@ class ConsumerError(ClientError):
     """What only a consumer raises."""
 
 
-class ConsumerClosed(ConsumerError):
+class ConsumerClosed(ConsumerError, ClientClosed):
     """The consumer was closed before this was done."""
 
 

@@ -10,6 +10,7 @@ The rules are those of Kafka's ``OffsetFetcher.java`` and ``OffsetFetcherUtils.j
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from oncelog.clients.by_topic import by_topic
@@ -88,16 +89,16 @@ class PositionLookup:
         now = asyncio.get_running_loop().time()
         initializing = self._partitions.in_phase(Phase.INITIALIZING, now)
         if initializing:
-            self._begin(initializing, self._look_up_committed(initializing), "committed offsets")
+            self._begin(initializing, partial(self._look_up_committed, initializing), "committed offsets")
         resets = self._partitions.in_phase(Phase.AWAITING_RESET, now)
         for node_id, partitions in self._by_leader(resets, self._metadata.leader_of).items():
             policies = {tp: partition.reset_policy for tp, partition in partitions.items()}
-            self._begin(partitions, self._look_up_offsets(node_id, policies), "offsets to reset to")
+            self._begin(partitions, partial(self._look_up_offsets, node_id, policies), "offsets to reset to")
         unvalidated = self._partitions.in_phase(Phase.AWAITING_VALIDATION, now)
         leaders = {tp: partition.position.leader for tp, partition in unvalidated.items()}
         for node_id, partitions in self._by_leader(unvalidated, leaders.__getitem__).items():
             positions = {tp: partition.position for tp, partition in partitions.items()}
-            self._begin(partitions, self._validate(node_id, positions), "ends of leader epochs")
+            self._begin(partitions, partial(self._validate, node_id, positions), "ends of leader epochs")
 
     def _by_leader(
         self, partitions: Mapping[TopicPartition, AssignedPartition], leader_of: Callable[[TopicPartition], Leader]
@@ -112,17 +113,17 @@ class PositionLookup:
                 self._metadata.refresh.request()
         return by_leader
 
-    def _begin(self, partitions: Collection[TopicPartition], lookup: Awaitable[None], name: str) -> None:
+    def _begin(self, partitions: Collection[TopicPartition], lookup: Callable[[], Awaitable[None]], name: str) -> None:
         """Begin a lookup, which is not repeated before the timeout of its request."""
         now = asyncio.get_running_loop().time()
         self._partitions.retry_later(partitions, now + self._config.request_timeout_ms / 1000)
         self._tasks.spawn(self._guard(partitions, lookup), name)
 
-    async def _guard(self, partitions: Collection[TopicPartition], lookup: Awaitable[None]) -> None:
-        """Await a lookup. Keep its error for the next poll, and wake that."""
+    async def _guard(self, partitions: Collection[TopicPartition], lookup: Callable[[], Awaitable[None]]) -> None:
+        """Do a lookup. Keep its error for the next poll, and wake that."""
         has_succeeded = False
         try:
-            await lookup
+            await lookup()
             has_succeeded = True
         except ClientError as error:
             if not error.is_retriable:

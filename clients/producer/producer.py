@@ -45,6 +45,7 @@ from oncelog.clients.arguments import (
     wrong_argument,
 )
 from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.calls_under_way import CallsUnderWay
 from oncelog.clients.connection import Address
 from oncelog.clients.durations import checked_seconds
 from oncelog.clients.errors import BufferFull, ClientError, IllegalState, OperationTimedOut, ProducerClosed
@@ -111,11 +112,9 @@ class Producer:
             on_batch=lambda: self._sender.wake_to_linger(),
             on_full_batch=lambda: self._sender.wake(),
         )
+        max_age_seconds = config.metadata_max_age_ms / 1000
         self._metadata = ProducerMetadata(
-            self._runtime,
-            self._accumulator,
-            lambda: self._sender.wake(),
-            max_age_seconds=config.metadata_max_age_ms / 1000,
+            self._runtime, self._accumulator, lambda: self._sender.wake(), max_age_seconds=max_age_seconds
         )
         self._waiting = WaitingSends(self._accumulator, self._metadata, max_block_seconds=self._max_block_seconds)
         self._lines = self._waiting.lines
@@ -130,6 +129,8 @@ class Producer:
             on_progress=self._waiting.note_space,
         )
         self._sending: asyncio.Task[None] | None = None
+        self._calls = CallsUnderWay("producer", ProducerClosed)
+        """Those that ``close`` ends at once: nothing that they wait for can be used any more."""
         self._is_open = False
         """Whether the producer is started and not closed."""
         self._is_closed = False
@@ -149,7 +150,8 @@ class Producer:
         """Connect to the first broker that accepts. Raises ``NoBrokerReachable`` if none does."""
         self._own_loop.require()
         self._require_new()
-        await self._runtime.cluster.connection_to_any()
+        async with self._calls.one():
+            await self._runtime.cluster.connection_to_any()
         self._require_new()
         self._is_open = True
         self._sending = self._runtime.tasks.spawn(self._sender.run(), "sender")
@@ -179,6 +181,7 @@ class Producer:
             return
         self._is_closed = self._accumulator.is_closed = True
         self._is_open = False
+        self._calls.close()
         self._waiting.note_space()
         try:
             if self._sending is not None and not self._sending.done():
@@ -283,7 +286,8 @@ class Producer:
             except BufferFull:
                 pass
         record = partial(self._accept, topic, value, key, headers, partition, timestamp_ms)
-        return await self._waiting.accept(topic, partition, record)
+        async with self._calls.one():
+            return await self._waiting.accept(topic, partition, record)
 
     def obstacles(self) -> list[Obstacle]:
         """Return the obstacles that delay this producer now, the oldest first."""
@@ -302,7 +306,7 @@ class Producer:
         self._require_open()
         checked_topic(topic)
         try:
-            async with asyncio.timeout(self._max_block_seconds):
+            async with self._calls.one(), asyncio.timeout(self._max_block_seconds):
                 await self._metadata.learn(topic)
         except TimeoutError:
             raise self._metadata.timeout_error(topic, None) from None

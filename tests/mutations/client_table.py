@@ -109,4 +109,19 @@ CLIENT_MUTATIONS: Final = (
         "            if False:\n",
         f"{_TESTS}/test_transaction_manager.py::test_end_of_transaction_waits_for_its_records",
     ),
+    Mutation(
+        "B78", "clients/consumer/consumer.py",
+        "        self._calls.end()\n", "",
+        "tests/unit/clients/test_calls_under_way.py::test_start_ends_when_client_is_closed_and_its_address_is_silent",
+    ),
+    Mutation(
+        "B78", "clients/producer/producer.py",
+        "        self._calls.close()\n", "",
+        "tests/unit/clients/test_calls_under_way.py::test_producer_call_ends_when_producer_is_closed",
+    ),
+    Mutation(
+        "B78", "clients/admin/admin.py",
+        "            self._calls.close()\n", "",
+        "tests/unit/clients/test_calls_under_way.py::test_admin_call_ends_when_admin_is_closed",
+    ),
 )  # fmt: skip

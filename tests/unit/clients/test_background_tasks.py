@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 from oncelog.clients.background_tasks import BackgroundTasks
-from oncelog.clients.errors import IllegalState
+from oncelog.clients.errors import ClientClosed
 from tests.unit.broker.virtual_time import in_virtual_time
 
 
@@ -19,7 +19,7 @@ async def test_spawn_after_stop_closes_the_coroutine() -> None:
     tasks = BackgroundTasks("client")
     await tasks.stop()
     work = _work()
-    with pytest.raises(IllegalState, match="client is closed: work was not started"):
+    with pytest.raises(ClientClosed, match="client is closed: work was not started"):
         tasks.spawn(work, "work")
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 

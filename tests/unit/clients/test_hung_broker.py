@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address, Connection
-from oncelog.clients.errors import ClientError, RequestTimedOut, Unreachable
+from oncelog.clients.errors import ClientClosed, ClientError, RequestTimedOut, Unreachable
 from oncelog.clients.fan_out import call_every_broker
 from oncelog.clients.routes import AnyBroker, Controller, Node
 from oncelog.protocol.errors import ErrorCode
@@ -80,9 +80,9 @@ async def test_client_closed_meanwhile_ends_the_attempt() -> None:
     await asyncio.sleep(1)
     _, seconds = await timed(cluster.close())
     assert seconds < SOON_SECONDS
-    with pytest.raises(Unreachable, match="closed"):
+    with pytest.raises(ClientClosed, match="closed"):
         await waiting
-    with pytest.raises(Unreachable, match="closed"):
+    with pytest.raises(ClientClosed, match="closed"):
         await cluster.connection_to_any()
     stopped.stop()
 
