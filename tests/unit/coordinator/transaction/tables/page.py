@@ -25,11 +25,11 @@ The code is tested with these tables, cell by cell. [Transactions](../explanatio
 The rules were derived from the sources of Apache Kafka, release line 4.3 and the development line of August 2026:
 `TransactionCoordinator.scala`, `TransactionStateManager.scala`, `TransactionMetadata.java` and `TransactionState.java`,
 which hold KIP-890, KIP-1228 and the fixes KAFKA-18401, 18464, 18660, 19367, 19446, 19999, 20090, 20310 and 20322.
-A rule that begins its reason with ≠ is one where this broker differs on purpose; its cells carry the mark too.
+A rule whose reason begins with ≠ is an intended difference from Kafka; its cells have the same mark.
 [Differences](../reference/differences.md) says why.
 
-For each request there is a table of rules, which names every combination once, and then the same spread out, a cell
-for each combination. An impossible combination (an epoch below 0, for example) has an empty cell.
+Each request has a table of rules, which cover every combination once, and then a table with one cell for each
+combination. An impossible combination (an epoch below 0, for example) has an empty cell.
 """
 
 
@@ -42,22 +42,22 @@ def page() -> str:
 
 
 def _words() -> Iterator[str]:
-    yield "## The words\n"
+    yield "## Terms\n"
     yield from _table(["relation", "meaning"], MEANINGS.items())
     yield "\nOutcomes that change nothing:\n"
     yield from _table(["outcome", "error code"], [*((name, error.name) for name, error in ERRORS.items())])
     yield f"\n`{NOTHING}`: no request, nothing happens. The transitions, and the fields of their records:\n"
     header, *lines = rows(TRANSITIONS_TEXT)
     yield from _table(header, lines)
-    yield "\nEvery transition remembers the producer id that it found as the previous one, and the time of the update."
+    yield "\nEvery transition stores the producer id before it as the previous one, and the time of the update."
     yield (
-        "EndTxn 5 returns what the producer goes on with: its id with the next epoch, or the new id with epoch 0."
-        " A retry that is `done` gets what the coordinator has.\n"
+        "EndTxn 5 returns what the producer uses from then on: its id with the next epoch, or the new id with epoch 0."
+        " A retry that is `done` gets the coordinator's present producer id and epoch.\n"
     )
 
 
 def _allowed() -> Iterator[str]:
-    yield "## What may follow what\n"
+    yield "## Permitted next states\n"
     following = ((state.label, ", ".join(_labels(TRANSITIONS[state]))) for state in TransactionState)
     yield from _table(["state", "next"], following)
     yield ""

@@ -30,24 +30,25 @@ IDS: Final = ("present", "previous", "other")
 SENT: Final = ("same", "-1", "-2", "+1", "32766")
 
 MEANINGS: Final = {
-    "protocol": "the transaction protocol of the request: 2 is EndTxn 5 and AddPartitionsToTxn 4 and 5, 1 whatever is "
-    "older (version 0 in Kafka's code and in the log)",
-    "level": "the finalised `transaction.version`: 1 stands for 0 too",
-    "state": "what the coordinator last made durable for this transactional id",
+    "protocol": "the transaction protocol of the request: 2 is EndTxn 5 and AddPartitionsToTxn 4 and 5, 1 all "
+    "older versions (version 0 in Kafka's code and in the log)",
+    "level": "the finalised `transaction.version`; 1 means 0 or 1",
+    "state": "the state in the last durable record of this transactional id",
     "pending": "whether a transition has been decided and is not yet durable. While a prepared transaction waits for "
-    "its markers, its completion is pending: Prepare… without it is only a moment",
-    "epoch": "the epoch that the coordinator has. 0 comes after the epochs of the previous producer id ran out, 32766 "
-    "is the last that a producer may have, 32767 one that only fences",
+    "its markers, its completion is pending; Prepare… without a pending transition lasts only for a moment",
+    "epoch": "the coordinator's producer epoch. 0 follows when the epochs of the previous producer id have run out; "
+    "32766 is the last epoch that a producer may have; 32767 is used only to fence",
     "last": "whether the coordinator knows the epoch before the present one (for epoch 0: 32766 of the previous id)",
-    "id": "the producer id of the request. Only with epoch 0 has the previous one a meaning",
-    "sent": "the epoch of the request, next to that of the coordinator",
+    "id": "the producer id of the request. The previous id has a meaning only with epoch 0",
+    "sent": "the producer epoch of the request, relative to the coordinator's",
     "expected": "producer id and epoch that an InitProducerId continues, if any: an epoch next to the coordinator's, "
     "or one of the previous producer id, or another producer id",
     "partitions": "whether the partition is in the transaction already",
     "elapsed": "whether the time-out of the transaction has passed",
-    "idle": "whether nothing has happened for `transactional.id.expiration.ms`",
-    "client version": "what the record says of the client that prepared the end; where nothing is said of it, 2",
-    "next id": "whether a producer id was set aside when the end was prepared",
+    "idle": "whether the transactional id was unused for `transactional.id.expiration.ms`",
+    "client version": "the version of the client that ended the transaction, as in the Prepare… record; 2 if it has "
+    "none",
+    "next id": "whether the Prepare… record has a next producer id",
 }
 
 _LABELS: Final = {state.label: state for state in TransactionState}
