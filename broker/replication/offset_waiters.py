@@ -14,7 +14,10 @@ _NEVER: Final = 1 << 63
 
 
 class OffsetWaiters:
-    """Calls each waiter exactly once, in the order of the offsets, equal ones in the order of arrival."""
+    """Calls each waiter exactly once, in the order of the offsets, equal ones in the order of arrival.
+
+    An unforeseen exception of a waiter goes on to the caller when the others have been called.
+    """
 
     __slots__ = ("_arrivals", "_heap", "lowest")
 
@@ -34,17 +37,24 @@ class OffsetWaiters:
 
     def release(self, reached: int, error: ErrorCode = ErrorCode.NONE) -> None:
         """Call the waiters for ``reached`` or less. A callback may add waiters, also such that are due at once."""
-        while self._heap and self._heap[0][0] <= reached:  # A callback may replace the heap: it may fail all waiters.
-            _, _, callback = heapq.heappop(self._heap)
-            self._note_lowest()
-            callback(error)
+        is_done = False
+        try:
+            while (
+                self._heap and self._heap[0][0] <= reached
+            ):  # A callback may replace the heap: it may fail all waiters.
+                _, _, callback = heapq.heappop(self._heap)
+                self._note_lowest()
+                callback(error)
+            is_done = True
+        finally:
+            if not is_done:
+                self.release(reached, error)
 
     def fail(self, error: ErrorCode) -> None:
         """Call all present waiters with an error; their offsets will not be reached."""
         failed, self._heap = self._heap, []
         self._note_lowest()
-        for _, _, callback in sorted(failed, key=lambda waiter: waiter[:2]):
-            callback(error)
+        _fail_each([callback for _, _, callback in sorted(failed, key=lambda waiter: waiter[:2])], error)
 
     def forget(self, callback: OnReached) -> None:
         """Remove a waiter that gave up; this walks the heap, since giving up is rare."""
@@ -54,3 +64,14 @@ class OffsetWaiters:
 
     def _note_lowest(self) -> None:
         self.lowest = self._heap[0][0] if self._heap else _NEVER
+
+
+def _fail_each(callbacks: list[OnReached], error: ErrorCode) -> None:
+    called = 0
+    try:
+        for callback in callbacks:
+            called += 1
+            callback(error)
+    finally:
+        if called < len(callbacks):
+            _fail_each(callbacks[called:], error)

@@ -1433,6 +1433,18 @@ MUTATIONS: Final = (
         f"{_TEST_MARKER_WRITE}::test_exception_in_a_local_marker_is_the_error_of_its_partition_only",
     ),
     Mutation(
+        "B101", "broker/replication/offset_waiters.py",
+        "            if not is_done:\n", "            if False:\n",
+        "tests/unit/broker/replication/test_offset_waiters.py"
+        "::test_exception_of_a_waiter_comes_after_the_others_were_called",
+    ),
+    Mutation(
+        "B101", "broker/replication/offset_waiters.py",
+        "        if called < len(callbacks):\n", "        if False:\n",
+        "tests/unit/broker/replication/test_offset_waiters.py"
+        "::test_exception_of_a_waiter_comes_after_the_others_were_called",
+    ),
+    Mutation(
         "B102", "coordinator/controller/event_queue.py",
         "            async with asyncio.timeout_at(until):\n                await self._places.acquire()\n",
         "            async with asyncio.timeout_at(until), self._places:\n",

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,3 +79,19 @@ def test_callback_that_fails_all_waiters_leaves_none_called_twice() -> None:
     waiters.add(2, note(calls, "second"))
     waiters.release(2)
     assert calls == [("second", ErrorCode.KAFKA_STORAGE_ERROR)]
+
+
+def fail(error: ErrorCode) -> None:
+    raise ValueError("unforeseen")
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_exception_of_a_waiter_comes_after_the_others_were_called(error: ErrorCode) -> None:
+    """B101: the high watermark may not move again for long, and a leadership ends once."""
+    waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
+    for offset, callback in enumerate([note(calls, "a"), fail, note(calls, "b"), fail, note(calls, "c"), fail]):
+        waiters.add(offset, callback)
+    with pytest.raises(ValueError, match="unforeseen"):
+        waiters.fail(error) if error else waiters.release(5)
+    assert calls == [(name, error) for name in "abc"]
+    assert len(waiters) == 0
