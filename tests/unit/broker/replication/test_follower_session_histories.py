@@ -140,9 +140,9 @@ class Histories(RuleBasedStateMachine):
                 self.respond(has_room=True, fails=False, replies=frozenset())
             if self.session.may_send:
                 self.send()
-        assert self.leader.fetched() == self.wanted()
         assert len(self.leader.opened) == (1 if self.wanted() else 0)
-        if self.wanted():
+        if self.wanted():  # Else a session may remain of a connection that was lost, which no request uses.
+            assert self.leader.fetched() == self.wanted()
             self.respond(has_room=True, fails=False, replies=frozenset(range(PARTITIONS)))
             self.send()
             assert not self.session.is_in_vain
