@@ -25,6 +25,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.bound_process import start_bound
 from tests.demo_application import GROUP, INVOICES, PURCHASES, SHIPMENTS
 from tests.processes import REPOSITORY, BrokerProcess, KafkaProcess, OncelogProcess
 
@@ -65,7 +66,7 @@ class ApplicationProcess:
         abort = [str(ABORT_BATCH)] if run == 1 else []
         command = [sys.executable, "-m", "tests.demo_application", address, f"run{run}", *abort]
         self._errors = errors.open("ab")
-        self.process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=self._errors)
+        self.process = start_bound(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=self._errors)
 
     def lines(self, seconds: float) -> Iterator[Line]:
         """What it says, until it ends or ``seconds`` are over."""

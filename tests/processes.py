@@ -1,7 +1,8 @@
 """Brokers as real processes, for interop tests and benchmarks: ours, and Apache Kafka from its Maven artifacts.
 
-Each is a context manager that listens on loopback only, is stopped by process id, and leaves its directory to the
-caller. Readiness is never a sleep: our broker is ready when its readiness line arrives, Kafka when its log says so.
+Each is a context manager that listens on loopback only, is stopped by process id, ends with the process that started
+it, and leaves its directory to the caller. Readiness is never a sleep: our broker is ready when its readiness line
+arrives, Kafka when its log says so.
 """
 
 import json
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from oncelog.broker.local_cluster.layout import free_ports
+from tests.bound_process import start_bound
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PEERS = REPOSITORY / ".peers"
@@ -131,7 +133,7 @@ class BrokerProcess:
         """Start the process and return at once."""
         self.prepare()
         with (self.directory / "stderr.log").open("ab") as errors:
-            self.process = subprocess.Popen(
+            self.process = start_bound(
                 self.command(), stdout=subprocess.PIPE, stderr=errors, env=self.environment(), start_new_session=True
             )
         assert self.process.stdout is not None

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from tests.bound_process import start_bound
 from tests.command import SECONDS, Oncelog
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess, free_port
 
@@ -451,7 +452,7 @@ def heeds_interrupts() -> None:
 @contextmanager
 def reading(oncelog: Oncelog, words: str) -> Iterator["subprocess.Popen[str]"]:
     """``oncelog consume`` without an end, whose lines come as they are printed."""
-    with subprocess.Popen(
+    with start_bound(
         [sys.executable, "-u", "-m", "oncelog", "consume", "--format", "value", *words.split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -16,6 +16,7 @@ import pytest
 from oncelog.clients import VERSION
 from oncelog.protocol.framing import encode_request, parse_response
 from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.bound_process import start_bound
 from tests.command import Oncelog
 from tests.processes import LIMIT_SECONDS
 
@@ -55,7 +56,7 @@ class Running:
 
 @contextmanager
 def serving(options: Sequence[object], **variables: str) -> Iterator[Running]:
-    process = subprocess.Popen(
+    process = start_bound(
         command(*options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**variables)
     )
     try:
@@ -101,7 +102,7 @@ def test_start_that_waits_for_zookeeper_ends_at_a_signal(tmp_path: Path) -> None
         zookeeper.settimeout(LIMIT_SECONDS)
         where = f"127.0.0.1:{zookeeper.getsockname()[1]}"
         options = command("--port", 0, "--data-dir", tmp_path, "--broker-id", 1, "--zookeeper", where)
-        with subprocess.Popen(options, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        with start_bound(options, stderr=subprocess.PIPE, text=True, env=environment()) as process:
             accepted, _ = zookeeper.accept()
             with accepted:
                 process.send_signal(signal.SIGTERM)
