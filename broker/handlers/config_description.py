@@ -1,8 +1,9 @@
 """What DescribeConfigs returns about a setting: its value, where that comes from, and what stands behind it.
 
 A value has a chain of synonyms, the first of which is in force: the topic's override, this broker's override, the one
-for all brokers, what the operator wrote at the start, the default. A broker's settings that stand behind a topic's have
-other names, and some other units; they are shown as they were written. A generated broker id is described as if the
+for all brokers, what the operator wrote at the start, the default. The broker's setting that stands behind a topic's
+has another name. Of several, only the first is shown, as Kafka does: a ``retention.ms`` that comes from
+``log.retention.hours`` has no synonym, and its source is the default. A generated broker id is described as if the
 operator had set it, as Kafka does.
 """
 
@@ -114,9 +115,8 @@ class ConfigDescription:
     def _topic_synonyms(self, key: str, overrides: Mapping[str, str]) -> Iterator[ConfigSynonym]:
         if key in overrides:
             yield ConfigSynonym(key=key, value=overrides[key], source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
-        chains = [list(self._broker_synonyms(synonym.key)) for synonym in SYNONYMS.get(key, ())]
-        for source in ConfigSource:
-            yield from (link for chain in chains for link in chain if link.source is source)
+        for synonym in SYNONYMS.get(key, ())[:1]:
+            yield from self._broker_synonyms(synonym.key)
 
     def _broker_synonyms(self, key: str) -> Iterator[ConfigSynonym]:
         for overrides, source in (

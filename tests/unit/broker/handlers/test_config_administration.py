@@ -106,8 +106,8 @@ async def test_describe_topic_setting_shows_all_synonyms() -> None:
     async with running_broker(log_retention_hours="2") as broker:
         await create(broker, "t")
         config = await described(broker, TOPIC, "t", "retention.ms")
-        assert (config.value, config.config_source) == ("7200000", STATIC_BROKER)
-        assert chain(config) == [("log.retention.hours", "2", STATIC_BROKER), ("log.retention.hours", "168", DEFAULT)]
+        assert (config.value, config.config_source) == ("7200000", DEFAULT)
+        assert chain(config) == []
         assert await change(broker, BROKER, "", ("log.retention.ms", SET, "3000")) is ErrorCode.NONE
         assert await change(broker, BROKER, "1", ("log.retention.ms", SET, "2000")) is ErrorCode.NONE
         assert await change(broker, TOPIC, "t", ("retention.ms", SET, "1000")) is ErrorCode.NONE
@@ -117,14 +117,22 @@ async def test_describe_topic_setting_shows_all_synonyms() -> None:
             ("retention.ms", "1000", TOPIC_CONFIG),
             ("log.retention.ms", "2000", DYNAMIC_BROKER),
             ("log.retention.ms", "3000", DYNAMIC_DEFAULT),
-            ("log.retention.hours", "2", STATIC_BROKER),
-            ("log.retention.hours", "168", DEFAULT),
         ]
         assert (config.config_type, config.read_only, config.is_sensitive) == (5, False, False)
         assert config.documentation
         assert await change(broker, TOPIC, "t", ("retention.ms", DELETE, None)) is ErrorCode.NONE
         config = await described(broker, TOPIC, "t", "retention.ms")
         assert (config.value, config.config_source) == ("2000", DYNAMIC_BROKER)
+
+
+async def test_topic_settings_have_the_synonyms_that_kafka_4_3_shows() -> None:
+    async with running_broker() as broker:
+        await create(broker, "t")
+        found = {each.name: chain(each) for each in (await describe(broker, TOPIC, "t")).configs}
+        for key in ("retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms", "remote.storage.enable"):
+            assert found[key] == [], key
+        assert found["segment.bytes"] == [("log.segment.bytes", "1073741824", DEFAULT)]
+        assert found["max.message.bytes"] == [("message.max.bytes", "1048588", DEFAULT)]
 
 
 async def test_describe_configs_without_keys_describes_all_settings() -> None:
