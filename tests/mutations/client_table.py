@@ -111,17 +111,13 @@ CLIENT_MUTATIONS: Final = (
     ),
     Mutation(
         "B78", "clients/consumer/consumer.py",
-        "        self._calls.end()\n", "",
-        "tests/unit/clients/test_calls_under_way.py::test_start_ends_when_client_is_closed_and_its_address_is_silent",
-    ),
-    Mutation(
-        "B78", "clients/producer/producer.py",
-        "        self._calls.close()\n", "",
-        "tests/unit/clients/test_calls_under_way.py::test_producer_call_ends_when_producer_is_closed",
+        "        async with self._calls.one():\n            await self._runtime.cluster.refresh(())\n",
+        "        await self._runtime.cluster.refresh(())\n",
+        "tests/unit/clients/test_calls_under_way.py::test_consumer_start_ends_when_it_is_closed_between_two_attempts",
     ),
     Mutation(
         "B78", "clients/admin/admin.py",
         "            self._calls.close()\n", "",
-        "tests/unit/clients/test_calls_under_way.py::test_admin_call_ends_when_admin_is_closed",
+        "tests/unit/clients/test_calls_under_way.py::test_admin_call_ends_when_admin_is_closed_between_two_attempts",
     ),
 )  # fmt: skip

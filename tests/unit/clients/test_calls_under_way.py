@@ -104,6 +104,15 @@ async def test_admin_call_ends_when_admin_is_closed(name: str, before: float) ->
     broker.stop()
 
 
+@in_virtual_time
+async def test_admin_call_ends_when_admin_is_closed_between_two_attempts() -> None:
+    broker = ScriptedBroker({MetadataRequest: Reaction.CLOSE})
+    address = await broker.start()
+    admin = Admin(f"{address.host}:{address.port}")
+    assert await seconds_after_close(admin.list_topics(), admin.close, 2.0, ClientClosed) < _AT_ONCE_SECONDS
+    broker.stop()
+
+
 async def _started_broker() -> tuple[ScriptedBroker, str]:
     """A broker that tells of its topic, and says nothing to anything else."""
     silent = (FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsRequest, ProduceRequest)
