@@ -9,9 +9,13 @@ drop. It fails.
 
 And a set has no order that two processes agree on: tests that are parametrized by one would be collected differently by
 each worker of a parallel run, which then refuses to begin. So would tests whose ids have the address of an object.
+
+And SIGINT is not ignored. A shell without job control has its background processes ignore it, and so do all that they
+start: a test of Ctrl-C would wait for what never comes.
 """
 
 import gc
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -32,6 +36,8 @@ class BareNames(MetaPathFinder):
             raise ModuleNotFoundError(f"import oncelog.{fullname}, not {fullname}", name=fullname)
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, BareNames())
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("untimed")

@@ -444,11 +444,6 @@ def test_address_of_another_service_is_reported(oncelog: Oncelog, tmp_path: Path
     assert f"127.0.0.1:{port} does not respond like a Kafka broker: it speaks HTTP" in said
 
 
-def heeds_interrupts() -> None:
-    """In the child: what a shell starts in the background ignores SIGINT, and so would its children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @contextmanager
 def reading(oncelog: Oncelog, words: str) -> Iterator["subprocess.Popen[str]"]:
     """``oncelog consume`` without an end, whose lines come as they are printed."""
@@ -458,7 +453,6 @@ def reading(oncelog: Oncelog, words: str) -> Iterator["subprocess.Popen[str]"]:
         stderr=subprocess.PIPE,
         text=True,
         env=oncelog.environment,
-        preexec_fn=heeds_interrupts,
     ) as reader:
         try:
             yield reader
