@@ -120,4 +120,10 @@ CLIENT_MUTATIONS: Final = (
         "            self._calls.close()\n", "",
         "tests/unit/clients/test_calls_under_way.py::test_admin_call_ends_when_admin_is_closed_between_two_attempts",
     ),
+    Mutation(
+        "B78", "clients/producer/producer.py",
+        "        self._calls.close()\n", "",
+        "tests/unit/clients/test_calls_under_way.py::"
+        "test_send_that_waits_for_metadata_ends_while_producer_delivers_what_it_accepted",
+    ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from oncelog.clients.errors import ClientClosed, ProducerClosed
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer.producer import Producer
 from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
-from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.protocol.messages.list_offsets import ListOffsetsRequest
 from oncelog.protocol.messages.metadata import MetadataRequest
 from oncelog.protocol.messages.produce import ProduceRequest
@@ -136,6 +136,25 @@ async def test_producer_call_ends_when_producer_is_closed(name: str, before: flo
 
     call = PRODUCER_CALLS[name](producer)
     assert await seconds_after_close(call, close, before, ProducerClosed) < _AT_ONCE_SECONDS
+    broker.stop()
+
+
+@pytest.mark.parametrize("before", _BEFORE_CLOSE_SECONDS)
+@in_virtual_time
+async def test_send_that_waits_for_metadata_ends_while_producer_delivers_what_it_accepted(before: float) -> None:
+    broker, bootstrap = await _started_broker()
+    broker.script[InitProducerIdRequest] = InitProducerIdResponse(producer_id=1, producer_epoch=0)
+    producer = Producer(bootstrap)
+    await producer.start()
+    delivery = await producer.send("orders", b"accepted")
+    broker.script[MetadataRequest] = Reaction.SILENCE  # As of all that comes behind the produce.
+
+    async def close() -> None:
+        await producer.close(5)
+
+    assert await seconds_after_close(producer.send("new", b"x"), close, before, ProducerClosed) < _AT_ONCE_SECONDS
+    with pytest.raises(ProducerClosed):
+        await delivery
     broker.stop()
 
 
