@@ -1392,7 +1392,8 @@ MUTATIONS: Final = (
         "B100", "broker/replication/follower_session.py",
         "        followed.sent_position = None\n        if followed.key in self._at_leader:\n",
         "        if followed.sent_position is not None:\n            followed.sent_position = None\n",
-        "tests/unit/broker/replication/test_follower_session_histories.py::TestHistories",
+        "tests/unit/broker/replication/test_follower_session.py"
+        "::test_partition_added_again_and_removed_at_once_is_forgotten",
     ),
     Mutation(
         "B100", "broker/replication/follower_session.py",
