@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from oncelog.broker.process.containment import Containment
 from oncelog.protocol.errors import ErrorCode
 
 OnReached: TypeAlias = Callable[[ErrorCode], None]
@@ -16,7 +17,7 @@ _NEVER: Final = 1 << 63
 class OffsetWaiters:
     """Calls each waiter exactly once, in the order of the offsets, equal ones in the order of arrival.
 
-    An unforeseen exception of a waiter goes on to the caller when the others have been called.
+    The first unforeseen exception of a waiter goes on to the caller when the others have been called.
     """
 
     __slots__ = ("_arrivals", "_heap", "lowest")
@@ -39,22 +40,36 @@ class OffsetWaiters:
         """Call the waiters for ``reached`` or less. A callback may add waiters, also such that are due at once."""
         is_done = False
         try:
-            while (
-                self._heap and self._heap[0][0] <= reached
-            ):  # A callback may replace the heap: it may fail all waiters.
+            # A callback may replace the heap: it may fail all waiters.
+            while self._heap and self._heap[0][0] <= reached:
                 _, _, callback = heapq.heappop(self._heap)
                 self._note_lowest()
                 callback(error)
             is_done = True
         finally:
             if not is_done:
-                self.release(reached, error)
+                self._release_rest(reached, error)
+
+    def _release_rest(self, reached: int, error: ErrorCode) -> None:
+        """Call the other waiters after the exception of one. It goes on to the caller, and theirs do not."""
+        contained = Containment(lambda _: None)
+        while self._heap and self._heap[0][0] <= reached:
+            _, _, callback = heapq.heappop(self._heap)
+            self._note_lowest()
+            with contained:
+                callback(error)
 
     def fail(self, error: ErrorCode) -> None:
         """Call all present waiters with an error; their offsets will not be reached."""
         failed, self._heap = self._heap, []
         self._note_lowest()
-        _fail_each([callback for _, _, callback in sorted(failed, key=lambda waiter: waiter[:2])], error)
+        failures: list[Exception] = []
+        contained = Containment(failures.append)
+        for _, _, callback in sorted(failed, key=lambda waiter: waiter[:2]):
+            with contained:
+                callback(error)
+        if failures:
+            raise failures[0]
 
     def forget(self, callback: OnReached) -> None:
         """Remove a waiter that gave up; this walks the heap, since giving up is rare."""
@@ -64,14 +79,3 @@ class OffsetWaiters:
 
     def _note_lowest(self) -> None:
         self.lowest = self._heap[0][0] if self._heap else _NEVER
-
-
-def _fail_each(callbacks: list[OnReached], error: ErrorCode) -> None:
-    called = 0
-    try:
-        for callback in callbacks:
-            called += 1
-            callback(error)
-    finally:
-        if called < len(callbacks):
-            _fail_each(callbacks[called:], error)

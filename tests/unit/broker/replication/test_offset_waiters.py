@@ -95,3 +95,15 @@ def test_exception_of_a_waiter_comes_after_the_others_were_called(error: ErrorCo
         waiters.fail(error) if error else waiters.release(5)
     assert calls == [(name, error) for name in "abc"]
     assert len(waiters) == 0
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_waiters_are_all_called_however_many_of_them_raise(error: ErrorCode) -> None:
+    """What one waiter meets unforeseen all may meet; a leader may have thousands."""
+    waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
+    for offset in range(5_000):
+        waiters.add(offset, fail)
+    waiters.add(5_000, note(calls, "last"))
+    with pytest.raises(ValueError, match="unforeseen"):
+        waiters.fail(error) if error else waiters.release(5_000)
+    assert calls == [("last", error)]
