@@ -239,9 +239,8 @@ class Producer:
         try:
             queues = accumulator.topics.get(topic)
             if queues is None:
-                require_record(
-                    topic, value, key, headers, partition, timestamp_ms
-                )  # Before a request can create the topic.
+                # Before a request can create the topic.
+                require_record(topic, value, key, headers, partition, timestamp_ms)
                 raise BufferFull("the topic is not known yet")
             if accumulator.used_bytes >= accumulator.buffer_bytes:
                 raise BufferFull("all of buffer_bytes is in use")
