@@ -1441,7 +1441,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B101", "broker/replication/offset_waiters.py",
-        "waiter[:2]):\n            with contained:\n                callback(error)\n", "waiter[:2]):\n            callback(error)\n",
+        "waiter[:2]):\n            with contained:\n                callback(error)\n",
+        "waiter[:2]):\n            callback(error)\n",
         "tests/unit/broker/replication/test_offset_waiters.py"
         "::test_exception_of_a_waiter_comes_after_the_others_were_called",
     ),
