@@ -14,7 +14,7 @@ import random
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.dynamic_config import DynamicSettings
@@ -114,8 +114,7 @@ class _Data:
     markers: MarkerWriter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
+class _Parts(NamedTuple):
     """The result of the second phase: the sockets, which are bound, and the controller, which is not started."""
 
     verifier: TransactionVerifier

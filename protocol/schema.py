@@ -20,7 +20,7 @@ the start-up budget: ``__init__`` is compiled on the first construction, not at 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar, dataclass_transform
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Records: TypeAlias = memoryview | bytes | bytearray | list[Buffer]
@@ -376,8 +376,7 @@ def _shown(value: object) -> str:
     return repr(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """A structure as one version has it on the wire: regular fields in order, then tagged ones by rising tag."""
 
     regular: tuple[Field, ...]

@@ -6,9 +6,9 @@ the table too, so that a client that sets them is not refused.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.broker.config.broker_config import AS_PRODUCED, BROKER_SETTINGS, GZIP_LEVEL, BrokerConfig, attribute
 from oncelog.broker.config.settings import (
@@ -106,8 +106,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
 """Every row of the table, by key. Defaults are Kafka's; a broker's own come from the synonyms below."""
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A broker's setting that is a topic setting's default, in units of ``factor``."""
 
     key: str

@@ -8,8 +8,7 @@ operator had set it, as Kafka does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.broker.config import topic_config
 from oncelog.broker.config.broker_config import BROKER_SETTINGS
@@ -23,8 +22,7 @@ from oncelog.protocol.config_source import ConfigSource
 _IDENTITY: Final = ("broker.id", "node.id")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSynonym:
+class ConfigSynonym(NamedTuple):
     """One link of the chain. A sensitive value is None."""
 
     key: str
@@ -32,8 +30,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One setting, described."""
 
     key: str

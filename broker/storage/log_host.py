@@ -1,16 +1,15 @@
 """``LogHost``: what the logs of one data directory share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogHost:
+class LogHost(NamedTuple):
     """The surroundings of a log."""
 
     disk: Disk

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from logging import getLogger
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.broker.storage.batch_scan import ScannedBatch, scan_batches
 from oncelog.broker.storage.disk import Disk
@@ -52,8 +52,7 @@ _NO_LIMIT: Final = 2**63
 _LEFTOVERS: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotedLog:
+class NotedLog(NamedTuple):
     """What the data directory has noted of a log; the defaults are those of a new one."""
 
     recovery_point: int = 0

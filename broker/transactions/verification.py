@@ -27,7 +27,6 @@ then with a doubled pause each time, up to ``add.partitions.to.txn.retry.backoff
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.broker.replication.replica_manager import ReplicaManager
@@ -64,8 +63,7 @@ ClientError: TypeAlias = Callable[[ErrorCode, TransactionSupportedOperation], Er
 """Maps a coordinator's error to one that the client's version knows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationSettings:
+class VerificationSettings(NamedTuple):
     """With Kafka's defaults."""
 
     enabled: bool = True

@@ -6,7 +6,7 @@ has another member.
 """
 
 import logging
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.coordinator.controller.cluster_loading import read_brokers
 from oncelog.coordinator.controller.cluster_state import LiveBroker
@@ -18,8 +18,7 @@ from oncelog.coordinator.metadata_store.store import Watch
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerChanges:
+class BrokerChanges(NamedTuple):
     """The difference between the brokers that were known and those that are registered."""
 
     stopped: frozenset[int]

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.coordinator.controller.controller_fence import ControllerFence
 from oncelog.coordinator.ports import LeaderAndEpoch
@@ -42,8 +42,7 @@ LEADER_DURING_DELETE: Final = -2
 NO_CONTROLLER: Final = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Where one listener of a broker is reached by its clients."""
 
     host: str
@@ -79,8 +78,7 @@ class PartitionImage:
     controller_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     """A topic and its partitions by index."""
 
     name: str
@@ -192,8 +190,7 @@ def _broker_image(broker: UpdateMetadataBroker) -> BrokerImage:
     return BrokerImage(id=broker.id, endpoints=endpoints, rack=broker.rack, epoch=broker.epoch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataChange:
+class MetadataChange(NamedTuple):
     """What listeners get: the image before, the image after, and the topics that an update named or left out."""
 
     before: ClusterImage

@@ -7,6 +7,7 @@ change, and is dropped when the epoch ends. Decisions read it; only the work of 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from oncelog.coordinator.controller.assignment import BrokerAndRack
 from oncelog.coordinator.metadata_store import paths, znodes
@@ -24,16 +25,14 @@ from oncelog.protocol.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveBroker:
+class LiveBroker(NamedTuple):
     """A registered broker. Its epoch is the id of the transaction that registered it."""
 
     registration: BrokerRegistration
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionedState:
+class VersionedState(NamedTuple):
     """A partition's state as its znode holds it."""
 
     state: PartitionState

@@ -7,9 +7,8 @@ here knows the keys: that is the broker's table, behind ``ConfigValidator``.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.metadata_store import paths
@@ -42,8 +41,7 @@ class OperationType(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigResource:
+class ConfigResource(NamedTuple):
     """A topic, group or subscription by its name, a broker by its id, or with the empty name all brokers."""
 
     type: ResourceType
@@ -94,8 +92,7 @@ def resource_at(entity_path: str) -> ConfigResource | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigOperation:
+class ConfigOperation(NamedTuple):
     """One key of an incremental change. ``value`` is meaningless for DELETE."""
 
     key: str
@@ -103,8 +100,7 @@ class ConfigOperation:
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigAlteration:
+class ConfigAlteration(NamedTuple):
     """A change of one resource's configuration."""
 
     resource: ConfigResource

@@ -9,9 +9,8 @@ already is no error. Level 0 takes a feature out of the znode. No downgrade of `
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.controller_context import ControllerContext
@@ -36,8 +35,7 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureUpdate:
+class FeatureUpdate(NamedTuple):
     """A client's request for one feature."""
 
     feature: str

@@ -16,8 +16,8 @@ other.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.coordinator.controller.cluster_state import ClusterState, VersionedState
 from oncelog.coordinator.controller.controller_context import ControllerContext
@@ -33,8 +33,7 @@ logger = logging.getLogger(__name__)
 UNKNOWN_EPOCH: Final = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrProposal:
+class IsrProposal(NamedTuple):
     """What a leader wants the state of one partition to be."""
 
     leader: int

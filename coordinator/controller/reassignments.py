@@ -10,8 +10,8 @@ reached gets it again when it responds, while this controller epoch lasts.
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.controller_context import ControllerContext
@@ -45,8 +45,7 @@ _NO_LEADER_LEFT: Final = ApiError(
 _NOT_WRITTEN: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, "The metadata store did not take the change.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _Step(NamedTuple):
     """The next assignment and state of one partition."""
 
     assignment: ReplicaAssignment

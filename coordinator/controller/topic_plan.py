@@ -6,7 +6,7 @@ Apache Kafka's checks and their error codes, decided on what the controller know
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.assignment import (
@@ -32,8 +32,7 @@ _WHAT_INTERNAL_TOPICS_PLACE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDefaults:
+class TopicDefaults(NamedTuple):
     """What a topic gets that does not say how many partitions and replicas it wants."""
 
     partition_count: int = 1
@@ -52,8 +51,7 @@ class NewTopic:
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPartitions:
+class NewPartitions(NamedTuple):
     """An existing topic that shall have ``total_count`` partitions."""
 
     topic: str
@@ -62,8 +60,7 @@ class NewPartitions:
     """The replicas of each new partition, if the client chose them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPlan:
+class TopicPlan(NamedTuple):
     """What will be written; a client that only validates gets it in the response."""
 
     name: str

@@ -19,8 +19,7 @@ It goes on with its groups all the same, because a member that is refused for a 
 import logging
 import random
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.coordinator.controller.cluster_image import MetadataChange, TopicImage
 from oncelog.coordinator.group import membership, offset_requests
@@ -63,8 +62,7 @@ logger = logging.getLogger(__name__)
 CLASSIC_GROUP_TYPE: Final = "classic"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeavingMember:
+class LeavingMember(NamedTuple):
     """One member of a LeaveGroup request."""
 
     member_id: str
@@ -72,8 +70,7 @@ class LeavingMember:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOverview:
+class GroupOverview(NamedTuple):
     """A group in a list."""
 
     group_id: str
@@ -81,8 +78,7 @@ class GroupOverview:
     state: GroupState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDescription:
+class GroupDescription(NamedTuple):
     """A group in detail. Only a stable group has metadata and assignments here."""
 
     state: GroupState

@@ -5,7 +5,7 @@ The machine itself is ``group.Group``; what a member is, ``member``. Nothing her
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.coordinator.group.footprint import MEMBER_BYTES, size_of_protocols
 from oncelog.coordinator.group.member import (
@@ -54,8 +54,7 @@ def format_transitions() -> str:
     return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRules:
+class GroupRules(NamedTuple):
     """The settings of the state machine."""
 
     max_size: int = 2**31 - 1
@@ -141,8 +140,7 @@ class TransitionKind(Enum):
     REPLACED = "another process has taken over a static member"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
+class Transition(NamedTuple):
     """A change that is true once its image is in the log."""
 
     kind: TransitionKind

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.protocol.schema import ZERO_UUID
 
@@ -30,8 +30,7 @@ class SecurityProtocol(IntEnum):
     SASL_SSL = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisteredEndpoint:
+class RegisteredEndpoint(NamedTuple):
     """A listener as a broker advertises it."""
 
     listener: str
@@ -86,8 +85,7 @@ class PartitionState:
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdBlock:
+class ProducerIdBlock(NamedTuple):
     """``/latest_producer_id_block``: the ids that were reserved last, both ends included."""
 
     broker_id: int

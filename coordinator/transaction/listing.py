@@ -1,8 +1,7 @@
 """The filter of ListTransactions."""
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.coordinator.regular_expression import RegularExpression
 from oncelog.coordinator.transaction.state import Transaction
@@ -14,8 +13,7 @@ NO_DURATION: Final = -1
 _UNITS_PER_TRANSACTION: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionFilter:
+class TransactionFilter(NamedTuple):
     """The criteria of one request; an empty criterion accepts every transaction."""
 
     states: frozenset[TransactionState] | None = None

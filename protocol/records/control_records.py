@@ -6,9 +6,8 @@ they are read as version 0.
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.protocol.records.record_batch import (
     CONTROL_BIT,
@@ -43,8 +42,7 @@ class ControlRecordType(IntEnum):
     COMMIT = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTxnMarker:
+class EndTxnMarker(NamedTuple):
     """The end of a producer's transaction on one partition."""
 
     commit: bool

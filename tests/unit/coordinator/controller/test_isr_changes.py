@@ -49,7 +49,7 @@ def cluster_of(*live: int, state: PartitionState = STATE) -> ClusterState:
 
 def proposal(isr: Mapping[int, int], **changes: int) -> IsrProposal:
     usual = IsrProposal(leader=1, leader_epoch=5, partition_epoch=VERSION, isr=isr)
-    return replace(usual, **changes)
+    return usual._replace(**changes)
 
 
 def decided(requested: IsrProposal, cluster: ClusterState) -> PartitionState | Outcome:
