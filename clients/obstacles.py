@@ -57,7 +57,13 @@ class Obstacles:
         self._attempts: dict[Hashable, _Attempts] = {}
 
     def begin(self, subject: Hashable, reason: str, now: float, *, is_connected: bool = False) -> None:
-        """Report that an attempt is under way; ``reason`` is why it has not succeeded yet."""
+        """Report that an attempt is under way; ``reason`` is why it has not succeeded yet.
+
+        How the attempt before it failed says more: that stays the reason until this one fails, or is connected.
+        """
+        before = self._attempts.get(subject)
+        if before is not None and not is_connected and not before.is_under_way and _is_current(before, now):
+            reason, is_connected = before.reason, before.is_connected
         self._note(subject, reason, now, is_under_way=True, is_connected=is_connected)
 
     def fail(self, subject: Hashable, reason: str, now: float) -> None:

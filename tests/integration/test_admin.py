@@ -250,7 +250,7 @@ async def test_log_directories_are_shown_from_the_command_line(broker: BrokerPro
     assert 0 < directory["usable"] <= directory["total"]
     replicas = oncelog.json(f"log-dirs --topic {topic}")
     assert [(each["partition"], each["size"], each["offset_lag"]) for each in replicas] == [(0, 0, 0), (1, 0, 0)]
-    assert "broker 9" in oncelog.fails("log-dirs --broker-id 9 --timeout 2", exit_code=3)
+    assert "broker 9" in oncelog.fails("log-dirs --broker-id 9 --timeout 20", exit_code=3)
 
 
 async def test_transactions_are_listed_and_described(admin: Admin, broker: BrokerProcess, topic: str) -> None:

@@ -26,7 +26,7 @@ def _commands(oncelog: Oncelog, disk: SimDisk) -> None:
     for healthy in ("health", "health --ready", "doctor", "log-dirs"):
         oncelog(healthy)
     disk.fill()
-    refused = oncelog.run("produce t --timeout 2", "a line that does not fit\n" * 100)
+    refused = oncelog.run("produce t --timeout 15", "a line that does not fit\n" * 100)
     assert refused.returncode != 0
     assert "KAFKA_STORAGE_ERROR" in refused.stderr
     health, doctor = oncelog.run("health"), oncelog.run("doctor")

@@ -13,7 +13,7 @@ def seconds(obstacles: Obstacles, now: float) -> list[tuple[str, float]]:
 def test_attempts_that_fail_one_after_the_other_are_one_obstacle() -> None:
     obstacles = Obstacles()
     for now in range(10):
-        obstacles.begin(HERE, "no answer", now)
+        obstacles.begin(HERE, "no response to the attempt", now)
         obstacles.fail(HERE, "Connection refused", now + 0.5)
     assert seconds(obstacles, 10.0) == [("Connection refused", 10.0)]
     obstacles.overcome(HERE)
@@ -31,7 +31,7 @@ def test_obstacle_not_met_again_is_over() -> None:
 
 def test_attempt_under_way_stays_an_obstacle() -> None:
     obstacles = Obstacles()
-    obstacles.begin(HERE, "no answer", 0.0)
+    obstacles.begin(HERE, "no response to the attempt", 0.0)
     obstacles.begin(HERE, "no response to ApiVersions", 1.0, is_connected=True)
     (obstacle,) = obstacles.current(30.0)
     assert obstacle == Obstacle(
@@ -39,6 +39,23 @@ def test_attempt_under_way_stays_an_obstacle() -> None:
     )
     obstacles.fail(HERE, "closed", 30.0)
     assert obstacles.current(30.0)[0].is_connected
+
+
+def test_attempt_after_a_failure_keeps_its_reason_until_it_gets_further() -> None:
+    obstacles = Obstacles()
+    obstacles.begin(HERE, "no response to the attempt", 0.0)
+    obstacles.fail(HERE, "Connection refused", 0.5)
+    obstacles.begin(HERE, "no response to the attempt", 1.0)
+    assert seconds(obstacles, 5.0) == [("Connection refused", 5.0)]
+    obstacles.begin(HERE, "no response to ApiVersions", 6.0, is_connected=True)
+    assert seconds(obstacles, 7.0) == [("no response to ApiVersions", 7.0)]
+
+
+def test_attempt_long_after_a_failure_has_a_reason_of_its_own() -> None:
+    obstacles = Obstacles()
+    obstacles.fail(HERE, "Connection refused", 0.0)
+    obstacles.begin(HERE, "no response to the attempt", 10.0)
+    assert seconds(obstacles, 11.0) == [("no response to the attempt", 1.0)]
 
 
 def test_obstacle_long_over_is_removed() -> None:
