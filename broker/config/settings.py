@@ -52,7 +52,7 @@ class Setting:
     high: float | None = None
     choices: tuple[str, ...] = ()
     embedded: Any = None
-    """Another default while the broker is alone, on the embedded metadata store."""
+    """Another default, of a standalone broker on the embedded metadata store."""
     unused: str = ""
     """Why the key is accepted and does nothing."""
 

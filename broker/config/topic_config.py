@@ -30,8 +30,8 @@ from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
-_ONE_FORMAT: Final = "there is one message format, version 2"
-_NO_TIERS: Final = "there is no remote storage"
+_ONE_FORMAT: Final = "message format version 2 is the only one supported"
+_NO_TIERS: Final = "tiered storage is not supported"
 _NO_TIERED_STORAGE: Final = "Tiered Storage functionality is disabled in the broker."
 LEADER_THROTTLE: Final = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLE: Final = "follower.replication.throttled.replicas"
@@ -43,63 +43,90 @@ _THROTTLED_REPLICA: Final = re.compile("[0-9]+:[0-9]+")
 TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     named(
         {
-            _CLEANUP_POLICY: strings(("delete",), "delete, compact or both.", choices=("compact", "delete")),
+            _CLEANUP_POLICY: strings(
+                ("delete",), "Retention policy of segments: delete, compact or both.", choices=("compact", "delete")
+            ),
             "compression.type": string(
                 "producer",
-                "How the log is compressed; producer: as it came.",
+                "Compression of the log; producer: the codec of the producer.",
                 choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
             ),
             "compression.gzip.level": integer(-1, GZIP_LEVEL, low=-1, high=9, unused=AS_PRODUCED),
             "compression.lz4.level": integer(9, "Level of lz4.", low=1, high=17, unused=AS_PRODUCED),
             "compression.zstd.level": integer(3, "Level of zstd.", low=-131_072, high=22, unused=AS_PRODUCED),
             "delete.retention.ms": long(
-                86_400_000, "How long tombstones and markers stay after their first cleaning.", low=0
+                86_400_000, "Milliseconds to retain tombstones and markers after their first cleaning.", low=0
             ),
-            "file.delete.delay.ms": long(60_000, "How long a deleted file stays before it is removed.", low=0),
-            "flush.messages": long(INT64_MAX, "fsync after as many records; 1: before every response.", low=1),
-            "flush.ms": long(INT64_MAX, "fsync after this time.", low=0),
-            FOLLOWER_THROTTLE: strings((), "partition:broker,…, or *: replicas that copy at a throttled rate."),
-            "index.interval.bytes": integer(4096, "Bytes of the log between two index entries.", low=0),
-            LEADER_THROTTLE: strings((), "partition:broker,…, or *: replicas that are copied at a throttled rate."),
-            "local.retention.bytes": long(-2, "Bytes kept here.", low=-2, unused=_NO_TIERS),
-            "local.retention.ms": long(-2, "Time kept here.", low=-2, unused=_NO_TIERS),
+            "file.delete.delay.ms": long(
+                60_000, "Milliseconds between the deletion of a segment and the removal of its files.", low=0
+            ),
+            "flush.messages": long(
+                INT64_MAX, "Number of records after which a log is flushed (fsync); 1: before every response.", low=1
+            ),
+            "flush.ms": long(INT64_MAX, "Milliseconds after which the log is flushed (fsync).", low=0),
+            FOLLOWER_THROTTLE: strings(
+                (), "Replicas that fetch at follower.replication.throttled.rate: partition:broker,…, or * for all."
+            ),
+            "index.interval.bytes": integer(4096, "Bytes of the log between two entries of its offset index.", low=0),
+            LEADER_THROTTLE: strings(
+                (),
+                "Replicas that leaders serve at leader.replication.throttled.rate: partition:broker,…, or * for all.",
+            ),
+            "local.retention.bytes": long(
+                -2, "Maximum bytes of a partition on local storage.", low=-2, unused=_NO_TIERS
+            ),
+            "local.retention.ms": long(
+                -2, "Maximum milliseconds to retain segments on local storage.", low=-2, unused=_NO_TIERS
+            ),
             "max.compaction.lag.ms": long(
-                INT64_MAX, "How long a record may wait for cleaning, whatever the dirty ratio is.", low=1
+                INT64_MAX,
+                "Maximum milliseconds that a record remains ineligible for compaction, whatever the dirty ratio.",
+                low=1,
             ),
-            "max.message.bytes": integer(1_048_588, "The largest batch.", low=0),
-            "message.downconversion.enable": boolean(True, "Convert for old readers.", unused=_ONE_FORMAT),
-            "message.format.version": string("3.0-IV1", "The oldest readers.", unused=_ONE_FORMAT),
+            "max.message.bytes": integer(1_048_588, "Maximum size of a record batch, in bytes.", low=0),
+            "message.downconversion.enable": boolean(True, "Whether to down-convert records.", unused=_ONE_FORMAT),
+            "message.format.version": string("3.0-IV1", "Message format version.", unused=_ONE_FORMAT),
             "message.timestamp.after.max.ms": long(
-                3_600_000, "Milliseconds that a time stamp may be ahead of the broker's clock.", low=0
+                3_600_000, "Maximum milliseconds by which a record's timestamp may be after the broker's time.", low=0
             ),
             "message.timestamp.before.max.ms": long(
-                INT64_MAX, "Milliseconds that a time stamp may be older than the broker's clock.", low=0
+                INT64_MAX, "Maximum milliseconds by which a record's timestamp may be before the broker's time.", low=0
             ),
             "message.timestamp.difference.max.ms": long(
                 INT64_MAX,
-                "Difference between a time stamp and the broker's clock, in older configurations.",
+                "Maximum difference between a record's timestamp and the broker's time, in older configurations.",
                 low=0,
-                unused="set the two keys that replaced it",
+                unused="replaced by the keys that end in timestamp.before.max.ms and timestamp.after.max.ms",
             ),
             "message.timestamp.type": string(
-                "CreateTime", "Whose clock records carry.", choices=("CreateTime", "LogAppendTime")
+                "CreateTime",
+                "Timestamp of records: CreateTime, set by the producer, or LogAppendTime, set by the broker.",
+                choices=("CreateTime", "LogAppendTime"),
             ),
-            "min.cleanable.dirty.ratio": double(0.5, "How dirty the log must be to be cleaned.", low=0, high=1),
-            "min.compaction.lag.ms": long(0, "How long a record is safe from cleaning.", low=0),
-            "min.insync.replicas": integer(1, "In-sync replicas that acks=all demands.", low=1),
-            "preallocate": boolean(False, "Make files long in advance.", unused="files are as long as their content"),
-            "remote.storage.enable": boolean(False, "Tiered storage.", unused=_NO_TIERS),
-            "retention.bytes": long(-1, "Bytes of a partition to keep; -1: all."),
-            "retention.ms": long(604_800_000, "Milliseconds to keep records; -1: for ever.", low=-1),
+            "min.cleanable.dirty.ratio": double(
+                0.5, "Minimum ratio of dirty bytes to all bytes of the log for it to be cleaned.", low=0, high=1
+            ),
+            "min.compaction.lag.ms": long(0, "Minimum milliseconds that a record remains uncompacted.", low=0),
+            "min.insync.replicas": integer(1, "Minimum number of in-sync replicas for a write with acks=all.", low=1),
+            "preallocate": boolean(
+                False, "Whether to preallocate segment files.", unused="segment files are not preallocated"
+            ),
+            "remote.storage.enable": boolean(False, "Whether tiered storage is enabled.", unused=_NO_TIERS),
+            "retention.bytes": long(
+                -1, "Size of a partition above which its oldest segments are deleted, in bytes; -1: no limit."
+            ),
+            "retention.ms": long(604_800_000, "Milliseconds to retain records; -1: no limit.", low=-1),
             "segment.bytes": integer(
                 1 << 30,
-                "Maximum size of a log segment, in bytes. A new value is at least 1048576; an older one may stay.",
+                "Maximum size of a log segment, in bytes. New values are at least 1048576.",
                 low=14,
             ),
-            "segment.index.bytes": integer(10 << 20, "The largest index.", low=4),
-            "segment.jitter.ms": long(0, "Milliseconds by which a segment may be rolled earlier, at random.", low=0),
+            "segment.index.bytes": integer(10 << 20, "Maximum size of an index file, in bytes.", low=4),
+            "segment.jitter.ms": long(0, "Maximum random jitter subtracted from segment.ms, in milliseconds.", low=0),
             "segment.ms": long(604_800_000, "Maximum age of a log segment, in milliseconds.", low=1),
-            "unclean.leader.election.enable": boolean(False, "Whether a replica out of sync may lead: loses records."),
+            "unclean.leader.election.enable": boolean(
+                False, "Whether a replica outside the ISR can be elected leader; this loses records."
+            ),
         }
     )
 )
