@@ -1,6 +1,6 @@
 """Where the cluster's metadata lies: in the broker's own data directory, or in ZooKeeper (``zookeeper.connect``).
 
-The embedded store is a journal in the data directory, for a broker that is alone. Over ZooKeeper a broker is a member
+The embedded store is a journal in the data directory, for a standalone broker. Over ZooKeeper a broker is a member
 of a cluster; then the id and the password of its session lie in ``zookeeper-session`` in the (locked) data directory. A
 broker that was killed left its session, and with it its registration, behind; when it starts again it takes that
 session over and ends it, so that it can register at once. That file, in the directory that it was written in, is the
@@ -58,7 +58,7 @@ def _why_not_here(config: BrokerConfig, disk: Disk) -> str | None:
     if not config.is_embedded:
         if has_metadata(names) and SESSION_FILE not in names:
             return (
-                f"{directory} belongs to a broker that is alone (it has a metadata journal), but zookeeper.connect is "
+                f"{directory} belongs to a standalone broker (it has a metadata journal), but zookeeper.connect is "
                 "set: leave that out (--zookeeper), or choose an empty log.dirs (--data-dir)"
             )
         return None
@@ -66,7 +66,7 @@ def _why_not_here(config: BrokerConfig, disk: Disk) -> str | None:
         return (
             f"{directory} belongs to a member of a cluster (it has {SESSION_FILE}), but zookeeper.connect is not set: "
             f"set it (--zookeeper), or choose another log.dirs (--data-dir), or remove {SESSION_FILE} if this broker "
-            "has always been alone"
+            "has never been a member of a cluster"
         )
     if not has_metadata(names) and any(
         parse_directory_name(name) is not None and disk.is_dir(f"{directory}/{name}") for name in names

@@ -53,11 +53,11 @@ class Rejoining:
                     error,
                 )
         elif isinstance(error, ControllerMoved | StoreUnavailable):
-            logger.warning("The controller of broker %d begins anew: %s", self._broker_id, error)
+            logger.warning("The controller of broker %d restarts: %s", self._broker_id, error)
         elif isinstance(error, MalformedZnode):
             logger.error("Broker %d cannot be controller: %s", self._broker_id, error)
         else:
-            logger.error("The controller of broker %d failed and begins anew", self._broker_id, exc_info=error)
+            logger.error("The controller of broker %d failed and restarts", self._broker_id, exc_info=error)
 
     def joined(self) -> None:
         """Note that the broker has joined: the next failure is retried after the shortest delay."""

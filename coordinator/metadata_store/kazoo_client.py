@@ -263,7 +263,7 @@ class KazooConnection:
             raise self._expired()
 
     def _expired(self) -> SessionExpired:
-        return SessionExpired(f"session {self.session_id:#x} is over")
+        return SessionExpired(f"session {self.session_id:#x} has expired")
 
     def _done(self, operation: Operation, result: Any) -> Done:
         if isinstance(operation, Create):

@@ -236,7 +236,7 @@ class LocalSession(Session):
 
     def _tree(self) -> ZnodeTree:
         if self._ended:
-            raise SessionExpired(f"session {self.session_id} (generation {self.generation}) is over")
+            raise SessionExpired(f"session {self.session_id} (generation {self.generation}) has expired")
         return self._ensemble.tree
 
     async def _settled(self, result: _T) -> _T:

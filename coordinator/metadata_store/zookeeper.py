@@ -204,7 +204,7 @@ class ZooKeeperSession(Session):
     async def multi_many(self, batches: Sequence[Sequence[Operation]]) -> list[MultiResult]:
         """Do several multis in order, each atomic in itself."""
         if self._connection.is_over:
-            raise SessionExpired(f"session {self.session_id:#x} (generation {self.generation}) is over")
+            raise SessionExpired(f"session {self.session_id:#x} (generation {self.generation}) has expired")
         results: list[MultiResult] = []
         for first in range(0, len(batches), _MOST_AT_ONCE):
             results += await asyncio.gather(*map(self.multi, batches[first : first + _MOST_AT_ONCE]))

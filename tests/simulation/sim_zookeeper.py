@@ -329,7 +329,7 @@ class SimSession(Session):
         self._connection.close(self._expired())
 
     def _expired(self) -> SessionExpired:
-        return SessionExpired(f"session {self.session_id} (generation {self.generation}) is over")
+        return SessionExpired(f"session {self.session_id} (generation {self.generation}) has expired")
 
     async def close(self) -> None:
         """In an orderly way, if the ensemble can be reached."""

@@ -172,7 +172,7 @@ async def test_directory_of_a_cluster_member_is_refused_without_zookeeper_and_st
 
 async def test_directory_of_a_broker_that_is_alone_is_refused_with_zookeeper_and_stays_as_it_is() -> None:
     disk = await with_topic()
-    assert "alone" in await refused(disk, "zookeeper.connect=127.0.0.1:1", "broker.id=1")
+    assert "standalone" in await refused(disk, "zookeeper.connect=127.0.0.1:1", "broker.id=1")
     again = await start(disk)
     assert again.metadata.image.topic("orders") is not None
     await again.stop()

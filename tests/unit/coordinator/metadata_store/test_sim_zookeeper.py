@@ -29,8 +29,8 @@ class SimZooKeeperUnderTest:
         store.add_session_listener(lambda event, _: started() if event is SessionEvent.STARTED else None)
         session = session_of(store)
         self.ensemble.expire(session.session_id)
-        with pytest.raises(Exception, match="is over"):
-            await session.get("/")  # The client hears of it when it asks.
+        with pytest.raises(Exception, match="has expired"):
+            await session.get("/")  # The next request of the client fails.
         await started.wait()
 
 
