@@ -46,8 +46,28 @@ _VERBS: Final = {
     "reset": "seek",
     "reset-offsets": "seek",
     "delete-offsets": "offset-delete",
+    "delete-offset": "offset-delete",
+    "delete-records": "trim-prefix",
     "describe-producers": "producers",
+    "abort-transaction": "abort",
+    "terminate": "force-terminate",
 }
+_ALONE: Final[dict[str, tuple[str, ...]]] = {
+    "reset-offsets": ("group", "seek"),
+    "delete-offsets": ("group", "offset-delete"),
+    "delete-records": ("topic", "trim-prefix"),
+    "get-offsets": ("topic", "describe", "--offsets"),
+    "abort-transaction": ("txn", "abort"),
+    "describe-producers": ("txn", "producers"),
+    "find-hanging": ("txn", "find-hanging"),
+}
+"""Words that are a whole command in Kafka's tools, or are typed like one, and what stands for them."""
+_KAFKAS_OWN: Final = {
+    "reassign-partitions": "kafka-reassign-partitions.sh",
+    "leader-election": "kafka-leader-election.sh",
+    "elect-leaders": "kafka-leader-election.sh",
+}
+"""Kafka's tools for which there is no command of ours, and which work with our brokers."""
 _OURS: Final = frozenset({"list", "create", "delete", "describe", "alter", "seek"})
 _GROUPS: Final = frozenset({"topic", "group", "config", "txn", "feature"})
 _LISTABLE: Final = frozenset({"topic", "group", "txn", "config"})
@@ -115,10 +135,17 @@ class _Line:
         return [self.command, *verb, *self.arguments, *(word for option in self.options for word in option)]
 
 
+def kafkas_own_tool(words: Sequence[str]) -> str | None:
+    """Return the name of Kafka's tool for what was typed, if ours has no command for it."""
+    return next((tool for word in words if (tool := _KAFKAS_OWN.get(_tool(word))) is not None), None)
+
+
 def translate(words: Sequence[str], commands: Iterable[str], verbs: Verbs, takes_value: TakesValue) -> list[str] | None:
     """Return the words of our command line for what was typed; None if no command of ours is recognised."""
     typed = [part for word in words for part in _split(word)]
     known = frozenset(commands)
+    if typed and (ours := _ALONE.get(_tool(typed[0]))) is not None:
+        typed = [*ours, *typed[1:]]
     names = [_command(word, known) for word in typed]
     at = next((index for index, name in enumerate(names) if name is not None), None)
     if at is None:
@@ -145,29 +172,36 @@ def _split(word: str) -> list[str]:
     return [option, value] if equals and option.startswith("--") else [word]
 
 
+def _tool(word: str) -> str:
+    """Return the name of a tool of Kafka's without what all their names have."""
+    return word.removeprefix("kafka-").removesuffix(".sh")
+
+
 def _command(word: str, known: frozenset[str]) -> str | None:
-    name = word.removeprefix("kafka-").removesuffix(".sh")
+    name = _tool(word)
     return name if name in known else _COMMANDS.get(name)
 
 
 def _take_verb(words: list[str], known: frozenset[str]) -> tuple[str | None, list[str]]:
     """Return the verb, also one that is written as an option, and the other words.
 
-    An option of ours may be called like a verb (``--delete NAME``): a word without hyphens goes before it. A word
-    behind an option may be that option's value (``--group list``): it comes last.
+    A first word without hyphens is the verb: the words behind it are names. An option of ours may be called like a
+    verb (``--delete NAME``): a word without hyphens goes before it. A word behind an option may be that option's value
+    (``--group list``): it comes last.
     """
-    is_bare = bool(words) and not words[0].startswith("-")
+    if words and not words[0].startswith("-"):
+        return _VERBS.get(words[0], words[0]), words[1:]
     found: list[tuple[int, int, str]] = []
     for index, word in enumerate(words):
-        name = word if is_bare else word.removeprefix("--")
+        name = word.removeprefix("--")
         verb = _VERBS.get(name, name)
         if verb in known:
             doubt = 1 if name != word else 2 * (index > 0 and _may_take_value(words[index - 1], known))
             found.append((doubt, index, verb))
-    if found:
-        _, index, verb = min(found)
-        return verb, words[:index] + words[index + 1 :]
-    return (words[0], words[1:]) if is_bare else (None, words)
+    if not found:
+        return None, words
+    _, index, verb = min(found)
+    return verb, words[:index] + words[index + 1 :]
 
 
 def _may_take_value(word: str, verbs: frozenset[str]) -> bool:

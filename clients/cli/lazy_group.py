@@ -9,7 +9,17 @@ from typing import Any, Final
 
 import click
 
-_NO_LIMIT: Final = 10_000
+NO_LIMIT: Final = 10_000
+"""Characters of a short help that is not to be cut."""
+
+
+class UnknownCommand(click.UsageError):
+    """The group has no command of that name."""
+
+    def __init__(self, group: click.Group, name: str, context: click.Context) -> None:
+        super().__init__(f"No such command {name!r}.", ctx=context)
+        self.group = group
+        self.name = name
 
 
 class LazyGroup(click.Group):
@@ -35,9 +45,19 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command), place
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is about to run. Raises ``UnknownCommand``, which names no other command."""
+        name = args[0]
+        command = self.get_command(ctx, name)
+        if command is None and not ctx.resilient_parsing and not name.startswith("-"):
+            raise UnknownCommand(self, name, ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, command.get_short_help_str(_NO_LIMIT)) for name, command in commands if command is not None]
+        rows = [(name, command.get_short_help_str(NO_LIMIT)) for name, command in commands if command is not None]
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)

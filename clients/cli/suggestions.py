@@ -3,11 +3,13 @@
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Final
 
 import click
 
-from oncelog.clients.cli.kafka_words import translate
+from oncelog.clients.cli.kafka_words import kafkas_own_tool, translate
+from oncelog.clients.cli.lazy_group import NO_LIMIT, UnknownCommand
 
 _CHANGING: Final = frozenset({"alter", "alter-config", "add-partitions"})
 _MORE_PARTITIONS: Final = (
@@ -22,6 +24,8 @@ def suggesting(root: click.Group, typed: Sequence[str]) -> Iterator[None]:
         yield
     except click.UsageError as error:
         hint = suggest(root, typed)
+        if hint is None and isinstance(error, UnknownCommand):
+            hint = _similar(error)
         if hint is None:
             raise
         message = error.message if isinstance(error, click.NoSuchOption) else error.format_message()
@@ -40,6 +44,9 @@ def suggest(root: click.Group, typed: Sequence[str]) -> str | None:
         options = [] if found is None else [each for each in found.params if option in each.opts]
         return not any(isinstance(each, click.Option) and each.is_flag for each in options)
 
+    tool = kafkas_own_tool(typed)
+    if tool is not None:
+        return f"Oncelog has no command for this: Kafka's own {tool} does that with Oncelog's brokers."
     words = translate(typed, root.list_commands(click.Context(root)), verbs, takes_value)
     if words is None:
         return None
@@ -50,7 +57,23 @@ def suggest(root: click.Group, typed: Sequence[str]) -> str | None:
     if _can_be_run(root, words):
         return f"Oncelog's command for this is:\n  oncelog {shlex.join(words)}"
     path = words[:2] if _leaf(root, words[:2]) is not None else words[:1]
-    return f"See: oncelog {' '.join(path)} --help" if path != list(typed[: len(path)]) else None
+    found = _leaf(root, path)
+    if path == list(typed[: len(path)]) or found is None:
+        return None
+    return f"See: oncelog {' '.join(path)} --help\n  {found.get_short_help_str(NO_LIMIT)}"
+
+
+def _similar(error: UnknownCommand) -> str | None:
+    """Return the commands whose names are like what was typed, each with what it does: one of them may delete."""
+    group = error.group
+    context = click.Context(group)
+    names = get_close_matches(error.name, group.list_commands(context))
+    commands = [(name, command) for name in names if (command := group.get_command(context, name)) is not None]
+    if not commands:
+        return None
+    width = max(len(name) for name, _ in commands)
+    lines = [f"  {name:{width}}  {command.get_short_help_str(NO_LIMIT)}".rstrip() for name, command in commands]
+    return "\n".join(["Commands of similar names:", *lines])
 
 
 def _leaf(root: click.Group, path: Sequence[str]) -> click.Command | None:

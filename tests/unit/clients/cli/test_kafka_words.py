@@ -56,6 +56,13 @@ LINES = [
     ),
     ("group describe -g billing", "group describe billing"),
     ("consumer-groups --group list --describe", "group describe list"),
+    ("reset-offsets --group billing --to-latest", "group seek billing --to end"),
+    ("group reset-offsets billing --to end", "group seek billing --to end"),
+    ("kafka-get-offsets.sh --topic orders", "topic describe orders --offsets"),
+    ("topic delete-records orders --before 5", "topic trim-prefix orders --before 5"),
+    ("txn abort-transaction -t orders -p 0 --start-offset 4", "txn abort -t orders -p 0 --start-offset 4"),
+    ("group delete-offset billing -t orders", "group offset-delete billing -t orders"),
+    ("txn terminate billing-1", "txn force-terminate billing-1"),
 ]
 KAFKAS_LINES = [
     (
@@ -171,6 +178,65 @@ def test_files_of_kafkas_dump_tool_are_arguments_whether_they_exist_or_not(tmp_p
         line = f"kafka-dump-log.sh --deep-iteration --files {segment} --print-data-log"
         assert suggest(cli, line.split()) == f"{COMMAND}dump-log {segment} --print-data-log"
         segment.touch()
+
+
+@pytest.mark.parametrize(
+    ("typed", "command", "what_it_does"),
+    [
+        ("topic delete-records orders", "topic trim-prefix", "Delete the records before an offset."),
+        (
+            "kafka-delete-records.sh --offset-json-file f",
+            "topic trim-prefix",
+            "Delete the records before an offset.",
+        ),
+        ("txn abort-transaction t", "txn abort", "Abort a transaction:"),
+        ("reset-offsets", "group seek", "Move the committed offsets of a group that has no members."),
+    ],
+)
+def test_kafka_words_without_our_arguments_lead_to_the_help_of_our_command(
+    typed: str, command: str, what_it_does: str
+) -> None:
+    assert (suggest(cli, typed.split()) or "").startswith(f"See: oncelog {command} --help\n  {what_it_does}")
+
+
+@pytest.mark.parametrize(
+    ("typed", "tool"),
+    [
+        ("reassign-partitions --execute", "kafka-reassign-partitions.sh"),
+        ("topic reassign-partitions orders", "kafka-reassign-partitions.sh"),
+        ("kafka-reassign-partitions.sh --list", "kafka-reassign-partitions.sh"),
+        ("leader-election --election-type preferred", "kafka-leader-election.sh"),
+    ],
+)
+def test_work_that_only_kafkas_tool_does_is_left_to_that_tool(typed: str, tool: str) -> None:
+    assert f"{tool} does that with Oncelog's brokers" in (suggest(cli, typed.split()) or "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "near", "what_it_does"),
+    [
+        ("topic deletee orders", "delete", "Delete topics with all their records."),
+        ("topic describe-offsets orders", "describe", "Show "),
+        ("txn force-terminat billing-1", "force-terminate", "Fence the producer"),
+        ("prodoce orders", "produce", "Write each line of standard input as a record."),
+    ],
+)
+def test_mistyped_command_names_the_near_ones_and_says_what_they_do(typed: str, near: str, what_it_does: str) -> None:
+    result = CliRunner().invoke(cli, typed.split())
+    assert result.exit_code == 2
+    assert "Did you mean" not in result.output
+    _, _, listed = result.output.partition("Commands of similar names:\n")
+    assert [line for line in listed.splitlines() if line.split()[0] == near and what_it_does in line]
+
+
+def test_command_that_kafka_calls_otherwise_does_not_name_another_of_similar_name() -> None:
+    result = CliRunner().invoke(cli, ["topic", "delete-records", "orders"])
+    assert "topic trim-prefix" in result.output
+    assert "'delete'" not in result.output
+
+
+def test_name_that_is_a_verb_is_not_taken_for_the_command() -> None:
+    assert "delete" not in (suggest(cli, ["group", "describ", "delete"]) or "")
 
 
 @pytest.mark.parametrize("typed", ["frobnicate", "topic frob", "topic list extra", "consume", "topic create"])
