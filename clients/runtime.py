@@ -1,7 +1,7 @@
 """The runtime of one client: what every part of a producer, consumer or admin client works with."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol, TypeVar
@@ -65,11 +65,20 @@ def system_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def checked_config(config: object, kind: type[C], settings: Collection[str]) -> C:
-    """Return the configuration that a client was given instead of an address.
+def client_config(config: object, kind: type[C], settings: Mapping[str, object]) -> C:
+    """Return the configuration of a client from its arguments.
 
-    Raises ``TypeError`` if it is of another type than ``kind``, or if settings, given by these names, stand beside it.
+    ``config`` is a configuration, or an address with ``settings`` beside it; None if ``bootstrap`` is among them.
+    Raises ``TypeError`` for a ``config`` of another type than ``kind``, settings beside it, and unknown or missing
+    settings.
     """
+    make: Callable[..., C] = kind
+    if isinstance(config, str):
+        if "bootstrap" in settings:
+            raise TypeError("the brokers to connect to are given twice: leave out bootstrap, or the first argument")
+        return make(bootstrap=config, **settings)
+    if config is None and settings:
+        return make(**settings)
     if not isinstance(config, kind):
         name = type(config).__name__
         raise TypeError(f"pass a {kind.__name__} or the brokers to connect to as 'host:port,host:port', not {name}")

@@ -53,7 +53,7 @@ from oncelog.clients.errors import OperationTimedOut
 from oncelog.clients.obstacles import no_response
 from oncelog.clients.own_loop import OwnLoop
 from oncelog.clients.retry import one_deadline
-from oncelog.clients.runtime import checked_config
+from oncelog.clients.runtime import client_config
 from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -112,13 +112,18 @@ class Admin:
     """An administrator of one cluster. Close it, or use it as a context manager."""
 
     def __init__(
-        self, where: str | AdminConfig | Cluster, *, rng: Random | None = None, **settings: Unpack[AdminSettings]
+        self,
+        where: str | AdminConfig | Cluster | None = None,
+        *,
+        rng: Random | None = None,
+        **settings: Unpack[AdminSettings],
     ) -> None:
         """Set up an administrator without connecting.
 
         ``where`` is an ``AdminConfig``, or ``host:port,host:port`` with ``settings`` beside it, which are the fields of
-        ``AdminConfig``; or a ``Cluster``, which its owner closes. ``rng`` spreads retries, and is seeded by the system
-        by default. Raises ``TypeError`` for an argument of another type or name, and ``ValueError`` for an invalid one.
+        ``AdminConfig`` (the address may be the setting ``bootstrap`` as well); or a ``Cluster``, which its owner
+        closes. ``rng`` spreads retries, and is seeded by the system by default. Raises ``TypeError`` for an argument of
+        another type or name, and ``ValueError`` for an invalid one.
         """
         self._own_loop = OwnLoop("Admin")
         self._calls = CallsUnderWay("admin client")
@@ -127,11 +132,7 @@ class Admin:
             self.cluster = where
             self._brokers = "a shared cluster"
             return
-        config = (
-            AdminConfig(bootstrap=where, **settings)
-            if isinstance(where, str)
-            else checked_config(where, AdminConfig, settings)
-        )
+        config = client_config(where, AdminConfig, settings)
         self._brokers = config.bootstrap
         self.cluster = self._owned = Cluster(
             parse_bootstrap(config.bootstrap),

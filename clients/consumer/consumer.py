@@ -61,7 +61,7 @@ from oncelog.clients.obstacles import Obstacle
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.own_loop import OwnLoop
 from oncelog.clients.retry import Backoff
-from oncelog.clients.runtime import ClientRuntime, checked_config, new_cluster, system_clock_ms
+from oncelog.clients.runtime import ClientRuntime, client_config, new_cluster, system_clock_ms
 from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Consumer:
 
     def __init__(
         self,
-        config: str | ConsumerConfig,
+        config: str | ConsumerConfig | None = None,
         *,
         rng: Random | None = None,
         wall_clock: Callable[[], int] = system_clock_ms,
@@ -83,15 +83,11 @@ class Consumer:
         """Set up a consumer without connecting.
 
         ``config`` is a ``ConsumerConfig``, or ``host:port,host:port`` with ``settings`` beside it, which are the fields
-        of ``ConsumerConfig``. ``rng`` spreads retries, and is seeded by the system by default. ``wall_clock`` returns
-        milliseconds since the epoch, for a reset by duration. Raises ``TypeError`` for an argument of another type or
-        name, and ``ValueError`` for an invalid one.
+        of ``ConsumerConfig``; the address may be the setting ``bootstrap`` as well. ``rng`` spreads retries, and is
+        seeded by the system by default. ``wall_clock`` returns milliseconds since the epoch, for a reset by duration.
+        Raises ``TypeError`` for an argument of another type or name, and ``ValueError`` for an invalid one.
         """
-        config = (
-            ConsumerConfig(bootstrap=config, **settings)
-            if isinstance(config, str)
-            else checked_config(config, ConsumerConfig, settings)
-        )
+        config = client_config(config, ConsumerConfig, settings)
         rng = rng or Random()
         self._config = config
         self._own_loop = OwnLoop("Consumer")

@@ -1,11 +1,12 @@
-"""The settings that ``Consumer`` takes as keyword arguments beside an address."""
+"""The settings that ``Consumer`` takes as keyword arguments."""
 
 from typing import Literal, TypedDict
 
 
 class ConsumerSettings(TypedDict, total=False):
-    """The fields of ``ConsumerConfig`` without ``bootstrap``, for type checkers."""
+    """The fields of ``ConsumerConfig``, for type checkers."""
 
+    bootstrap: str
     client_id: str
     group_id: str | None
     group_instance_id: str | None

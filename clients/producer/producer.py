@@ -66,7 +66,7 @@ from oncelog.clients.producer.transaction_manager import TransactionManager
 from oncelog.clients.producer.transactional_result import TransactionalResult
 from oncelog.clients.producer.waiting_sends import WaitingSends
 from oncelog.clients.retry import Backoff
-from oncelog.clients.runtime import ClientRuntime, checked_config, new_cluster, system_clock_ms
+from oncelog.clients.runtime import ClientRuntime, client_config, new_cluster, system_clock_ms
 from oncelog.protocol.topic_partition import TopicPartition
 
 _OPEN_TRANSACTION: Final = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
@@ -77,7 +77,7 @@ class Producer:
 
     def __init__(
         self,
-        config: str | ProducerConfig,
+        config: str | ProducerConfig | None = None,
         *,
         rng: Random | None = None,
         wall_clock: Callable[[], int] = system_clock_ms,
@@ -86,16 +86,12 @@ class Producer:
         """Set up a producer without connecting.
 
         ``config`` is a ``ProducerConfig``, or ``host:port,host:port`` with ``settings`` beside it, which are the fields
-        of ``ProducerConfig``. ``rng`` spreads retries and records without key; by default it is seeded by the system.
-        ``wall_clock`` returns milliseconds since the epoch, for the timestamps of records. Raises ``TypeError`` for an
-        argument of another type or name, ``ValueError`` for an invalid one, and ``IllegalState`` outside of a running
-        event loop.
+        of ``ProducerConfig``; the address may be the setting ``bootstrap`` as well. ``rng`` spreads retries and records
+        without key; by default it is seeded by the system. ``wall_clock`` returns milliseconds since the epoch, for the
+        timestamps of records. Raises ``TypeError`` for an argument of another type or name, ``ValueError`` for an
+        invalid one, and ``IllegalState`` outside of a running event loop.
         """
-        config = (
-            ProducerConfig(bootstrap=config, **settings)
-            if isinstance(config, str)
-            else checked_config(config, ProducerConfig, settings)
-        )
+        config = client_config(config, ProducerConfig, settings)
         self._own_loop = OwnLoop("Producer")
         self._own_loop.require()
         self._config = config

@@ -1,4 +1,4 @@
-"""The settings that ``Producer`` takes as keyword arguments beside an address."""
+"""The settings that ``Producer`` takes as keyword arguments."""
 
 from typing import Literal, TypedDict
 
@@ -6,8 +6,9 @@ from oncelog.clients.producer.producer_config import Acks, Partitioner, Transact
 
 
 class ProducerSettings(TypedDict, total=False):
-    """The fields of ``ProducerConfig`` without ``bootstrap``, for type checkers."""
+    """The fields of ``ProducerConfig``, for type checkers."""
 
+    bootstrap: str
     client_id: str
     transactional_id: str | None
     transaction_timeout_ms: int

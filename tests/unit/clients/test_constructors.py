@@ -54,6 +54,33 @@ async def test_client_of_another_type_raises_type_error_that_names_both_types(
         kind(given)
 
 
+@of_each_kind
+async def test_client_of_a_bootstrap_setting_equals_that_of_the_address(kind: Callable[..., Client]) -> None:
+    client, same = kind(bootstrap=BOOTSTRAP, client_id="c"), kind(BOOTSTRAP, client_id="c")
+    assert repr(client) == repr(same)
+    await client.close()
+    await same.close()
+
+
+@of_each_kind
+@pytest.mark.parametrize(
+    ("arguments", "settings", "text"),
+    [
+        ((), {"bootstrap_servers": BOOTSTRAP}, "Config has no setting bootstrap_servers: did you mean bootstrap?"),
+        ((), {"bootstrap.servers": BOOTSTRAP}, "Config has no setting bootstrap.servers: did you mean bootstrap?"),
+        ((), {}, "'host:port,host:port', not NoneType"),
+        ((), {"client_id": "c"}, "'bootstrap'"),
+        ((BOOTSTRAP,), {"bootstrap": BOOTSTRAP}, "are given twice: leave out bootstrap"),
+        ((), {"bootstrap": ["localhost:9092"]}, "bootstrap must be str, not list"),
+    ],
+)
+async def test_client_without_one_address_raises_type_error_that_names_bootstrap(
+    kind: Callable[..., Client], arguments: tuple[str, ...], settings: dict[str, object], text: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        kind(*arguments, **settings)
+
+
 async def test_client_of_another_clients_configuration_raises_type_error() -> None:
     with pytest.raises(TypeError, match=r"pass a ProducerConfig .* not ConsumerConfig"):
         Producer(ConsumerConfig(bootstrap=BOOTSTRAP))  # type: ignore[arg-type]
@@ -101,9 +128,7 @@ async def test_setting_that_cannot_be_raises_type_error_that_names_configuration
     [(ProducerSettings, ProducerConfig), (ConsumerSettings, ConsumerConfig), (AdminSettings, AdminConfig)],
 )
 def test_keyword_arguments_for_type_checkers_are_the_fields_of_the_configuration(settings: type, config: type) -> None:
-    assert get_type_hints(settings) == {
-        name: kind for name, kind in get_type_hints(config).items() if name != "bootstrap"
-    }
+    assert get_type_hints(settings) == get_type_hints(config)
 
 
 async def test_representation_of_a_client_names_its_brokers_and_no_object_id() -> None:
