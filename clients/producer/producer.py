@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
-from typing import Final, Self, Unpack
+from typing import Self, Unpack
 
 from oncelog.clients.arguments import (
     checked_group,
@@ -58,18 +58,16 @@ from oncelog.clients.producer.producer_batch import Headers, ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
 from oncelog.clients.producer.producer_metadata import ProducerMetadata
 from oncelog.clients.producer.producer_settings import ProducerSettings
-from oncelog.clients.producer.producer_state import State
 from oncelog.clients.producer.record_accumulator import RecordAccumulator
 from oncelog.clients.producer.send_turns import WaitingCalls
 from oncelog.clients.producer.sender import Sender
 from oncelog.clients.producer.transaction_manager import TransactionManager
 from oncelog.clients.producer.transactional_result import TransactionalResult
+from oncelog.clients.producer.unfinished_work import UnfinishedWork, close_seconds, until_done
 from oncelog.clients.producer.waiting_sends import WaitingSends
 from oncelog.clients.retry import Backoff
 from oncelog.clients.runtime import ClientRuntime, client_config, new_cluster, system_clock_ms
 from oncelog.protocol.topic_partition import TopicPartition
-
-_OPEN_TRANSACTION: Final = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
 
 
 class Producer:
@@ -124,6 +122,9 @@ class Producer:
             self._metadata.refresh,
             on_progress=self._waiting.note_space,
         )
+        self._unfinished = UnfinishedWork(
+            config, self._accumulator, self._manager, self._sender.wake, flush=self.flush, obstacles=self.obstacles
+        )
         self._sending: asyncio.Task[None] | None = None
         self._calls = CallsUnderWay("producer", ProducerClosed)
         """Those that ``close`` ends at once: nothing that they wait for can be used any more."""
@@ -166,13 +167,15 @@ class Producer:
     async def close(self, timeout_seconds: float | None = None) -> None:
         """Deliver accepted records, end pending calls, abort an open transaction; then fail everything that is left.
 
-        It takes at most ``timeout_seconds``; by default as long as a delivery and a transactional call may take.
-        Futures that are not done by then fail with ``ProducerClosed``. Closing again does nothing.
+        It takes at most ``timeout_seconds``, and returns at once if there is nothing to deliver or to abort. By default
+        these are ``delivery_timeout_ms`` and ``max_block_ms`` together; in a task that is being cancelled, as after
+        Ctrl-C, at most 5 s. Futures that are not done by then fail with ``ProducerClosed``, and the coordinator aborts
+        an open transaction after ``transaction_timeout_ms``. A call that takes longer than 1 s logs what it waits for.
+        Closing again does nothing.
         """
-        if timeout_seconds is None:
-            timeout_seconds = self._config.delivery_timeout_ms / 1000 + self._max_block_seconds
-        checked_seconds(timeout_seconds, "timeout_seconds")
         self._own_loop.require()
+        seconds = close_seconds(self._config) if timeout_seconds is None else timeout_seconds
+        checked_seconds(seconds, "timeout_seconds")
         if self._is_closed:
             return
         self._is_closed = self._accumulator.is_closed = True
@@ -181,25 +184,14 @@ class Producer:
         self._waiting.note_space()
         try:
             if self._sending is not None and not self._sending.done():
-                async with asyncio.timeout(timeout_seconds):
-                    await self._finish()
-        except (TimeoutError, ClientError):
+                await self._unfinished.finish(seconds)
+        except ClientError:
             pass  # What is not done fails when the sender is stopped.
         finally:
             async with AsyncExitStack() as rest:  # All of it is done, also if this call is cancelled on the way.
                 rest.push_async_callback(self._runtime.cluster.close)
                 rest.push_async_callback(self._runtime.tasks.stop)
                 self._metadata.close()
-
-    async def _finish(self) -> None:
-        await self.flush()
-        pending = self._manager.calls.pending
-        if pending is not None:
-            await _done(pending)
-        if self._manager.state.current in _OPEN_TRANSACTION:
-            result = self._manager.abort()
-            self._sender.wake()
-            await _done(result)
 
     # Records
 
@@ -381,7 +373,7 @@ class Producer:
         self._sender.wake()
         try:
             async with asyncio.timeout(self._max_block_seconds):
-                await _done(result)
+                await until_done(result)
         except TimeoutError:
             raise OperationTimedOut(f"{result.operation} took longer than {self._max_block_seconds:g} s") from None
         result.acknowledge()
@@ -405,13 +397,6 @@ def _runtime(config: ProducerConfig, rng: Random, wall_clock: Callable[[], int])
         rng=rng,
         wall_clock=wall_clock,
     )
-
-
-async def _done(result: TransactionalResult) -> None:
-    """Return when a result is done."""
-    done = asyncio.Event()
-    result.when_done(done.set)
-    await done.wait()
 
 
 async def _all_done(batches: list[ProducerBatch]) -> None:

@@ -22,6 +22,8 @@ class State(Enum):
     FATAL_ERROR = "the producer can only be closed"
 
 
+OPEN_TRANSACTION: Final = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
+"""The states of a transaction that the application has neither committed nor aborted."""
 _WHAT_TO_CALL: Final[Mapping[State, str]] = {
     State.UNINITIALIZED: "call init_transactions first",
     State.INITIALIZING: "init_transactions has not ended",

@@ -48,7 +48,7 @@ from oncelog.clients.producer.transaction_requests import (
     TransactionalProducer,
     TxnOffsetCommit,
 )
-from oncelog.clients.producer.transactional_calls import TransactionalCalls
+from oncelog.clients.producer.transactional_calls import INITIALIZE, TransactionalCalls
 from oncelog.clients.producer.transactional_result import TransactionalResult
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
@@ -107,12 +107,12 @@ class TransactionManager:
     def initialize(self) -> TransactionalResult:
         """Get a producer id for the transactional id, which ends the transaction that is open under it."""
         self._require_transactional()
-        repeated = self.calls.repeated("init_transactions")
+        repeated = self.calls.repeated(INITIALIZE)
         if repeated is not None:
             return repeated
         self.state.require_no_error()
-        self.state.move(State.INITIALIZING, "init_transactions")
-        result = self.calls.begin("init_transactions")
+        self.state.move(State.INITIALIZING, INITIALIZE)
+        result = self.calls.begin(INITIALIZE)
         self.request_producer_id(result)
         return result
 

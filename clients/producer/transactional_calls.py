@@ -4,8 +4,12 @@ Pure. A call that timed out is still being carried out. The application calls th
 returns or raises, no other call is possible.
 """
 
+from typing import Final
+
 from oncelog.clients.errors import ClientError, IllegalState
 from oncelog.clients.producer.transactional_result import TransactionalResult
+
+INITIALIZE: Final = "init_transactions"
 
 
 class TransactionalCalls:
@@ -35,9 +39,10 @@ class TransactionalCalls:
         return self._latest
 
     @property
-    def pending(self) -> TransactionalResult | None:
-        """The result of the latest call while it is not done."""
-        return None if self._latest is None or self._latest.is_done else self._latest
+    def pending_end(self) -> TransactionalResult | None:
+        """The result of the latest call while it is a commit or an abort that is not done."""
+        latest = self._latest
+        return None if latest is None or latest.is_done or latest.operation == INITIALIZE else latest
 
     def fail(self, error: ClientError) -> None:
         """Fail the latest call, unless it is done."""
