@@ -1,6 +1,7 @@
-"""Callbacks that wait until a log has reached an offset: the high watermark, or the flushed end. Pure."""
+"""Callbacks that wait until a log has reached an offset: the high watermark, or the flushed end."""
 
 import heapq
+import logging
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -10,6 +11,7 @@ from oncelog.protocol.errors import ErrorCode
 OnReached: TypeAlias = Callable[[ErrorCode], None]
 """Called with NONE, or with the reason why the offset will not be reached here."""
 
+_log = logging.getLogger(__name__)
 _NEVER: Final = 1 << 63
 """Above every offset."""
 
@@ -20,11 +22,13 @@ class OffsetWaiters:
     The first unforeseen exception of a waiter goes on to the caller when the others have been called.
     """
 
-    __slots__ = ("_arrivals", "_heap", "lowest")
+    __slots__ = ("_arrivals", "_heap", "_is_releasing", "_reached", "lowest")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, OnReached]] = []
         self._arrivals = 0
+        self._reached = -1
+        self._is_releasing = False
         self.lowest = _NEVER
         """The lowest offset of a waiter: below it ``release`` has nothing to do."""
 
@@ -36,28 +40,38 @@ class OffsetWaiters:
         heapq.heappush(self._heap, (offset, self._arrivals, callback))
         self._note_lowest()
 
-    def release(self, reached: int, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Call the waiters for ``reached`` or less. A callback may add waiters, also such that are due at once."""
+    def release(self, reached: int) -> None:
+        """Call the waiters for ``reached`` or less. A callback may add waiters, also such that are due at once.
+
+        A callback may also append, and so reach here again: then the waiters are left to the release that is under
+        way. If each were called from the one before it, some thirty of them would fill the stack.
+        """
+        if self._is_releasing:
+            self._reached = max(self._reached, reached)
+            return
+        self._reached = reached
+        self._is_releasing = True
         is_done = False
         try:
             # A callback may replace the heap: it may fail all waiters.
-            while self._heap and self._heap[0][0] <= reached:
+            while self._heap and self._heap[0][0] <= self._reached:
                 _, _, callback = heapq.heappop(self._heap)
                 self._note_lowest()
-                callback(error)
+                callback(ErrorCode.NONE)
             is_done = True
         finally:
             if not is_done:
-                self._release_rest(reached, error)
+                self._release_rest()
+            self._is_releasing = False
 
-    def _release_rest(self, reached: int, error: ErrorCode) -> None:
-        """Call the other waiters after the exception of one. It goes on to the caller, and theirs do not."""
-        contained = Containment(lambda _: None)
-        while self._heap and self._heap[0][0] <= reached:
+    def _release_rest(self) -> None:
+        """Call the other waiters after the exception of one. It goes on to the caller; theirs are logged."""
+        contained = Containment(_log_failure)
+        while self._heap and self._heap[0][0] <= self._reached:
             _, _, callback = heapq.heappop(self._heap)
             self._note_lowest()
             with contained:
-                callback(error)
+                callback(ErrorCode.NONE)
 
     def fail(self, error: ErrorCode) -> None:
         """Call all present waiters with an error; their offsets will not be reached."""
@@ -79,3 +93,7 @@ class OffsetWaiters:
 
     def _note_lowest(self) -> None:
         self.lowest = self._heap[0][0] if self._heap else _NEVER
+
+
+def _log_failure(error: Exception) -> None:
+    _log.error("Another waiter of the same offsets failed, too", exc_info=error)

@@ -313,11 +313,11 @@ class LocalLog:
 
     def mark_failed(self, error: OSError) -> None:
         """Stop appending, reading and acknowledging, and report the failure."""
-        if self.failed:
+        if self.failure is not None:
             return
-        _log.error("The log in %s failed: %s", self.directory, error)
         self.failed = True
         self.failure = error
+        _log.error("The log in %s failed: %s", self.directory, error)
         self.on_failure(self)
 
 

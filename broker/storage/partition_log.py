@@ -13,6 +13,7 @@ is full, or because no file can be opened, is undone and refused with KAFKA_STOR
 other ``OSError`` makes the log *failed*: every later call returns KAFKA_STORAGE_ERROR.
 """
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable
 
@@ -157,12 +158,20 @@ class PartitionLog(LocalLog):
                 return verdict.append_info(self.log_start_offset) if isinstance(verdict, Duplicate) else verdict
             marker = verdict.marker
         base_offset = self.log_end_offset
-        error = self._write(batch, header, leader_epoch)
-        if error is not None:
-            return error
-        if has_producer:
-            index = self.segments.active.indexes.transactions
-            self.producer_state.apply(header, marker, base_offset, index, transaction_version)
+        is_whole = False
+        try:
+            error = self._write(batch, header, leader_epoch)
+            if error is not None:
+                is_whole = True
+                return error
+            if has_producer:
+                index = self.segments.active.indexes.transactions
+                self.producer_state.apply(header, marker, base_offset, index, transaction_version)
+            is_whole = True
+        finally:
+            if not is_whole:
+                self.failed = True  # Before any call: the stack may have no room for one.
+                self.mark_failed(_interrupted())
         max_timestamp = header.max_timestamp
         log_append_time = max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else NO_TIMESTAMP
         return new_append_info(
@@ -240,16 +249,24 @@ class PartitionLog(LocalLog):
                 break
             count, size = count + 1, size + length
         position = segment.size
-        segment.append((batches[first.position : first.position + size],), size)
-        for batch in accepted[:count]:
-            header = batch.header
-            length, last_offset = header.batch_length + LOG_OVERHEAD, header.last_offset
-            segment.note_batch(position, length, last_offset, header.max_timestamp)
-            position += length
-            self.log_end_offset = last_offset + 1
-            if header.partition_leader_epoch != self.epochs.latest_epoch:
-                self.epochs.learn(header.partition_leader_epoch, header.base_offset)
-            self.producer_state.replay(batch, segment.indexes.transactions)
+        is_whole = True  # An error of the write leaves nothing of it.
+        try:
+            segment.append((batches[first.position : first.position + size],), size)
+            is_whole = False
+            for batch in accepted[:count]:
+                header = batch.header
+                length, last_offset = header.batch_length + LOG_OVERHEAD, header.last_offset
+                segment.note_batch(position, length, last_offset, header.max_timestamp)
+                position += length
+                self.log_end_offset = last_offset + 1
+                if header.partition_leader_epoch != self.epochs.latest_epoch:
+                    self.epochs.learn(header.partition_leader_epoch, header.base_offset)
+                self.producer_state.replay(batch, segment.indexes.transactions)
+            is_whole = True
+        finally:
+            if not is_whole:
+                self.failed = True
+                self.mark_failed(_interrupted())
         return count
 
     # Segments
@@ -444,3 +461,11 @@ class PartitionLog(LocalLog):
             except OSError as error:
                 self.mark_failed(error)
         return False
+
+
+def _interrupted() -> OSError:
+    """Return the error of a log to which an unforeseen exception happened between a write and what is noted of it.
+
+    The next batch would get the offset of the one that nothing was noted of. A restart recovers both.
+    """
+    return OSError(errno.EIO, "an unforeseen exception interrupted an append")

@@ -312,6 +312,9 @@ class TransactionStateManager:
 
 
 def is_written(batch: bytearray, log: ReplicatedLog) -> bool:
-    """Return whether a batch is in the log although its append raised: its place is stamped before it is written."""
+    """Return whether a batch is in the log although its append raised: its place is stamped before it is written.
+
+    The stamped epoch is that of the append: later than the leadership's first one if the ISR has changed since.
+    """
     header = read_header(batch)
-    return header.partition_leader_epoch == log.leader_epoch and header.base_offset < log.log_end_offset
+    return header.partition_leader_epoch >= log.leader_epoch and header.base_offset < log.log_end_offset

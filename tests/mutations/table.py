@@ -1447,6 +1447,31 @@ MUTATIONS: Final = (
         "::test_exception_of_a_waiter_comes_after_the_others_were_called",
     ),
     Mutation(
+        "B101", _STATE_MANAGER,
+        "partition_leader_epoch >= log.leader_epoch", "partition_leader_epoch == log.leader_epoch",
+        f"{_TEST_COORDINATOR}::test_exception_after_prepare_was_written_still_completes_the_transaction",
+    ),
+    Mutation(
+        "B103", "broker/replication/offset_waiters.py",
+        "        if self._is_releasing:\n", "        if False:\n",
+        "tests/simulation/test_replicated_transactions.py"
+        "::test_transactions_that_waited_for_the_same_follower_are_completed_when_it_dies",
+    ),
+    Mutation(
+        "B103", "broker/storage/partition_log.py",
+        "        finally:\n            if not is_whole:\n                self.failed = True  # Before",
+        "        finally:\n            if False:\n                self.failed = True  # Before",
+        "tests/unit/broker/storage/test_log_failures.py"
+        "::test_append_that_ends_at_any_call_leaves_a_log_that_is_whole_or_fails",
+    ),
+    Mutation(
+        "B103", "broker/storage/partition_log.py",
+        "        finally:\n            if not is_whole:\n                self.failed = True\n",
+        "        finally:\n            if False:\n                self.failed = True\n",
+        "tests/unit/broker/storage/test_log_failures.py"
+        "::test_append_that_ends_at_any_call_leaves_a_log_that_is_whole_or_fails",
+    ),
+    Mutation(
         "B102", "coordinator/controller/event_queue.py",
         "            async with asyncio.timeout_at(until):\n                await self._places.acquire()\n",
         "            async with asyncio.timeout_at(until), self._places:\n",

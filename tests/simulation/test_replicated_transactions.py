@@ -8,7 +8,7 @@ record is on two brokers at least is what these tests hold, not that three death
 import asyncio
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -19,7 +19,7 @@ from oncelog.clients.errors import ClientError
 from oncelog.clients.log_reader import LogReader
 from oncelog.clients.producer import Producer, ProducerConfig
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.simulation.cluster_stories import create
+from tests.simulation.cluster_stories import create, simulate
 from tests.simulation.replication_history import batches
 from tests.simulation.simulated_cluster import ClusterBroker, SimulatedCluster
 from tests.simulation.virtual_loop import VirtualLoop
@@ -32,6 +32,7 @@ REPLICATED = {
     "replica.lag.time.max.ms": "3000",
 }
 BOOTSTRAP = "127.0.0.1:9101,127.0.0.1:9102,127.0.0.1:9103"
+NOW_MS = 1_750_000_000_000
 JOURNALS = [TopicPartition("journal", index) for index in range(3)]
 
 
@@ -41,7 +42,7 @@ class Writer:
 
     name: str
     rng: random.Random
-    wall_clock_ms: int = 1_750_000_000_000
+    wall_clock_ms: int = NOW_MS
     committed: list[list[tuple[TopicPartition, bytes]]] = field(default_factory=list)
     aborted: list[list[tuple[TopicPartition, bytes]]] = field(default_factory=list)
     unknown: list[list[tuple[TopicPartition, bytes]]] = field(default_factory=list)
@@ -202,3 +203,37 @@ def test_deaths_lose_nothing_and_tear_nothing(seed: int) -> None:
     """B60, B83: committed is on every in-sync replica, and a new coordinator ends what the old one began."""
     events = run(seed)
     assert events["committed"] > 20, events
+
+
+CROWD = 100
+
+
+async def crowd(cluster: SimulatedCluster) -> None:
+    await create(cluster, "__transaction_state", (1, 2))
+    await create(cluster, "journal", (1,))
+    config = ProducerConfig(bootstrap="127.0.0.1:9101", linger_ms=0, transaction_timeout_ms=10_000)
+    producers = [
+        Producer(replace(config, transactional_id=f"p{number}"), rng=random.Random(number), wall_clock=lambda: NOW_MS)
+        for number in range(CROWD)
+    ]
+    for number, producer in enumerate(producers):
+        await producer.start()
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send("journal", b"%d" % number, partition=0)
+    await asyncio.gather(*(producer.flush() for producer in producers))
+    cluster[2].kill()
+    await asyncio.wait_for(asyncio.gather(*(producer.commit_transaction() for producer in producers)), 60)
+    await asyncio.gather(*(producer.close() for producer in producers))
+    journal = cluster[1].running.replica_manager.partition(JOURNALS[0])
+    assert journal is not None
+    assert journal.log is not None
+    assert not journal.log.failed
+    assert len(batches(journal.log, 0)) == 2 * CROWD, "a record or a marker each"
+    assert journal.log.log_end_offset == 2 * CROWD
+    assert len((await read_all(read_committed=True))[JOURNALS[0]]) == CROWD
+
+
+def test_transactions_that_waited_for_the_same_follower_are_completed_when_it_dies() -> None:
+    """The coordinator is alone then: each Prepare that is released appends markers and Complete, replicated at once."""
+    simulate(crowd, brokers=2, settings={"transaction.state.log.min.isr": "1", "min.insync.replicas": "1"})

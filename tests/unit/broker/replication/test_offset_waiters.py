@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -81,6 +82,23 @@ def test_callback_that_fails_all_waiters_leaves_none_called_twice() -> None:
     assert calls == [("second", ErrorCode.KAFKA_STORAGE_ERROR)]
 
 
+def test_waiters_whose_callbacks_release_again_are_called_in_order_one_after_the_other() -> None:
+    """A coordinator alone in its ISR: each decision of thousands appends, which is replicated at once."""
+    waiters, called = OffsetWaiters(), list[int]()
+
+    def append(offset: int, error: ErrorCode) -> None:
+        called.append(offset)
+        waiters.release(5_000 + len(called))
+
+    for offset in range(5_000):
+        waiters.add(offset, partial(append, offset))
+    waiters.add(5_001, partial(append, 5_001))
+    waiters.add(20_000, partial(append, 20_000))
+    waiters.release(0)
+    assert called == [*range(5_000), 5_001]
+    assert len(waiters) == 1
+
+
 def fail(error: ErrorCode) -> None:
     raise ValueError("unforeseen")
 
@@ -107,3 +125,6 @@ def test_waiters_are_all_called_however_many_of_them_raise(error: ErrorCode) -> 
     with pytest.raises(ValueError, match="unforeseen"):
         waiters.fail(error) if error else waiters.release(5_000)
     assert calls == [("last", error)]
+    waiters.add(1, note(calls, "next"))
+    waiters.release(1)
+    assert calls[1:] == [("next", ErrorCode.NONE)]

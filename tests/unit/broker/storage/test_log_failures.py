@@ -1,17 +1,27 @@
 """Disks that fail: what a log acknowledges, and what it is afterwards."""
 
 import errno
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from oncelog.broker.storage.disk import LocalDisk
+from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_host import LogHost
 from oncelog.broker.storage.partition_log import AppendInfo, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import patch_offset_and_epoch
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, marker
-from tests.unit.broker.storage.logs import append, content, end_txn, must_append, new_disk, open_log, producers
+from tests.unit.broker.storage.logs import NOW, TP, append, content, end_txn, must_append, new_disk, open_log, producers
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
@@ -246,3 +256,48 @@ async def test_snapshot_is_on_the_medium_before_the_recovery_point_passes_it() -
         again = survivors(disk, seed, SMALL, log.recovery_point)
         assert producers(again) == before
         assert again.snapshots.offsets == snapshots, "none was lost, and none was torn"
+
+
+def descend(frames: int, action: Callable[[], object]) -> object:
+    return descend(frames - 1, action) if frames else action()
+
+
+def deepest() -> int:
+    """How many frames the stack has room for; nearly."""
+    frames = sys.getrecursionlimit()
+    while True:
+        with suppress(RecursionError):
+            descend(frames, int)
+            return frames
+        frames -= 1
+
+
+@pytest.mark.parametrize("as_leader", [True, False], ids=["leader", "follower"])
+def test_append_that_ends_at_any_call_leaves_a_log_that_is_whole_or_fails(tmp_path: Path, as_leader: bool) -> None:
+    """The stack is full at each call of an append in turn: written bytes without their offset would be written over."""
+    disk, outcomes = LocalDisk(), set[str]()
+    for room in range(1, 40):
+        directory = f"{tmp_path}/{room}"
+        disk.make_dirs(directory)
+        host = LogHost(disk=disk, wall_clock=lambda: NOW, space=DiskSpace(disk, directory, lambda: NOW))
+        log = PartitionLog.open(host, directory, TP, LogConfig(index_interval_bytes=1), NotedLog())
+        must_append(log, idempotent(0, transactional=True))
+        data = idempotent(1, transactional=True)
+        patch_offset_and_epoch(data, 0, 1, 0)
+        call = partial(append, log, data) if as_leader else partial(log.append_as_follower, data)
+        try:
+            descend(deepest() - room, call)
+            outcomes.add("appended")
+        except RecursionError:
+            outcomes.add("failed" if log.failed else "refused")
+        if not log.failed:
+            must_append(log, batch(b"next"))
+            assert log.size == disk.file_size(log.segments.active.path(".log"))
+            assert [offset for offset, _, _ in content(log)] == list(range(log.log_end_offset))
+        noted = None if log.failed else producers(log)
+        log.close()
+        again = PartitionLog.open(host, directory, TP, LogConfig(), NotedLog())
+        assert [offset for offset, _, _ in content(again)] == list(range(again.log_end_offset))
+        assert noted is None or producers(again) == noted
+        again.close()
+    assert outcomes == {"appended", "failed", "refused"}

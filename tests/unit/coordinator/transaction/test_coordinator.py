@@ -642,14 +642,16 @@ def test_exception_in_an_append_leaves_the_id_as_it_was(step: str, level: int) -
 
 @LEVELS
 @pytest.mark.parametrize("replicates_at_once", [False, True])
+@pytest.mark.parametrize("isr_changes", [0, 1])
 def test_exception_after_prepare_was_written_still_completes_the_transaction(
-    replicates_at_once: bool, level: int
+    replicates_at_once: bool, isr_changes: int, level: int
 ) -> None:
     """B101: a record with a bumped epoch may be durable, and no record with an older epoch can follow it."""
     with world(level=level) as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
         w.add(producer, INVOICES)
+        w.log.isr_changes = isr_changes
         w.log.failures_after_write = [ValueError("unforeseen")]
         w.log.replicates_at_once = replicates_at_once
         with pytest.raises(ValueError, match="unforeseen"):

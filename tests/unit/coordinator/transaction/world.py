@@ -62,6 +62,8 @@ class Log:
         """The errors that the next appends return, or raise."""
         self.failures_after_write: list[Exception] = []
         """What the next appends raise once their batch is written."""
+        self.isr_changes = 0
+        """By how much the leader epoch has grown since this leadership began."""
         self.is_deserted = False
         self.waiters: list[tuple[int, OnReplicated]] = []
         self.epoch_log: EpochLog | None = None
@@ -167,7 +169,7 @@ class EpochLog:
                 raise refusal
             return refusal
         base_offset = self.log.log_end_offset
-        patch_offset_and_epoch(batch, 0, base_offset, self.leader_epoch)
+        patch_offset_and_epoch(batch, 0, base_offset, self.leader_epoch + self.log.isr_changes)
         self.log.batches.append((base_offset, bytes(batch)))
         self.log.log_end_offset = read_header(batch).next_offset
         if self.log.failures_after_write:
