@@ -130,18 +130,22 @@ async def _wait(session: Session, brokers: int) -> _Sighting:
     """Return the first sighting that is enough, or the last one before the time-out."""
     async with session.cluster() as cluster, session.watching(cluster):
         retry = Retry(Backoff(rng=cluster.rng), session.timeout_seconds)
+        sighting = _Sighting(False, 0, "no response")
         while True:
-            sighting = await _look_for(cluster, brokers, retry.remaining_seconds)
+            sighting = await _look_for(cluster, brokers, retry.remaining_seconds) or sighting
             if sighting.is_enough or not await retry.pause():
                 return sighting
 
 
-async def _look_for(cluster: Cluster, brokers: int, seconds: float) -> _Sighting:
+async def _look_for(cluster: Cluster, brokers: int, seconds: float) -> _Sighting | None:
+    """Return None if the time is over before there is a response: what was seen before says more."""
     try:
         async with asyncio.timeout(seconds):
             await cluster.refresh(())
-    except (Unreachable, TimeoutError) as error:
-        return _Sighting(False, 0, str(error) or "no response")
+    except TimeoutError:
+        return None
+    except Unreachable as error:
+        return _Sighting(False, 0, str(error))
     seen = len(cluster.brokers)
     if seen < brokers:
         return _Sighting(False, seen, f"{seen} of {brokers} brokers")
