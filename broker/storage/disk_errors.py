@@ -5,6 +5,8 @@ its directory means that the bytes on the disk cannot be relied on.
 """
 
 import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -18,3 +20,14 @@ def is_out_of_space(error: OSError) -> bool:
 def is_transient(error: OSError) -> bool:
     """Return whether the same call may succeed later on an intact disk."""
     return error.errno in OUT_OF_SPACE or error.errno in OUT_OF_DESCRIPTORS
+
+
+@contextmanager
+def failing_unless_transient(mark_failed: Callable[[OSError], None]) -> Iterator[None]:
+    """Raise a transient ``OSError`` of the block; pass any other one to ``mark_failed``."""
+    try:
+        yield
+    except OSError as error:
+        if is_transient(error):
+            raise
+        mark_failed(error)

@@ -3,11 +3,12 @@
 Followers and consumers truncate by it: "epoch 5 ends at offset 120 here" tells a replica whose epoch 5 ends at 130 that
 its last ten records never became part of history. Epochs and start offsets both ascend.
 
-The file, ``leader-epoch-checkpoint``, is not written when an epoch begins, nor when a log is cut: a broker
-that starts, or takes over from another one, does so with many logs, and to replace a file takes milliseconds. It is
-replaced before the recovery point passes an epoch's start, and when the log is closed: recovery reads the epochs of all
-batches beyond the recovery point, and if a power loss leaves the file unusable, those of all batches. Epochs without
-batches are forgotten when a log is loaded.
+The file, ``leader-epoch-checkpoint``, is not written when an epoch begins, nor when a log is cut at either end: a
+broker that starts, or takes over from another one, does so with many logs, and to replace a file takes milliseconds;
+and retention must not need room on a full disk. It is replaced before the recovery point passes an epoch's start, and
+when the log is closed: recovery reads the epochs of all batches beyond the recovery point, and if a power loss leaves
+the file unusable, those of all batches. Loading a log cuts the epochs of the file to the offsets of the log, so that
+epochs without batches are forgotten.
 """
 
 from bisect import bisect_left, bisect_right
@@ -113,8 +114,7 @@ class LeaderEpochFileCache:
             del self._epochs[: below - 1]
             del self._offsets[: below - 1]
             self._offsets[0] = start_offset
-            self.is_unsaved = True  # Also if it cannot be saved now.
-            self.save()
+            self.is_unsaved = True
 
     def clear(self) -> None:
         if self._epochs:

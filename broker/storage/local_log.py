@@ -17,7 +17,7 @@ from collections.abc import Callable
 from logging import getLogger
 from typing import NamedTuple
 
-from oncelog.broker.storage.disk_errors import is_transient
+from oncelog.broker.storage.disk_errors import failing_unless_transient, is_transient
 from oncelog.broker.storage.flush_state import FlushPlan, FlushState
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_files import DELETED_SUFFIX
@@ -289,14 +289,12 @@ class LocalLog:
             self.note_error(error)
 
     def flush(self) -> None:
-        """Sync everything, here and now."""
+        """Sync everything, here and now. Raise a transient ``OSError``: then it is still to be synced."""
         if self.failed:
             return
-        try:
+        with failing_unless_transient(self.mark_failed):
             self.segments.active.note_largest_timestamp()  # It may be rolled without another append.
             self.flush_state.carry_out(self.plan_full_flush(self.log_end_offset))
-        except OSError as error:
-            self.mark_failed(error)
 
     def plan_full_flush(self, end_offset: int) -> FlushPlan:
         """Return a flush of the segments below an offset that ends one, and of what is needed to trust them."""

@@ -10,8 +10,8 @@ again, and stays until an operator removes it. Checkpoints that still have offse
 partition of that name is created again: they are about another log.
 
 Failures: a log whose disk calls fail reports itself (``on_log_failure``). A failure of the directory as a whole, that
-is, of a checkpoint, is reported through ``on_directory_failure``. A full disk is neither (``space``). There is one data
-directory.
+is, of a checkpoint, is reported through ``on_directory_failure``. A full disk is neither (``space``); but without room
+for what a close writes there is no mark, and the next start recovers the logs. There is one data directory.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from oncelog.broker.storage.checkpoints import CHECKPOINTS
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.data_directory import DataDirectory
 from oncelog.broker.storage.disk import Disk
-from oncelog.broker.storage.disk_errors import is_transient
+from oncelog.broker.storage.disk_errors import failing_unless_transient, is_transient
 from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.garbage import AT_ONCE, Garbage
 from oncelog.broker.storage.local_log import LocalLog
@@ -168,18 +168,27 @@ class LogManager:
                 group.create_task(_settle(logs))
 
     def close(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Close everything. Leave the clean-shutdown mark unless something failed."""
+        """Close everything. Leave the clean-shutdown mark unless something failed, or did not fit on the disk."""
         try:
-            for log in self._logs.values():
-                log.close()
-                self._failed |= log.failed
-            self.checkpoints.write()
+            self._write_ends()
             if not self._failed:
                 self.directory.close_cleanly(broker_epoch)
         except OSError as error:
-            _log.error("%s was not closed cleanly: %s", self.log_dir, error)
+            _log.error("%s was not closed cleanly: %s. The next start recovers its logs", self.log_dir, error)
         finally:
             self.release()
+
+    def _write_ends(self) -> None:
+        """Close the logs and write the checkpoints. Raise the first ``OSError`` after all have been tried."""
+        errors: list[OSError] = []
+        for write in (*(log.close for log in self._logs.values()), self.checkpoints.write):
+            try:
+                write()
+            except OSError as error:
+                errors.append(error)
+        self._failed |= any(log.failed for log in self._logs.values())
+        if errors:
+            raise errors[0]
 
     def release(self) -> None:
         """Release files and lock, as the end of the process would."""
@@ -314,7 +323,8 @@ def _first_files(topic_id: bytes | None) -> dict[str, bytes]:
 async def _settle(logs: Iterator[PartitionLog]) -> None:
     for log in logs:
         try:
-            if log.write_end():
-                await log.flush_state.carry_out_off_loop(log.plan_full_flush(log.log_end_offset))
+            with failing_unless_transient(log.mark_failed):
+                if log.write_end():
+                    await log.flush_state.carry_out_off_loop(log.plan_full_flush(log.log_end_offset))
         except OSError as error:
-            log.mark_failed(error)
+            _log.debug("%s is settled by its close: %s", log.directory, error)

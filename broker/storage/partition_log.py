@@ -20,6 +20,7 @@ from collections.abc import Callable
 from oncelog.broker.storage.append_info import AppendInfo as AppendInfo
 from oncelog.broker.storage.append_info import new_append_info
 from oncelog.broker.storage.batch_scan import ScannedBatch
+from oncelog.broker.storage.disk_errors import failing_unless_transient, is_transient
 from oncelog.broker.storage.leader_epoch_cache import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET, LeaderEpochFileCache
 from oncelog.broker.storage.local_log import ColdRead as ColdRead
 from oncelog.broker.storage.local_log import FetchedRecords as FetchedRecords
@@ -89,7 +90,10 @@ class PartitionLog(LocalLog):
         log = cls(host, directory, topic_partition, config, loader.load())
         log.flush_state.checkpointed_recovery_point = noted.recovery_point
         if not noted.clean_shutdown and config.flush_interval_messages < NO_LIMIT:
-            log.flush()  # Nothing else would flush it before the next append.
+            try:
+                log.flush()  # Nothing else would flush it before the next append.
+            except OSError as error:
+                log.note_error(error)
         return log
 
     # Offsets and epochs
@@ -399,7 +403,8 @@ class PartitionLog(LocalLog):
         """Delete the segments that retention allows to delete. Return how many; their files are in ``garbage``.
 
         A segment is deleted only once it is flushed, since the producer snapshot after it must be on the medium: that
-        is then all that is known of the producers. So an expired active segment is rolled now and deleted later.
+        is then all that is known of the producers. So an expired active segment is rolled now and deleted later. It
+        stays while a full disk prevents that.
         """
         if self.failed:
             return 0
@@ -413,7 +418,13 @@ class PartitionLog(LocalLog):
             )
             count = len(reasons)
             if count == len(self.segments):
-                self.roll()
+                try:
+                    self.roll()
+                except OSError as error:
+                    if not is_transient(error):
+                        raise
+                    self.note_error(error)
+                    count -= 1
             while count and self.segments[count].base_offset > self.recovery_point:
                 count -= 1
             if count:
@@ -442,15 +453,23 @@ class PartitionLog(LocalLog):
     # The end
 
     def close(self) -> None:
-        """Leave everything as the next ``open`` after a clean shutdown expects it. A failed log is left as it is."""
-        if self.write_end():
-            self.flush()
-        self.release()
+        """Leave everything as the next ``open`` after a clean shutdown expects it. A failed log is left as it is.
+
+        Raise a transient ``OSError``: then the log is intact, and the next ``open`` has to recover it.
+        """
+        try:
+            if self.write_end():
+                self.flush()
+        finally:
+            self.release()
 
     def write_end(self) -> bool:
-        """Write what a clean end has beside the batches. Return whether there is something to sync."""
+        """Write what a clean end has beside the batches. Return whether there is something to sync.
+
+        Raise a transient ``OSError``: then the log is as it was.
+        """
         if not self.failed and self.log_end_offset > 0:
-            try:
+            with failing_unless_transient(self.mark_failed):
                 self.producer_state.map_end_offset = self.log_end_offset
                 self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))
                 self.epochs.truncate_from_end(self.log_end_offset)
@@ -458,8 +477,6 @@ class PartitionLog(LocalLog):
                 self.segments.active.note_largest_timestamp()
                 is_flushed = self.recovery_point == self.log_end_offset and not self.epochs.unsynced
                 return not (is_flushed and self.flush_state.is_settled)
-            except OSError as error:
-                self.mark_failed(error)
         return False
 
 

@@ -168,6 +168,42 @@ def test_broker_that_is_alone_refuses_writes_and_takes_them_again_when_there_is_
         loop.close()
 
 
+def test_broker_that_is_stopped_with_a_full_disk_fails_no_log_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    """What has no room then is derived from the batches at the next start."""
+    loop = VirtualLoop(random.Random(1))
+
+    async def play() -> None:
+        broker = SimulatedBroker(loop, random.Random(2))
+        await broker.start()
+        client = await WireClient.connect(PORT)
+        assert await _create(client, "t") == ErrorCode.NONE
+        for _ in range(5):
+            assert await _produce(client) == ErrorCode.NONE
+        broker.disk.fill()
+        client.close()
+        with pytest.raises(OSError, match="Errno 28"):
+            await broker.stop()
+        errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert [error for error in errors if "failed" in error or "cannot go on" in error] == []
+        assert len([error for error in errors if "not closed cleanly" in error]) == 1
+        broker.crash("process")
+        broker.disk.make_room()
+        await broker.start()
+        client = await WireClient.connect(PORT)
+        assert await _produce(client) == ErrorCode.NONE
+        assert broker.broker is not None
+        log = broker.broker.log_manager.get(T0)
+        assert log is not None
+        assert log.log_end_offset == 6
+        client.close()
+        await broker.stop()
+
+    try:
+        loop.run_until_complete(play())
+    finally:
+        loop.close()
+
+
 def test_administrators_of_a_broker_that_is_alone_hear_of_its_full_disk_until_there_is_room() -> None:
     """Its metadata store is on the same disk. NOT_CONTROLLER would have clients look for another controller."""
     loop = VirtualLoop(random.Random(1))

@@ -188,6 +188,40 @@ async def test_log_that_cannot_be_settled_fails_alone_and_there_is_no_mark(broke
     assert broker.restart().directory.previous_broker_epoch is None
 
 
+@pytest.mark.parametrize("path_ending", [".snapshot.tmp", ".index", "leader-epoch-checkpoint.tmp"])
+async def test_stop_without_room_for_small_files_fails_no_log_and_leaves_no_mark(
+    path_ending: str, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Recovery derives these files from the batches. One line says why there is no mark."""
+    fill(broker.create(A, ID_A))
+    fill(broker.create(B, ID_B), 3)
+    before = {log.topic_partition: content(log) for log in broker.manager}
+    broker.disk.fail("append", path_ending, error=errno.ENOSPC, times=1_000)
+    await broker.manager.settle()
+    broker.manager.close(broker_epoch=42)
+    assert not broker.failed_logs
+    errors = messages(caplog, "ERROR")
+    assert len(errors) == 1, errors
+    assert "/data was not closed cleanly" in errors[0]
+    broker.disk.make_room()
+    manager = broker.manager = broker.new_manager()
+    broker.start()
+    assert manager.directory.previous_broker_epoch is None
+    assert {log.topic_partition: content(log) for log in manager} == before
+
+
+def test_start_that_cannot_flush_for_lack_of_room_fails_no_log(broker: Broker) -> None:
+    broker.config = replace(broker.config, flush_interval_messages=1)
+    fill(broker.create(A, ID_A))
+    broker.disk.crash("process", Random(0))
+    broker.disk.fail("append", ".index", error=errno.ENOSPC)
+    broker.manager = broker.new_manager()
+    log = log_of(broker.start())
+    assert (log.failed, log.flushed_offset, log.log_end_offset) == (False, 0, 20)
+    assert broker.manager.space.is_full
+    must_append(log, batch())
+
+
 def test_directory_locked_by_one_broker_refuses_another(broker: Broker) -> None:
     other = broker.new_manager()
     with pytest.raises(AlreadyLocked):
@@ -429,6 +463,10 @@ async def test_background_work_on_a_full_disk_is_repeated_and_the_directory_is_k
     assert not supervisor.failing
     assert not broker.failures
     assert broker.restart().directory.previous_broker_epoch is not None
+
+
+def messages(caplog: pytest.LogCaptureFixture, level: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == level]
 
 
 @in_virtual_time

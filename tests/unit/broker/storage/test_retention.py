@@ -1,5 +1,6 @@
 """Which segments retention removes, and what stays of those that knew them."""
 
+import errno
 import logging
 from random import Random
 
@@ -9,6 +10,7 @@ from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.broker.storage.retention import ExpiryReason, SegmentAge, expired
 from oncelog.protocol.errors import ErrorCode
+from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (
     DIRECTORY,
@@ -105,8 +107,8 @@ def test_empty_active_segment_stays() -> None:
 # In logs
 
 
-def aged_log(config: LogConfig) -> PartitionLog:
-    log = open_log(new_disk(), config)
+def aged_log(config: LogConfig, disk: SimDisk | None = None) -> PartitionLog:
+    log = open_log(disk or new_disk(), config)
     for number in range(20):
         must_append(
             log, batch(b"v" * 100, timestamp=1000 * number, producer_id=5, epoch=0, sequence=number), number // 8
@@ -134,6 +136,55 @@ def test_old_segments_go_and_the_log_begins_later() -> None:
     assert log.epochs.entries[0].start_offset == start
     assert {path.rpartition(".")[2] for path in log.garbage} == {"deleted"}
     assert len([path for path in log.garbage if path.endswith(".log.deleted")]) == expired
+
+
+def test_retention_on_a_full_disk_deletes_in_its_first_pass_and_logs_that_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    disk = new_disk()
+    log = aged_log(LogConfig(segment_bytes=800, retention_ms=9_500), disk)
+    disk.fill()
+    assert log.delete_expired_segments(20_000) > 0
+    assert log.delete_expired_segments(20_000) == 0
+    assert len([record for record in caplog.records if "deleting" in record.getMessage()]) == 1
+    epochs, start = log.epochs.entries, log.log_start_offset
+    disk.crash("process", Random(0))
+    again = open_log(disk, log.config, recovery_point=log.recovery_point)
+    assert (again.epochs.entries, again.log_start_offset) == (epochs, start)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_epochs_after_retention_and_a_power_loss_begin_where_the_log_begins(seed: int) -> None:
+    """Whether the deleted segments come back or not; their epochs are in the file until it is written again."""
+    disk = new_disk()
+    log = aged_log(LogConfig(segment_bytes=800, retention_ms=9_500), disk)
+    before = log.epochs.entries
+    assert log.delete_expired_segments(20_000) > 0
+    disk.crash("power", Random(seed))
+    again = open_log(disk, log.config, recovery_point=log.recovery_point)
+    known = {entry.epoch: max(entry.start_offset, again.log_start_offset) for entry in before}
+    assert again.epochs.entries[0].start_offset == again.log_start_offset
+    assert all(known[entry.epoch] == entry.start_offset for entry in again.epochs.entries)
+
+
+def test_retention_of_a_whole_log_on_a_full_disk_deletes_all_but_the_active_segment() -> None:
+    """To delete that one, too, another one would have to be begun."""
+    disk = new_disk()
+    log = aged_log(LogConfig(segment_bytes=800, retention_ms=1), disk)
+    segments = len(log.segments)
+    disk.fail("append", ".snapshot.tmp", error=errno.ENOSPC, times=2)
+    assert expire(log, 10**9) == segments - 1
+    assert not log.failed
+    assert expire(log, 10**9) == 1
+
+
+def test_records_are_deleted_by_request_on_a_full_disk() -> None:
+    disk = new_disk()
+    log = aged_log(LogConfig(segment_bytes=800), disk)
+    disk.fill()
+    assert log.advance_log_start_offset(11) is ErrorCode.NONE
+    assert log.delete_expired_segments(0) > 0
 
 
 def test_log_of_which_everything_is_old() -> None:
