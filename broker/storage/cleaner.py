@@ -66,9 +66,10 @@ class LogCleaner:
     async def clean(self, log: PartitionLog) -> bool:
         """Make a pass. Return whether the log's cleaned offset has advanced.
 
-        An ``OSError`` fails the log, unless it passes (a full disk) and nothing of the log was touched. Anything else
-        makes the log uncleanable.
+        An ``OSError`` fails the log, unless it passes (a full disk) and nothing of the log was touched: that one is
+        kept as ``log.cleaning_shortage``. Anything else makes the log uncleanable.
         """
+        log.cleaning_shortage = None
         pass_ = _Pass(self._disk, log, self._wall_clock(), self._max_keys)
         end_offset: int | None = None
         with Containment(lambda error: None if pass_.is_obsolete else set_aside(log, error)):
@@ -87,7 +88,7 @@ async def _run(pass_: "_Pass", log: PartitionLog) -> int | None:
         pass
     except OSError as error:
         if is_transient(error):
-            _log.warning("%s was not cleaned, and will be tried again: %s", log.directory, error)
+            log.cleaning_shortage = error
         elif not pass_.is_obsolete:
             log.mark_failed(error)
     return None

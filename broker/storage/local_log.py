@@ -76,6 +76,8 @@ class LocalLog:
         """Paths of files that are no longer part of the log. ``LogMaintenance`` takes them from here."""
         self.failed = False
         self.failure: OSError | None = None
+        self.flush_shortage: OSError | None = None
+        """The transient error of the last flush of closed segments; None if that succeeded."""
         self.on_failure: Callable[[LocalLog], None] = _nothing
         """Called once, when the log fails."""
         self.generation = 0
@@ -285,8 +287,10 @@ class LocalLog:
             return
         try:
             await self.flush_state.carry_out_off_loop(self.plan_full_flush(self.segments.active.base_offset))
+            self.flush_shortage = None
         except OSError as error:
             self.note_error(error)
+            self.flush_shortage = None if self.failed else error
 
     def flush(self) -> None:
         """Sync everything, here and now. Raise a transient ``OSError``: then it is still to be synced."""

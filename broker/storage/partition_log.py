@@ -67,6 +67,8 @@ class PartitionLog(LocalLog):
         """The closed segments below have been cleaned; never beyond the base of the active one."""
         self.uncleanable = False
         """Whether the cleaner has set the log aside."""
+        self.cleaning_shortage: OSError | None = None
+        """The transient error that ended the last pass of the cleaner; None if none did."""
         self.on_checkpoints_lowered: Callable[[PartitionLog], None] = lambda _: None
         """Called before a truncation below what is checkpointed: the new offsets must be on disk when this returns."""
 

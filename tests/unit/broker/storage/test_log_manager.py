@@ -465,6 +465,71 @@ async def test_background_work_on_a_full_disk_is_repeated_and_the_directory_is_k
     assert broker.restart().directory.previous_broker_epoch is not None
 
 
+class TestCleanerOnAFullDisk:
+    CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, cleanup_policy=frozenset({"compact"}))
+
+    async def run(self, broker: Broker, maintenance: LogMaintenance, rounds: int, interval_ms: int) -> None:
+        for _ in range(rounds):
+            broker.now_ms += interval_ms
+            await maintenance.flush_and_remove()
+            await maintenance.clean()
+
+    @pytest.mark.parametrize("path_ending", [".index", ".log.cleaned"])
+    async def test_cleaner_without_room_warns_once_in_a_while_and_cleans_later(
+        self, path_ending: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Without its indexes a closed segment is not flushed, and what is not flushed is not cleaned."""
+        broker = Broker(SimDisk(), self.CONFIG)
+        broker.start()
+        for name in (A, B):
+            log = broker.create(name, ID_A)
+            for number in range(20):
+                must_append(log, keyed(number % 2))
+            log.update_high_watermark(log.log_end_offset)
+        broker.disk.fail("append", path_ending, error=errno.ENOSPC, times=1_000)
+        maintenance = LogMaintenance(broker.manager)
+        await self.run(broker, maintenance, 20, 15_000)
+        warnings = [text for text in messages(caplog, "WARNING") if "cannot clean" in text]
+        assert len(warnings) == 1
+        assert all(part in warnings[0] for part in ("a-0, b-x-3", "log.dirs", "/data", "Free space"))
+        await self.run(broker, maintenance, 20, 15_000)
+        warnings = [text for text in messages(caplog, "WARNING") if "clean" in text]
+        assert len(warnings) == 2
+        assert not broker.failed_logs
+        broker.disk.make_room()
+        caplog.clear()
+        await self.run(broker, maintenance, 50, 15_000)
+        assert [log.cleaned_offset > 0 for log in broker.manager] == [True, True]
+        assert not messages(caplog, "WARNING")
+
+    async def test_full_disk_warning_names_no_log_that_is_not_compacted(self, caplog: pytest.LogCaptureFixture) -> None:
+        broker = Broker(SimDisk())
+        broker.start()
+        fill(broker.create(A, ID_A))
+        broker.disk.fail("append", ".index", error=errno.ENOSPC, times=1_000)
+        await self.run(broker, LogMaintenance(broker.manager), 5, 15_000)
+        assert not messages(caplog, "WARNING")
+
+    async def test_warning_for_many_logs_names_some_and_the_number_of_the_others(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        broker = Broker(SimDisk(), self.CONFIG)
+        broker.start()
+        for index in range(12):
+            log = broker.create(TopicPartition("many", index), ID_A)
+            for number in range(20):
+                must_append(log, keyed(number % 2))
+        broker.disk.fail("append", ".index", error=errno.ENOSPC, times=1_000)
+        await self.run(broker, LogMaintenance(broker.manager), 1, 15_000)
+        (warning,) = messages(caplog, "WARNING")
+        assert "many-4 and 7 others" in warning
+        assert "many-5" not in warning
+
+
+def keyed(key: int) -> bytearray:
+    return build_batch([NewRecord(NOW, b"%d" % key, b"v" * 60)])
+
+
 def messages(caplog: pytest.LogCaptureFixture, level: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == level]
 
