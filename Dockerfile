@@ -1,7 +1,7 @@
 # A broker, as a user that is not root. Settings are KAFKA_* variables, or a server.properties at ONCELOG_CONFIG_FILE:
 #
 #   docker build -t oncelog .
-#   docker run --rm -p 9092:9092 oncelog
+#   docker run --rm --init -p 127.0.0.1:9092:9092 -v oncelog-data:/var/lib/kafka/data oncelog
 #
 # What the entry point adds to them is in broker/container.py.
 
