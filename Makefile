@@ -61,7 +61,7 @@ check: $(DEV)  ## Format, lint, types, import contracts, tidiness
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
 
-house: $(DEV)  ## Measures of the code: circles, sizes, words, files that a request crosses: make house [BEFORE=COMMIT]
+house: $(DEV)  ## Measures of the code: import cycles, sizes, words, files that a request crosses: make house [BEFORE=COMMIT]
 	$(BIN)/python -m tests.house $(BEFORE:%=--before %)
 
 client-chaos: $(DEV)  ## A thousand schedules of each kind of client over connections that break

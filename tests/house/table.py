@@ -40,22 +40,22 @@ def rows(root: Path = REPOSITORY) -> list[Row]:
 
 
 def direction_rows(sources: Sequence[Source], contracts: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return how files and rooms hang together."""
+    """Return how modules and packages import each other."""
     imports = import_graph(sources)
     rooms = room_graph(sources, imports)
     broker = within(rooms, "broker")
     of_files, of_rooms = circles(imports), circles(rooms)
     return [
-        Row("circles of files", len(of_files), _members(of_files)),
-        Row("files in circles", sum(map(len, of_files))),
-        _arrows("fewest imports between files to turn around", upward_arrows(imports)),
-        Row("circles of rooms", len(of_rooms), _members(of_rooms)),
-        Row("rooms in circles", sum(map(len, of_rooms))),
-        Row("rooms", len(rooms)),
-        Row("arrows between rooms", arrow_count(rooms)),
-        Row("rooms in broker/", len(broker)),
-        Row("arrows in broker/", arrow_count(broker)),
-        _arrows("upward arrows between rooms", upward_arrows(rooms)),
+        Row("import cycles of modules", len(of_files), _members(of_files)),
+        Row("modules in import cycles", sum(map(len, of_files))),
+        _arrows("fewest imports between modules to turn around", upward_arrows(imports)),
+        Row("import cycles of packages", len(of_rooms), _members(of_rooms)),
+        Row("packages in import cycles", sum(map(len, of_rooms))),
+        Row("packages", len(rooms)),
+        Row("imports between packages", arrow_count(rooms)),
+        Row("packages in broker/", len(broker)),
+        Row("imports between packages in broker/", arrow_count(broker)),
+        _arrows("upward imports between packages", upward_arrows(rooms)),
         _arrows("imports against contracts and layers", broken_imports(imports, contracts)),
     ]
 

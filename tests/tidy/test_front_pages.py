@@ -1,4 +1,4 @@
-"""What pages name exists: files and targets of make; every example is in README and run; the picture has the rooms."""
+"""What pages name exists: files and targets of make; every example is in README and run; the picture is complete."""
 
 import re
 import tomllib
@@ -48,10 +48,10 @@ def test_examples_are_all_run_by_a_test() -> None:
     assert [path.name for path in (REPOSITORY / "examples").glob("*.py") if f'"{path.name}"' not in text] == []
 
 
-def test_picture_of_the_broker_has_every_room_of_the_layers_contract() -> None:
+def test_picture_of_the_broker_has_every_package_of_the_layers_contract() -> None:
     contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["oncelog.broker"])
-    rooms = [room for layer in layers for room in re.findall(r"\w+", layer) if (REPOSITORY / "broker" / room).is_dir()]
+    names = [name for layer in layers for name in re.findall(r"\w+", layer) if (REPOSITORY / "broker" / name).is_dir()]
     page = (REPOSITORY / "docs" / "explanation" / "architecture.md").read_text()
-    assert len(rooms) > 10
-    assert [room for room in rooms if f"<b>{room}</b>" not in page] == []
+    assert len(names) > 10
+    assert [name for name in names if f"<b>{name}</b>" not in page] == []
