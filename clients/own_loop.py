@@ -25,5 +25,17 @@ class OwnLoop:
             self._loop = running
         if self._loop is not running:
             raise IllegalState(
-                f"this {self._kind} belongs to another event loop: create and close one inside each asyncio.run(...)"
+                f"this {self._kind} belongs to another event loop: create and close one inside each asyncio.run(...);"
+                " from another thread use asyncio.run_coroutine_threadsafe"
             )
+
+    def time(self) -> float:
+        """Return the time of the client's own event loop, in seconds. Raises as ``require``."""
+        self.require()
+        assert self._loop is not None
+        return self._loop.time()
+
+    def require_if_used(self) -> None:
+        """Raise ``IllegalState`` if the client has been used in an event loop that is not the running one."""
+        if self._loop is not None:
+            self.require()

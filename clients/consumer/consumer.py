@@ -190,6 +190,7 @@ class Consumer:
         Raises ``IllegalState`` without a group id, or after ``assign``; ``ValueError``, ``TypeError``;
         ``ConsumerClosed``.
         """
+        self._own_loop.require_if_used()
         self._lifecycle.require_not_closing()
         wanted = arguments.checked_subscription(topics)
         require_type(listener, RebalanceListener | None, "listener")
@@ -207,6 +208,7 @@ class Consumer:
 
         Raises ``IllegalState`` after ``subscribe``, ``ValueError``, ``TypeError``, ``ConsumerClosed``.
         """
+        self._own_loop.require_if_used()
         self._lifecycle.require_not_closing()
         partitions = arguments.checked_topic_partitions(partitions)
         if self._group is not None:
@@ -222,6 +224,7 @@ class Consumer:
 
     async def unsubscribe(self) -> None:
         """Revoke everything, and leave the group. Raises ``ConsumerClosed``."""
+        self._own_loop.require_if_used()
         self._lifecycle.require_not_closing()
         if self._group is not None:
             async with self._calls.one():
@@ -257,10 +260,12 @@ class Consumer:
         return await self._polls.poll(deadline, arguments.checked_size(max_records, "max_records", least=0))
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        self._own_loop.require_if_used()
         return self._polls
 
     def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord]:
         """Return the next record. Only records that were returned count as consumed, so a loop may ``commit``."""
+        self._own_loop.require_if_used()
         return self._polls.__anext__()
 
     # Positions
@@ -270,15 +275,18 @@ class Consumer:
 
         Raises ``IllegalState`` for a partition that is not assigned, ``ValueError`` for an offset that cannot be.
         """
+        self._own_loop.require_if_used()
         place = arguments.checked_offset(to if isinstance(to, OffsetAndMetadata) else OffsetAndMetadata(to))
         self._positions.seek(arguments.checked_topic_partition(topic_partition), place)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go on at the first record that there is, in these or in all partitions."""
+        self._own_loop.require_if_used()
         self._positions.reset(arguments.checked_topic_partitions(partitions), RESET_TO_EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go on with records written from now on; for read_committed, at the first open transaction."""
+        self._own_loop.require_if_used()
         self._positions.reset(arguments.checked_topic_partitions(partitions), RESET_TO_LATEST)
 
     async def position(self, topic_partition: TopicPartition, timeout_seconds: float | None = None) -> int:
@@ -293,10 +301,12 @@ class Consumer:
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Return no records of these until they are resumed. What has been fetched of them is kept."""
+        self._own_loop.require_if_used()
         self._positions.set_paused(arguments.checked_topic_partitions(partitions), True)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Return records of these again."""
+        self._own_loop.require_if_used()
         self._positions.set_paused(arguments.checked_topic_partitions(partitions), False)
 
     @property
@@ -324,6 +334,7 @@ class Consumer:
         ``InstanceFenced``, ``BrokerRefused``, ``OperationTimedOut`` (it may have been done), ``IllegalState`` without a
         group id, ``ValueError`` for offsets that no request can hold.
         """
+        self._own_loop.require()
         group = self._require_group()
         self._lifecycle.require_connected()
         offsets = self._subscription.partitions.consumed() if offsets is None else arguments.checked_offsets(offsets)

@@ -34,6 +34,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
+from threading import get_ident
 from typing import Self, Unpack
 
 from oncelog.clients.arguments import (
@@ -102,7 +103,7 @@ class Producer:
             config,
             self._manager,
             rng=self._runtime.rng,
-            now=asyncio.get_running_loop().time,
+            now=self._own_loop.time,
             on_batch=lambda: self._sender.wake_to_linger(),
             on_full_batch=lambda: self._sender.wake(),
         )
@@ -128,8 +129,8 @@ class Producer:
         self._sending: asyncio.Task[None] | None = None
         self._calls = CallsUnderWay("producer", ProducerClosed)
         """Those that ``close`` ends at once: nothing that they wait for can be used any more."""
-        self._is_open = False
-        """Whether the producer is started and not closed."""
+        self._open_in_thread: int | None = None
+        """The thread in which records are accepted, while the producer is started and not closed."""
         self._is_closed = False
         """Whether the producer is closed, or being closed."""
 
@@ -150,13 +151,13 @@ class Producer:
         async with self._calls.one():
             await self._runtime.cluster.connection_to_any()
         self._require_new()
-        self._is_open = True
+        self._open_in_thread = get_ident()
         self._sending = self._runtime.tasks.spawn(self._sender.run(), "sender")
         self._sending.add_done_callback(self._sender_ended)
 
     def _sender_ended(self, sending: "asyncio.Task[None]") -> None:
         """Accept no more records: nothing would send them. A loop that ends before ``close`` cancels the sender."""
-        self._is_open = False
+        self._open_in_thread = None
 
     def _require_new(self) -> None:
         if self._is_closed:
@@ -179,7 +180,7 @@ class Producer:
         if self._is_closed:
             return
         self._is_closed = self._accumulator.is_closed = True
-        self._is_open = False
+        self._open_in_thread = None
         self._calls.close()
         self._waiting.note_space()
         try:
@@ -222,7 +223,7 @@ class Producer:
         timestamp_ms: int | None,
     ) -> FutureRecordMetadata:
         accumulator = self._accumulator
-        if not self._manager.state.accepts_records or not self._is_open:
+        if get_ident() != self._open_in_thread or not self._manager.state.accepts_records:
             self._refuse()
         try:
             queues = accumulator.topics.get(topic)
@@ -272,6 +273,7 @@ class Producer:
                 return self._accept(topic, value, key, headers, partition, timestamp_ms)
             except BufferFull:
                 pass
+        self._own_loop.require()
         record = partial(self._accept, topic, value, key, headers, partition, timestamp_ms)
         async with self._calls.one():
             return await self._waiting.accept(topic, partition, record)
