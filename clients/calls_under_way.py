@@ -44,10 +44,10 @@ class CallsUnderWay:
         self.end()
 
     def end(self) -> None:
-        """End every call under way, except one that does so itself."""
+        """End every call under way, except one that does so itself, and those that end already."""
         now = asyncio.get_running_loop().time()
         for call, task in self._calls.items():
-            if task is not asyncio.current_task():
+            if task is not asyncio.current_task() and not call.expired():
                 call.reschedule(now)
 
     def _closed(self) -> ClientClosed:

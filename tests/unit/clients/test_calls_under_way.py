@@ -202,3 +202,31 @@ async def test_time_out_of_a_call_is_not_taken_for_the_end_of_its_client() -> No
     with pytest.raises(TimeoutError):
         async with calls.one(), asyncio.timeout(0.1):
             await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("turns", range(6))
+@in_virtual_time
+async def test_second_close_while_calls_are_ending_ends_them_as_one_does(turns: int) -> None:
+    calls, outcomes = CallsUnderWay("client"), list[str]()
+
+    async def wait() -> None:
+        async with calls.one():
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0)
+
+    async def call() -> None:
+        with pytest.raises(ClientClosed):
+            await wait()
+        outcomes.append("closed")
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(3):
+            tasks.create_task(call())
+        await asyncio.sleep(0.01)
+        calls.close()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        calls.close()
+    assert outcomes == ["closed"] * 3
