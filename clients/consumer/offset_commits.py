@@ -48,6 +48,8 @@ _UNKNOWN_ATTEMPTS: Final = 8
 """A topic that is still unknown after these attempts, some seconds, is not new but deleted. (Kafka's consumer tries to
 the end.)"""
 _NO_MEMBER: Final = Generation()
+_UNSERVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_UNWRITABLE: Final = " (`oncelog health` shows whether its broker cannot write, because its disk is full)"
 
 
 class OffsetCommits:
@@ -62,6 +64,8 @@ class OffsetCommits:
         self._places = 0
         self._done: dict[TopicPartition, int] = {}
         """The newest place whose commit of a partition has been done."""
+        self._last_error: ErrorCode | None = None
+        """The error of the last attempt of the commit whose turn it is; None before its first response."""
 
     # Committing
 
@@ -92,10 +96,15 @@ class OffsetCommits:
             async with asyncio.timeout(seconds), self._turn:
                 left = {tp: offset for tp, offset in offsets.items() if self._done.get(tp, 0) < place}
                 if left:
+                    self._last_error = None
                     await self._repeat(left, generation, membership)
                     self._done |= dict.fromkeys(left, place)
         except TimeoutError:
-            raise OperationTimedOut(f"group {self._link.group_id}: not committed within {seconds:g} s") from None
+            reason = "" if self._last_error is None else f": the last attempt ended with {self._last_error.name}"
+            hint = _UNWRITABLE if self._last_error in _UNSERVED else ""
+            raise OperationTimedOut(
+                f"group {self._link.group_id}: not committed within {seconds:g} s{reason}{hint}"
+            ) from None
 
     async def _repeat(
         self,
@@ -109,6 +118,7 @@ class OffsetCommits:
             failed = await self._try(left, generation, membership)
             if not failed:
                 return
+            self._last_error = next(iter(failed.values()))
             unknown = [tp for tp, error in failed.items() if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
             if attempt >= _UNKNOWN_ATTEMPTS and len(unknown) == len(failed):
                 raise self._refused(unknown[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,6 +1,7 @@
 """A member and a coordinator that is told what to say: every error, on the wire."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -459,7 +460,20 @@ async def test_commit_without_a_response_times_out() -> None:
     async with subscribed(broker) as consumer:
         await consumer.poll(5)
         broker.responses[OffsetCommitRequest] = [Reaction.SILENCE]
-        with pytest.raises(OperationTimedOut):
+        with pytest.raises(OperationTimedOut, match=r"not committed within 2 s$"):
+            await consumer.commit(timeout_seconds=2)
+
+
+@in_virtual_time
+async def test_commit_that_times_out_names_the_error_of_its_last_attempt() -> None:
+    """A coordinator whose disk is full returns NOT_COORDINATOR."""
+    broker = GroupBroker()
+    async with subscribed(broker) as consumer:
+        await consumer.poll(5)
+        wrong = ErrorCode.NOT_COORDINATOR
+        broker.responses[OffsetCommitRequest] = [lambda request: committed(request, wrong)] * 1_000  # type: ignore[list-item]
+        expected = "not committed within 2 s: the last attempt ended with NOT_COORDINATOR (`oncelog health`"
+        with pytest.raises(OperationTimedOut, match=re.escape(expected)):
             await consumer.commit(timeout_seconds=2)
 
 
