@@ -114,7 +114,8 @@ class CoordinatorRequests:
             case Effect.RETRY | Effect.FIND_COORDINATOR:
                 self._repeat(pending)
             case _:
-                self._fail(pending, effect, client_error(pending.request.kind, refused, effect))
+                explained = self._manager.causes.explain(refused)
+                self._fail(pending, effect, client_error(pending.request.kind, explained, effect))
         return effect
 
     def _fail(self, pending: PendingRequest, effect: Effect, error: ClientError) -> None:

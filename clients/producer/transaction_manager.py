@@ -41,6 +41,7 @@ from oncelog.clients.producer.producer_config import ProducerConfig, Transaction
 from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
 from oncelog.clients.producer.producer_sequences import ProducerSequences
 from oncelog.clients.producer.producer_state import ProducerState, State, caused
+from oncelog.clients.producer.refusal_causes import RefusalCauses
 from oncelog.clients.producer.transaction_requests import (
     AddOffsetsToTxn,
     EndTxn,
@@ -85,6 +86,7 @@ class TransactionManager:
         self.transactional_id = config.transactional_id
         self.is_transactional = config.transactional_id is not None
         self.is_idempotent = config.enable_idempotence
+        self.causes = RefusalCauses(config)
         self.state = ProducerState(is_transactional=self.is_transactional)
         self.sequences = ProducerSequences(config)
         self.transaction = OpenTransaction()

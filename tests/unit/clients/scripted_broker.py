@@ -63,9 +63,9 @@ class ScriptedBroker:
         self.connections: list[_ServerSide] = []
         self._server: asyncio.Server | None = None
 
-    async def start(self, tls: ssl.SSLContext | None = None) -> Address:
+    async def start(self, tls: ssl.SSLContext | None = None, port: int = 0) -> Address:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _ServerSide(self), "127.0.0.1", 0, ssl=tls)
+        self._server = await loop.create_server(lambda: _ServerSide(self), "127.0.0.1", port, ssl=tls)
         self.address = Address("127.0.0.1", self._server.sockets[0].getsockname()[1])
         return self.address
 

@@ -403,14 +403,18 @@ async def test_partitions_missing_in_a_response_are_retried() -> None:
 
 
 @in_virtual_time
-async def test_start_without_reachable_broker_raises() -> None:
+async def test_start_without_reachable_broker_raises_and_can_be_repeated() -> None:
     stage = Stage()
     async with stage.playing():
         pass
     producer = stage.producer()
     with pytest.raises(NoBrokerReachable):
         await producer.start()
+    await stage.broker.start(port=stage.broker.address.port)
+    await producer.start()
+    await (await producer.send(TOPIC, b"value"))
     await producer.close()
+    stage.broker.stop()
 
 
 @in_virtual_time
@@ -993,7 +997,8 @@ async def test_fenced_producer_raises_in_every_call() -> None:
     async with stage.transacting() as producer:
         future = await producer.send(TOPIC, b"value")
         stage.broker.script[EndTxnRequest] = EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
-        with pytest.raises(ProducerFenced):
+        newer = "another producer with this transactional id has started, or the coordinator has aborted"
+        with pytest.raises(ProducerFenced, match=rf"PRODUCER_FENCED: .* id 'id' .*{newer}.*create another"):
             await producer.commit_transaction()
         assert future.result().offset == 0
         for call in (producer.abort_transaction, producer.commit_transaction, lambda: producer.send(TOPIC, b"")):
@@ -1002,6 +1007,43 @@ async def test_fenced_producer_raises_in_every_call() -> None:
             assert raised.value.is_fatal
         with pytest.raises(ProducerFenced):
             producer.begin_transaction()
+
+
+@in_virtual_time
+async def test_batch_of_an_older_epoch_fails_with_the_cause_and_the_transaction_as_in_java() -> None:
+    """Kafka's client: ``InvalidProducerEpochException`` is abortable for a transaction (``TransactionManager``)."""
+    stage = Stage(partitions=1, transaction_version=2)
+    async with stage.transacting() as producer:
+        stage.broker.script[ProduceRequest] = lambda request: stage.refuse(request, ErrorCode.INVALID_PRODUCER_EPOCH)
+        newer = "INVALID_PRODUCER_EPOCH: the transactional id 'id' has a newer epoch: another producer"
+        with pytest.raises(BrokerRefused, match=newer):
+            await (await producer.send(TOPIC, b"value"))
+        with pytest.raises(TransactionAbortable, match=newer):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+
+
+@in_virtual_time
+async def test_record_that_the_topic_does_not_permit_fails_with_the_settings_to_change() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = lambda request: stage.refuse(request, ErrorCode.MESSAGE_TOO_LARGE)
+    async with stage.producing() as producer:
+        with pytest.raises(
+            BrokerRefused, match=r"max\.message\.bytes of its topic.*max_request_bytes of this producer is 1048576"
+        ):
+            await (await producer.send(TOPIC, b"value"))
+
+
+@in_virtual_time
+async def test_transaction_timeout_above_that_of_the_brokers_fails_with_the_settings_to_change() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[InitProducerIdRequest] = InitProducerIdResponse(
+        error_code=ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    )
+    async with stage.producing(transactional_id="id", transaction_timeout_ms=3_600_000) as producer:
+        expected = r"transaction_timeout_ms \(3600000\) is above transaction\.max\.timeout\.ms"
+        with pytest.raises(FatalProducerError, match=expected):
+            await producer.init_transactions()
 
 
 @in_virtual_time
