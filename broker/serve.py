@@ -85,9 +85,9 @@ class _Options:
 
 
 @click.command("serve", short_help="Run a broker.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one. Default: 9092.")
 @click.option("--host", help="Address to listen on. Default: localhost.")
-@click.option("--data-dir", help="Data directory (log.dirs).")
+@click.option("--data-dir", help="Data directory (log.dirs). Default: oncelog-data.")
 @click.option("--broker-id", type=int, help="This broker's id (broker.id).")
 @click.option("--zookeeper", help="Join the cluster on ZooKeeper at HOST:PORT,…/CHROOT (zookeeper.connect).")
 @click.option(

@@ -135,6 +135,8 @@ class Refusal:
     message: str | None = None
     cause: ClientError | None = field(default=None, compare=False, repr=False)
     """What happened instead of a response, if none came; ``error`` is this client's word for it then."""
+    is_for_others: bool = field(default=False, compare=False, repr=False)
+    """Whether other records of its batch are the reason that a record was refused (KIP-467)."""
 
     @classmethod
     def without_response(cls, cause: ClientError) -> "Refusal":

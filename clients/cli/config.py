@@ -32,7 +32,7 @@ def _resource_arguments(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command the arguments that name a resource, and its function the ``resource``."""
 
     @click.argument("resource_type", type=click.Choice(["topic", "broker"]), metavar="topic|broker")
-    @click.argument("name", metavar="NAME", required=False)
+    @click.argument("name", metavar="[NAME]", required=False)
     @click.option("--default", "is_default", is_flag=True, help="With `broker`: the settings of all brokers.")
     @functools.wraps(function)
     def command(*args: Any, resource_type: str, name: str | None, is_default: bool, **kwargs: Any) -> None:

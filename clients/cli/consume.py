@@ -239,7 +239,10 @@ def _warn(text: str, advice: str | None = None) -> None:
     help="Join this group: share its partitions, and commit what was printed every 5 s and at the end.",
 )
 @click.option("--raw", is_flag=True, help="Print keys and values unchanged, control characters included.")
-@with_session(formats=("table", "json", "value"))
+@with_session(
+    formats=("table", "json", "value"),
+    timeout_help="Time to reach the cluster and begin to read, in seconds. Reading itself has no time limit.",
+)
 def consume(session: Session, /, **given: Any) -> None:
     """Print the records of topics until Ctrl-C or SIGTERM; those of a partition in the order of their offsets.
 

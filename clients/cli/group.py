@@ -19,9 +19,16 @@ from oncelog.clients.admin.groups import (
 from oncelog.clients.admin.offsets import LATEST, list_offsets
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.named_partitions import find_partitions
-from oncelog.clients.cli.session import Session, example, with_session
+from oncelog.clients.cli.session import Session, complain, example, with_session
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.consumer.positions import Position, parse_position, resolve_position
+from oncelog.clients.consumer.positions import (
+    BEGINNING,
+    END,
+    Position,
+    PositionKind,
+    parse_position,
+    resolve_position,
+)
 from oncelog.clients.errors import BrokerRefused, Refusal
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
@@ -209,7 +216,8 @@ _topics_option = click.option(
     "--to",
     required=True,
     metavar="POSITION",
-    help="New position: beginning, end, OFFSET, -N (N offsets before the end), or @TIME.",
+    help="New position: beginning, end, OFFSET, -N (N offsets before the end), or @TIME. Instead of an OFFSET outside "
+    "of a partition's log its beginning or end is taken, with a warning.",
 )
 @_topics_option
 @click.option("--dry-run", is_flag=True, help="Print what would be committed, without committing.")
@@ -237,6 +245,8 @@ async def _seek(
             f"group {group_id}", Refusal(error=ErrorCode.GROUP_ID_NOT_FOUND, message="it has no offsets: pass --topic")
         )
     offsets = await resolve_position(cluster, chosen, position)
+    if position.kind is PositionKind.OFFSET:
+        offsets = await _within_logs(cluster, offsets)
     outcomes = {} if dry_run else await commit_offsets(cluster, group_id, offsets)
     rows = [
         {
@@ -249,6 +259,19 @@ async def _seek(
         if outcomes.get(tp) is None
     ]
     return rows, {str(tp): refused for tp, refused in outcomes.items() if refused is not None}
+
+
+async def _within_logs(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the nearest offsets that the logs have, and warn of each that differs from the one wanted."""
+    begins = await resolve_position(cluster, wanted.keys(), BEGINNING)
+    ends = await resolve_position(cluster, wanted.keys(), END)
+    found = {tp: min(max(offset, begins[tp]), ends[tp]) for tp, offset in wanted.items()}
+    for tp, offset in sorted(wanted.items()):
+        if found[tp] < offset:
+            complain(f"Warning: {tp}: offset {offset} is beyond the end of the log: {found[tp]} is used, its end")
+        elif found[tp] > offset:
+            complain(f"Warning: {tp}: offset {offset} is before the log begins: {found[tp]} is used, its beginning")
+    return found
 
 
 @group.command("offset-delete", epilog=example("oncelog group offset-delete billing -t orders"))

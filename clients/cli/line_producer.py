@@ -1,8 +1,8 @@
 """Sends lines, and counts which of them are written and which are not.
 
-A line that brokers refuse for its content (too large, say) delays no other line. Any other failure would affect the
-next lines, too: nothing more is sent then, and the producer waits for what is in flight. The same happens when the user
-stops the command, but that waits for seconds only.
+A line that is refused for its content (too large, say, or without its key) delays no other line. Any other failure
+would affect the next lines, too: nothing more is sent then, and the producer waits for what is in flight. The same
+happens when the user stops the command, but that waits for seconds only.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.clients.cli.line_numbers import LineNumbers
-from oncelog.clients.cli.lines import LineFormat
+from oncelog.clients.cli.lines import LineFormat, SeparatorMissing
 from oncelog.clients.cli.remedies import NO_RESPONSE
 from oncelog.clients.errors import (
     BrokerRefused,
@@ -115,8 +115,8 @@ class LineProducer:
             if self.over.is_set():
                 self.lost.add(self.lines_read)
                 continue
-            record = self.format.record(line, self.now_ms())
             try:
+                record = self.format.record(line, self.now_ms())
                 future = await self.producer.send(
                     self.topic,
                     record.value,
@@ -159,8 +159,17 @@ class LineProducer:
         if not _is_of_one_record(error):
             self.over.set()
         if self.first_failure is None:
-            self.first_failure = error
-            self.on_first_failure(line, error)
+            line, self.first_failure = self._at_fault(line, error)
+            self.on_first_failure(line, self.first_failure)
+
+    def _at_fault(self, line: int, error: ClientError) -> tuple[int, ClientError]:
+        """Return the line that is the reason for an error: one of a batch is refused with all others of it."""
+        if isinstance(error, BrokerRefused) and error.refusal.is_for_others:
+            for other, future in self._under_way:  # The lines of a batch fail together.
+                found = future.exception() if future.done() else None
+                if isinstance(found, BrokerRefused) and not found.refusal.is_for_others:
+                    return other, found
+        return line, error
 
     def _take_done(self) -> None:
         while self._under_way and self._under_way[0][1].done():
@@ -184,7 +193,7 @@ class LineProducer:
 
 def _is_of_one_record(error: ClientError) -> bool:
     refused_record = isinstance(error, BrokerRefused) and error.refusal.error in _OF_ONE_RECORD
-    return refused_record or isinstance(error, RecordTooLarge)
+    return refused_record or isinstance(error, RecordTooLarge | SeparatorMissing)
 
 
 def means_no_response(error: ClientError) -> bool:

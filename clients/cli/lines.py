@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from oncelog.clients.errors import ClientError
 from oncelog.protocol.records.record_batch import NewRecord
+
+
+class SeparatorMissing(ClientError):
+    """A line without the text between key and value, and no key for such lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,11 +21,14 @@ class LineFormat:
     empty_is_null: bool
 
     def record(self, line: bytes, now_ms: int) -> NewRecord:
+        """Return the record of a line. Raises ``SeparatorMissing``."""
         key, value = self.key, line
         if self.key_separator is not None:
             before, separator, after = line.partition(self.key_separator)
             if separator:
                 key, value = before, after
+            elif key is None:
+                raise SeparatorMissing(f"it has no key separator {self.key_separator.decode()!r}")
         return NewRecord(now_ms, key, None if self.empty_is_null and not value else value, self.headers)
 
 

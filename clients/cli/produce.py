@@ -13,7 +13,7 @@ import click
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.cli.arguments import parse_assignments
 from oncelog.clients.cli.line_producer import LineProducer
-from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong
+from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong, SeparatorMissing
 from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.remedies import remedy
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, wall_clock, with_session
@@ -129,7 +129,9 @@ def _tell_first_failure(watch: Watch, line: int, error: ClientError) -> None:
 
 
 def advice_for(error: ClientError) -> str | None:
-    """Return the remedy for the error of a line, if a broker returned one that has a remedy."""
+    """Return the remedy for the error of a line; None if there is none to name."""
+    if isinstance(error, SeparatorMissing):
+        return "with --key as well, lines without a separator have that key"
     if isinstance(error, DeliveryTimedOut) and error.last_error is not None:
         return remedy(Refusal(error=error.last_error))
     return remedy(error.refusal) if isinstance(error, BrokerRefused) else None
@@ -140,7 +142,11 @@ def _summary(lines: LineProducer) -> str:
     text = f"Error: {lines.written} written, {lines.lost.count} not: line{plural} {lines.lost}"
     if lines.unsure.count:
         text += f"; of these {lines.unsure} may be written, only their acknowledgement is missing"
-    return text + (f"; nothing behind line {lines.lines_read} was read" if lines.over.is_set() else "")
+    return text + (f"; {_where_reading_stopped(lines)}" if lines.over.is_set() else "")
+
+
+def _where_reading_stopped(lines: LineProducer) -> str:
+    return f"reading stopped after line {lines.lines_read}" if lines.lines_read else "no line was read"
 
 
 @click.command(
@@ -156,8 +162,13 @@ def _summary(lines: LineProducer) -> str:
     type=click.IntRange(min=0),
     help="Partition of every record. Default: by key, or any for records without a key.",
 )
-@click.option("--key", "-k", help="Key of every record.")
-@click.option("--key-separator", "-K", metavar="TEXT", help="Text between key and value in a line.")
+@click.option("--key", "-k", help="Key of every record; with --key-separator only of lines without it.")
+@click.option(
+    "--key-separator",
+    "-K",
+    metavar="TEXT",
+    help="Text between key and value in a line. A line without it is refused, unless --key is given for such lines.",
+)
 @click.option(
     "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="Header of every record; repeatable."
 )
@@ -177,7 +188,10 @@ def _summary(lines: LineProducer) -> str:
     help="Compression of batches.",
 )
 @click.option("--empty-as-null", "-Z", is_flag=True, help="Send empty values as null: tombstones in compacted topics.")
-@with_session()
+@with_session(
+    timeout_help="Time to reach the cluster, and for each line to be acknowledged, in seconds. The command ends with "
+    "its input."
+)
 def produce(session: Session, /, **given: Any) -> None:
     """Write each line of standard input as a record.
 
@@ -242,4 +256,4 @@ def _show(session: Session, topic: str, lines: LineProducer) -> None:
     if lines.lost.count:
         complain(_summary(lines))
     elif lines.is_stopped:
-        complain(f"Stopped: {lines.written} written, nothing behind line {lines.lines_read} was read")
+        complain(f"Stopped: {lines.written} written; {_where_reading_stopped(lines)}")

@@ -36,6 +36,8 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer has a newer epoch by now: see `oncelog txn producers TOPIC`",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "there is a newer marker by now: see `oncelog txn producers TOPIC`",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction that commits these offsets is open: see `oncelog txn list`",
+    ErrorCode.INVALID_RECORD: "a batch with such a record is refused as a whole. A compacted topic takes only records "
+    "with a key: pass --key or --key-separator",
     ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes: `oncelog topic alter-config`",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas: see `oncelog health`",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "fewer replicas are in sync than min.insync.replicas wants",

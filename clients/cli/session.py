@@ -212,7 +212,9 @@ class _Seconds(click.FloatRange):
 
 
 def with_session(
-    formats: Sequence[str] = ("table", "json"), default: str = "table"
+    formats: Sequence[str] = ("table", "json"),
+    default: str = "table",
+    timeout_help: str = "Time for the whole command, in seconds.",
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
     """Give a command ``--bootstrap``, ``--timeout`` and ``--format``, and its function a ``Session``."""
 
@@ -234,7 +236,7 @@ def with_session(
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="Time for the whole command, in seconds.",
+            help=timeout_help,
         )
         @click.option(
             "--format", "output", type=click.Choice(formats), default=default, show_default=True, help="Output format."

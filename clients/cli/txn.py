@@ -41,6 +41,7 @@ def txn() -> None:
     "states",
     multiple=True,
     type=click.Choice(list(STATES.values()), case_sensitive=False),
+    metavar=f"[{'|'.join(STATES.values())}]",
     help="List only ids in this state; repeatable.",
 )
 @click.option(

@@ -80,8 +80,9 @@ def _show_checks(session: Session, plan: AbortPlan, checks: Sequence[Check] | No
     if session.output == "json":
         click.echo(format_json({**_fields(plan), "done": checks is not None, "agreed": agreed, "checks": rows}))
     elif checks is not None:
-        click.echo("\n" + format_table(rows, ("subject", "agrees", "says")))
-        click.echo("\nDone, and all agree." if agreed else "\nDone, but not all agree: see above.")
+        table = [{"check": check.subject, "ok": check.agrees, "result": check.says} for check in checks]
+        click.echo("\n" + format_table(table, ("check", "ok", "result")))
+        click.echo("\nDone, and all is ok." if agreed else "\nDone, but not all is ok: see above.")
 
 
 def _fields(plan: AbortPlan) -> dict[str, Any]:

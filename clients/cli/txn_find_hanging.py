@@ -44,7 +44,7 @@ _COLUMNS: Final = (
     default=15,
     show_default=True,
     metavar="MINUTES",
-    help="Also report transactions that are open for longer with their coordinator's consent.",
+    help="Also report transactions that their coordinator knows, if they are open for longer.",
 )
 @with_session()
 def find_hanging(

@@ -83,7 +83,8 @@ class BatchDelivery:
         elif batch.maybe_written and now >= self._deadline(batch):
             self._expire(batch)
         else:
-            refused = self._manager.causes.explain(Refusal(error=error, message=response.error_message))
+            refused = Refusal(error=error, message=response.error_message, is_for_others=bool(response.record_errors))
+            refused = self._manager.causes.explain(refused)
             self._fail(batch, error, _error(batch, refused), _record_errors(batch, response))
 
     def handle_loss(self, batch: ProducerBatch, error: ErrorCode, now: float) -> None:

@@ -252,6 +252,27 @@ def test_keys_headers_and_nulls(oncelog: Oncelog, topic: str) -> None:
     assert records[0]["headers"] == [{"name": "trace", "value": "7"}]
 
 
+def test_line_without_its_separator_is_refused_by_its_number_and_the_others_are_written(
+    oncelog: Oncelog, topic: str
+) -> None:
+    done = oncelog.run(f"produce {topic} -p 0 -K :", "a:1\nb:2\nc3\nd:4\n")
+    assert done.returncode == 1
+    assert "Error: line 3 is not written: it has no key separator ':'\n  with --key" in done.stderr
+    assert done.stderr.endswith("Error: 3 written, 1 not: line 3\n")
+    assert oncelog(f"consume {topic} -e --format value").split() == ["1", "2", "4"]
+
+
+def test_lines_without_keys_for_a_compacted_topic_are_refused_with_the_options_that_give_them_keys(
+    oncelog: Oncelog,
+) -> None:
+    oncelog("topic create compacted-lines -p 1 --replication-factor 1 -c cleanup.policy=compact")
+    lines = "".join(f"{number}\n" for number in range(3))
+    done = oncelog.run("produce compacted-lines", lines)
+    assert "INVALID_RECORD" in done.stderr
+    assert "--key-separator" in done.stderr
+    assert done.stderr.endswith("Error: 0 written, 3 not: lines 1-3\n")
+
+
 def test_equal_keys_share_a_partition(oncelog: Oncelog, topic: str) -> None:
     oncelog(["produce", topic, "-K", ":"], "".join(f"{number % 10}:v\n" for number in range(100)))
     records = [json.loads(line) for line in oncelog(f"consume {topic} -e --format json").splitlines()]
@@ -337,6 +358,22 @@ def test_group_is_followed_moved_and_forgotten(oncelog: Oncelog, topic: str) -> 
     oncelog(f"group delete {group}")
     assert "GROUP_ID_NOT_FOUND" in oncelog.fails(f"group describe {group}")
     assert "oncelog group list" in oncelog.fails(f"group delete {group}")
+
+
+def test_group_is_moved_no_farther_than_the_log_reaches_with_a_warning(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 0", "".join(f"{number}\n" for number in range(4)))
+    oncelog(f"topic trim-prefix {topic} --before 2 --partition 0")
+    group = f"{topic}-group"
+    beyond = f"Warning: {topic}-0: offset 999 is beyond the end of the log: 4 is used, its end\n"
+    for dry_run in ("--dry-run", ""):
+        done = oncelog.run(f"group seek {group} --to 999 -t {topic}:0 {dry_run}")
+        assert (done.returncode, done.stderr) == (0, beyond)
+        assert done.stdout.splitlines()[1].split() == [topic, "0", "-", "4"]
+    (partition,) = oncelog.json(f"group describe {group}")["partitions"]
+    assert (partition["committed"], partition["lag"]) == (4, 0)
+    done = oncelog.run(f"group seek {group} --to 1 -t {topic}:0")
+    assert done.stderr == f"Warning: {topic}-0: offset 1 is before the log begins: 2 is used, its beginning\n"
+    assert oncelog.json(f"group describe {group}")["lag"] == 2
 
 
 def test_partition_that_a_topic_does_not_have_is_refused_with_those_that_it_has(oncelog: Oncelog, topic: str) -> None:

@@ -267,7 +267,7 @@ def test_lost_lines_are_reported_at_once_and_counted_at_the_end(tmp_path: Path) 
             assert f"{broker.address} cannot be reached: Connection refused" in said
             assert writer.end() == 3
     assert writer.said.find("3 written, 2 not: lines 4-5")
-    assert "nothing behind line 5 was read" in writer.said.text
+    assert "reading stopped after line 5" in writer.said.text
     assert "Traceback" not in writer.said.text
 
 
@@ -293,9 +293,9 @@ def test_writer_that_is_stopped_says_what_is_written(tmp_path: Path) -> None:
                     os.kill(broker.pid, signal.SIGCONT)
             if is_stuck:
                 lost = "1 written, 1 not: line 2; of these 2 may be written, only their acknowledgement is missing"
-                assert f"Error: {lost}; nothing behind line 2 was read" in writer.said.text
+                assert f"Error: {lost}; reading stopped after line 2" in writer.said.text
             else:
-                assert writer.said.text == "Stopped: 1 written, nothing behind line 1 was read"
+                assert writer.said.text == "Stopped: 1 written; reading stopped after line 1"
             assert "Traceback" not in writer.said.text
 
 

@@ -2,10 +2,21 @@
 
 import pytest
 
-from oncelog.clients.cli.line_producer import means_no_response
+from oncelog.clients.cli.line_producer import LineProducer, means_no_response
+from oncelog.clients.cli.lines import LineFormat
 from oncelog.clients.cli.produce import advice_for
-from oncelog.clients.errors import DeliveryTimedOut
+from oncelog.clients.errors import ClientError, DeliveryTimedOut
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from oncelog.protocol.schema import Message
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.producer.producing_brokers import NOW_MS, TOPIC, TOPIC_ID, Stage
 
 
 def test_line_refused_by_a_broker_has_its_remedy() -> None:
@@ -19,3 +30,36 @@ def test_line_without_a_response_counts_as_no_broker(maybe_written: bool) -> Non
     error = DeliveryTimedOut("late", maybe_written=maybe_written)
     assert means_no_response(error)
     assert advice_for(error) is None
+
+
+def refuse_third_record(request: Message) -> ProduceResponse:
+    """Refuse the batch of partition 0 for its third record (KIP-467)."""
+    refused = PartitionProduceResponse(
+        index=0,
+        error_code=ErrorCode.INVALID_RECORD,
+        base_offset=-1,
+        error_message="1 record error",
+        record_errors=[BatchIndexAndErrorMessage(batch_index=2, batch_index_error_message="no key")],
+    )
+    topics = [TopicProduceResponse(name=TOPIC, topic_id=TOPIC_ID, partition_responses=[refused])]
+    return ProduceResponse(responses=topics)
+
+
+@in_virtual_time
+async def test_line_that_is_the_reason_for_a_refused_batch_is_reported_and_all_are_counted() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = refuse_third_record
+    failures: list[tuple[int, ClientError]] = []
+    async with stage.producing(linger_ms=5) as producer:
+        lines = LineProducer(
+            producer=producer,
+            topic=TOPIC,
+            partition=0,
+            format=LineFormat(key=None, key_separator=None, headers=(), empty_is_null=False),
+            now_ms=lambda: NOW_MS,
+            on_first_failure=lambda line, error: failures.append((line, error)),
+        )
+        await lines.send([b"one", b"two", b"three", b"four"])
+        await lines.finish()
+    assert [(line, str(error)) for line, error in failures] == [(3, "orders-0: INVALID_RECORD: no key")]
+    assert str(lines.lost) == "1-4"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong
+from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong, SeparatorMissing
 from oncelog.clients.cli.record_writers import choose_writer, json_line, raw_value, table_row
 from oncelog.clients.consumer import ConsumerRecord, TimestampType
 from oncelog.protocol.printable import one_line, without_controls
@@ -76,6 +76,13 @@ def test_line_format_splits_key_and_value(line: bytes, key: bytes, value: bytes 
     headers = (("trace", b"1"),)
     line_format = LineFormat(key=b"fallback", key_separator=b"=", headers=headers, empty_is_null=True)
     assert line_format.record(line, NOW) == NewRecord(NOW, key, value, headers)
+
+
+@pytest.mark.parametrize("line", [b"no separator", b""])
+def test_line_without_separator_and_without_another_key_raises_separator_missing(line: bytes) -> None:
+    line_format = LineFormat(key=None, key_separator=b": ", headers=(), empty_is_null=False)
+    with pytest.raises(SeparatorMissing, match="it has no key separator ': '"):
+        line_format.record(line, NOW)
 
 
 def test_line_format_empty_value_is_null_only_if_set() -> None:

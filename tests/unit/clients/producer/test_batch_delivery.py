@@ -158,6 +158,8 @@ def test_invalid_records_fail_with_errors_of_their_own() -> None:
     failures = [str(record.future.exception()) for record in records]
     assert failures[1] == "orders-0: INVALID_TIMESTAMP: too old"
     assert failures[0] == failures[2] == "orders-0: INVALID_TIMESTAMP: one record is bad"
+    refusals = [error.refusal for record in records if isinstance(error := record.future.exception(), BrokerRefused)]
+    assert [refusal.is_for_others for refusal in refusals] == [True, False, True]
 
 
 # Batches that are too large
