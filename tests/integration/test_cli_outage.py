@@ -134,7 +134,7 @@ def test_silent_address_is_named_soon(silent: str, words: str, awaited: str) -> 
 
 
 def test_silent_address_ends_a_command_with_the_same_explanation(silent: str) -> None:
-    said = Oncelog(silent).fails("topic list --timeout 5", exit_code=3)
+    said = Oncelog(silent).fails("topic list --timeout 10", exit_code=3)
     assert said.count("still waiting") == 1
     assert f"Error: {silent}: accepts connections, but does not respond" in said
     assert said.count("stopped, stuck or overloaded") == 2
@@ -142,7 +142,7 @@ def test_silent_address_ends_a_command_with_the_same_explanation(silent: str) ->
 
 
 def test_json_output_reports_a_silent_address_at_the_end_only(silent: str) -> None:
-    said = Oncelog(silent).fails("topic list --timeout 5 --format json", exit_code=3)
+    said = Oncelog(silent).fails("topic list --timeout 10 --format json", exit_code=3)
     assert "still waiting" not in said
     assert f"{silent}: accepts connections, but does not respond" in said
 
@@ -255,7 +255,7 @@ def test_lost_lines_are_reported_at_once_and_counted_at_the_end(tmp_path: Path) 
     with broker:
         oncelog = Oncelog(broker.address)
         oncelog("topic create orders -p 1")
-        with running(oncelog, "produce orders --timeout 3") as writer:
+        with running(oncelog, "produce orders --timeout 10") as writer:
             assert writer.process.stdin is not None
             writer.process.stdin.write("1\n2\n3\n")
             writer.process.stdin.flush()
@@ -323,8 +323,8 @@ def test_missing_topic_that_brokers_do_not_create_ends_a_writer_within_seconds(t
 
 def test_wait_for_brokers_that_do_not_come_names_what_to_do(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path) as broker:
-        said = Oncelog(broker.address).fails("wait --brokers 2 --timeout 20", exit_code=3)
-    assert "Error: after 20 s 1 of 2 brokers" in said
+        said = Oncelog(broker.address).fails("wait --brokers 2 --timeout 10", exit_code=3)
+    assert "Error: after 10 s 1 of 2 brokers" in said
     assert "--timeout" in said
     assert "--bootstrap" in said
 
