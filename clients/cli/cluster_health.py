@@ -34,6 +34,8 @@ class SeenBroker:
     """Directories that accept no writes."""
     unserved_coordinators: tuple[str, ...] = ()
     """The partitions of internal topics that it leads and does not serve."""
+    uncreatable_topics: tuple[str, ...] = ()
+    """A sentence for each internal topic that it cannot create with its settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,7 @@ def _about_brokers(brokers: Sequence[SeenBroker]) -> list[str]:
         for broker in brokers
         if broker.unserved_coordinators
     ]
+    problems += dict.fromkeys(sentence for broker in brokers for sentence in broker.uncreatable_topics)
     cut_off = [str(broker.broker_id) for broker in brokers if broker.reaches_store is False]
     if cut_off:
         problems.append(f"broker {', '.join(cut_off)}: {WITHOUT_STORE}; {STORE_ADVICE}")

@@ -11,6 +11,7 @@ from oncelog.clients.cli.in_sync_minimum import in_sync_minimums
 from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json, format_table
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, with_session
+from oncelog.clients.cli.uncreatable_topics import about_uncreatable_topics, replication_factors
 from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal, Unreachable
@@ -30,7 +31,7 @@ def health(session: Session, ready: bool) -> None:
 
     It is healthy if it has a controller, a leader for each partition and all replicas in sync, and if every broker is
     reachable, in contact with its metadata store (ZooKeeper), able to write, and serving its groups and transactional
-    ids. The exit code is 1 if it is not.
+    ids, or able to create the topics in which these are kept. The exit code is 1 if it is not.
     """
     if ready:
         session.run(_require_ready)
@@ -79,11 +80,13 @@ async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rac
     address, failure, has_store = cluster.brokers[node_id], None, None
     failed: tuple[str, ...] = ()
     unserved: tuple[str, ...] = ()
+    factors: dict[str, int] = {}
     try:
         connection = await cluster.connection_to(node_id)
         has_store = await reaches_store(connection, node_id)
         failed = await failed_directories(connection)
         unserved = await unserved_coordinators(connection, node_id, metadata)
+        factors = await replication_factors(connection, node_id, metadata)
     except Unreachable as error:
         failure = str(error).removeprefix(f"{address}: ")
     return SeenBroker(
@@ -94,6 +97,7 @@ async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rac
         reaches_store=has_store,
         failed_directories=failed,
         unserved_coordinators=unserved,
+        uncreatable_topics=about_uncreatable_topics(metadata, factors),
     )
 
 

@@ -15,6 +15,9 @@ HTTP_PORT = "oncelog.http.listener"
 MEANWHILE = "acks=all only while every in-sync replica is alive; no leader can be elected"
 LATER = "is not done yet, and may be done as soon as it responds again"
 
+ALONE = ("offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1")
+"""Settings of a cluster of one broker, which is healthy only if it can create the internal topics."""
+
 
 @pytest.fixture
 def members(tmp_path: Path, zookeeper_jars: None) -> Iterator[Members]:
@@ -39,7 +42,7 @@ def wait_for(broker: OncelogProcess, oncelog: Oncelog, *, healthy: bool) -> None
 
 def test_outage_of_zookeeper_is_reported_by_health_doctor_ready_and_the_log(members: Members) -> None:
     http_port = free_port()
-    with members.broker(1, f"{HTTP_PORT}=127.0.0.1:{http_port}") as broker:
+    with members.broker(1, *ALONE, f"{HTTP_PORT}=127.0.0.1:{http_port}") as broker:
         oncelog = Oncelog(broker.address)
         assert oncelog.json("health")["brokers"][0]["store"] is True
         oncelog("topic create t --partitions 1")

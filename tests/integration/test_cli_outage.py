@@ -321,6 +321,20 @@ def test_missing_topic_that_brokers_do_not_create_ends_a_writer_within_seconds(t
     assert "`oncelog topic create`" in said
 
 
+def test_group_whose_internal_topic_needs_more_brokers_is_a_problem_that_health_explains(tmp_path: Path) -> None:
+    with OncelogProcess(tmp_path, ["offsets.topic.replication.factor=3"]) as broker:
+        oncelog = Oncelog(broker.address)
+        oncelog("topic create orders -p 1")
+        found = oncelog.run("health")
+        assert found.returncode == 1
+        (problem,) = (line for line in found.stdout.splitlines() if line.startswith("Problem: "))
+        assert "__consumer_offsets cannot be created" in problem
+        assert "offsets.topic.replication.factor is 3, and the cluster has 1 broker" in problem
+        refused = oncelog.run("consume orders -g readers -e --timeout 4")
+        assert refused.returncode != 0
+        assert "`oncelog health`" in refused.stderr
+
+
 def test_wait_for_brokers_that_do_not_come_names_what_to_do(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path) as broker:
         said = Oncelog(broker.address).fails("wait --brokers 2 --timeout 10", exit_code=3)

@@ -22,6 +22,10 @@ def loading(broker_id: int) -> SeenBroker:
     return replace(broker(broker_id), unserved_coordinators=("__consumer_offsets-3",))
 
 
+def without_offsets_topic(broker_id: int) -> SeenBroker:
+    return replace(broker(broker_id), uncreatable_topics=("__consumer_offsets cannot be created",))
+
+
 def metadata(**partitions: tuple[int, list[int], list[int]]) -> MetadataResponse:
     """Each topic has one partition: its leader, replicas and in-sync replicas."""
     return MetadataResponse(
@@ -56,6 +60,7 @@ def test_assess_healthy_cluster_returns_no_problems() -> None:
         (WHOLE, 1, [broker(1), broker(2, failure="Connection refused")], "broker 2 is not reached at host2:9092"),
         (WHOLE, 1, [broker(1), broker(2, store=False)], "broker 2: its metadata store (ZooKeeper) does not respond"),
         (WHOLE, 1, [broker(1), without_space(2)], "broker 2: /data takes no writes (KAFKA_STORAGE_ERROR)"),
+        (WHOLE, 1, [without_offsets_topic(1), without_offsets_topic(2)], "__consumer_offsets cannot be created"),
         (WHOLE, 1, [broker(1), loading(2)], "broker 2: __consumer_offsets-3 not served: the groups"),
         (metadata(a=(1, [1, 2], [1])), 1, [broker(1), broker(2)], "1 partition without all replicas in sync"),
         (metadata(a=(-1, [1, 2], [1, 2])), 1, [broker(1), broker(2)], "1 partition without a leader"),
