@@ -242,7 +242,8 @@ def test_lines_become_records_and_lines_again(oncelog: Oncelog, topic: str) -> N
 
 
 def test_keys_headers_and_nulls(oncelog: Oncelog, topic: str) -> None:
-    oncelog(["produce", topic, "-K", ":", "-H", "trace=7", "-Z", "--partition", "1"], "k1:v1\nk2:\nno key\n")
+    oncelog(["produce", topic, "-K", ":", "-H", "trace=7", "-Z", "--partition", "1"], "k1:v1\nk2:\n")
+    oncelog(f"produce {topic} --partition 1", "no key\n")
     records = [json.loads(line) for line in oncelog(f"consume {topic} -n 3 --format json").splitlines()]
     assert [(r["partition"], r["offset"], r["key"], r["value"]) for r in records] == [
         (1, 0, "k1", "v1"),
