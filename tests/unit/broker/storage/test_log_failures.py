@@ -275,7 +275,7 @@ def deepest() -> int:
 @pytest.mark.parametrize("as_leader", [True, False], ids=["leader", "follower"])
 def test_append_that_ends_at_any_call_leaves_a_log_that_is_whole_or_fails(tmp_path: Path, as_leader: bool) -> None:
     """The stack is full at each call of an append in turn: written bytes without their offset would be written over."""
-    disk, outcomes = LocalDisk(), set[str]()
+    disk, outcomes, limit = LocalDisk(), set[str](), deepest()
     for room in range(1, 40):
         directory = f"{tmp_path}/{room}"
         disk.make_dirs(directory)
@@ -286,7 +286,7 @@ def test_append_that_ends_at_any_call_leaves_a_log_that_is_whole_or_fails(tmp_pa
         patch_offset_and_epoch(data, 0, 1, 0)
         call = partial(append, log, data) if as_leader else partial(log.append_as_follower, data)
         try:
-            descend(deepest() - room, call)
+            descend(limit - room, call)
             outcomes.add("appended")
         except RecursionError:
             outcomes.add("failed" if log.failed else "refused")
