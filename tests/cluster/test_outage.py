@@ -59,7 +59,7 @@ def test_outage_of_zookeeper_is_reported_by_health_doctor_ready_and_the_log(memb
         assert first == "ready"
         assert MEANWHILE in second
         assert "REQUEST_TIMED_OUT" in oncelog.fails(
-            "config alter topic t --set retention.ms=1 --timeout 10", exit_code=3
+            "config alter topic t --set retention.ms=1 --timeout 2", exit_code=3
         )
         for command in ("topic create u", "topic delete t", "config alter topic t --set retention.ms=1"):
             assert LATER in oncelog.fails(command, exit_code=3)
