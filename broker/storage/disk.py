@@ -8,18 +8,21 @@ Three kinds of calls, by how long they may take:
 
 * plain calls are made on the event loop: appends and page-cache reads cost microseconds;
 * ``try_read_at`` is a plain call that refuses (``None``) instead of waiting for the device;
-* ``*_off_loop`` calls run in the loop's executor. They hold the file open until they end, also when the file is
-  closed or its waiter cancelled meanwhile.
+* ``*_off_loop`` calls run in the loop's executor, those that sync a file in threads of their own. They hold the file
+  open until they end, also when the file is closed or its waiter cancelled meanwhile.
 
 Failures are ``OSError``, as the kernel gives them. ``append`` may write less than it was given; the caller decides.
 A file has one writer: the data directory is locked.
 """
 
+import asyncio
 import errno
 import fcntl
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol, TypeAlias
 
 from aiofiles.os import wrap
@@ -29,6 +32,7 @@ from oncelog.protocol.schema import Buffer
 _REFUSED: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
 """Not in the page cache, or a file system that cannot tell."""
 
+_SYNC_THREADS: Final = 16
 
 OpenFile: TypeAlias = Callable[[str, int, int], int]
 """What ``os.open`` is: path, flags and mode to a descriptor."""
@@ -165,16 +169,82 @@ def _read_at(descriptor: _Descriptor, size: int, offset: int) -> bytes:
     return b"".join(parts)
 
 
-_sync_off_loop = wrap(_sync)
+class _Ends:
+    """The syncs that have ended, on their way from the threads to one event loop."""
+
+    __slots__ = ("_ended", "_is_waking", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ended: deque[tuple[asyncio.Future[None], OSError | None]] = deque()
+        self._is_waking = False
+
+    def add(self, end: asyncio.Future[None], error: OSError | None) -> None:
+        """Report an end, in a thread."""
+        self._ended.append((end, error))
+        if not self._is_waking:  # At worst the loop is woken once more than needed: it resets this before it takes.
+            self._is_waking = True
+            self.loop.call_soon_threadsafe(self._take)
+
+    def _take(self) -> None:
+        self._is_waking = False
+        while self._ended:
+            end, error = self._ended.popleft()
+            if end.done():
+                continue  # Its waiter was cancelled.
+            if error is None:
+                end.set_result(None)
+            else:
+                end.set_exception(error)
+
+
+class _Syncs:
+    """Syncs of files, in threads of their own: many at the same time, with few wake-ups of the loop.
+
+    What several files wait for at the same time, a file system commits in one go. The loop's executor has fewer
+    threads, and cold reads would wait there behind the syncs. Whatever ends there also wakes the loop, and takes the
+    interpreter from it for a moment; here the syncs that end together wake it once.
+    """
+
+    __slots__ = ("_ends", "_threads")
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="fsync")
+        self._ends: _Ends | None = None
+
+    def start(self, descriptor: _Descriptor) -> asyncio.Future[None]:
+        """Begin to sync a file, which stays open meanwhile. Return the end, or the ``OSError`` of the call."""
+        loop = asyncio.get_running_loop()
+        ends = self._ends
+        if ends is None or ends.loop is not loop:
+            ends = self._ends = _Ends(loop)
+        end = loop.create_future()
+        self._threads.submit(_report_sync, descriptor, end, ends)
+        return end
+
+
+def _report_sync(descriptor: _Descriptor, end: asyncio.Future[None], ends: _Ends) -> None:
+    error = None
+    try:
+        _sync(descriptor)
+    except OSError as failure:
+        error = failure
+    ends.add(end, error)
+
+
 _read_at_off_loop = wrap(_read_at)
 
 
 class LocalFile:
     """A ``File`` of the operating system."""
 
-    __slots__ = ("_descriptor", "_fd")
+    __slots__ = ("_descriptor", "_fd", "_syncs")
 
-    def __init__(self, path: str, *, create: bool, open_file: "OpenFile" = os.open) -> None:
+    def __init__(
+        self, path: str, *, create: bool, open_file: "OpenFile" = os.open, syncs: "_Syncs | None" = None
+    ) -> None:
+        """Open a file that shares the threads of ``syncs`` with others."""
+        self._syncs = syncs or _Syncs()
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._fd = open_file(path, flags, 0o644)
         self._descriptor: _Descriptor | None = _Descriptor(self._fd)
@@ -216,7 +286,7 @@ class LocalFile:
         _sync(self._open_descriptor())
 
     async def sync_off_loop(self) -> None:
-        await _sync_off_loop(self._open_descriptor())
+        await self._syncs.start(self._open_descriptor())
 
     def close(self) -> None:
         self._fd = -1  # Any later call fails with EBADF instead of touching another file.
@@ -292,14 +362,15 @@ class _Spares:
 class LocalDisk:
     """The ``Disk`` of the operating system."""
 
-    __slots__ = ("_spares",)
+    __slots__ = ("_spares", "_syncs")
 
     def __init__(self, *, spare_descriptors: int = 0) -> None:
         """Reserve ``spare_descriptors`` for the files that this disk opens."""
         self._spares = _Spares(spare_descriptors)
+        self._syncs = _Syncs()
 
     def open(self, path: str, *, create: bool = False) -> LocalFile:
-        return LocalFile(path, create=create, open_file=self._spares.open)
+        return LocalFile(path, create=create, open_file=self._spares.open, syncs=self._syncs)
 
     def read(self, path: str) -> bytes:
         descriptor = _Descriptor(self._spares.open(path, os.O_RDONLY | os.O_CLOEXEC))

@@ -134,6 +134,42 @@ async def test_file_closed_during_a_call_off_the_loop(tmp_path: Path) -> None:
 # The simulated disk only
 
 
+@pytest.mark.real_loop
+async def test_many_syncs_at_once_all_end_each_with_its_own_outcome(tmp_path: Path) -> None:
+    disk = LocalDisk()
+    files = [disk.open(str(tmp_path / str(number)), create=True) for number in range(50)]
+    for file in files:
+        file.append((b"abc",))
+    files[25:25] = [disk.open(os.devnull)]  # A device that cannot be synced.
+    outcomes = await asyncio.gather(*(file.sync_off_loop() for file in files), return_exceptions=True)
+    errors = [(number, error) for number, error in enumerate(outcomes) if error is not None]
+    assert [(number, type(error)) for number, error in errors] == [(25, OSError)]
+
+
+@pytest.mark.real_loop
+async def test_sync_whose_waiter_is_cancelled_leaves_the_others_alone(tmp_path: Path) -> None:
+    disk = LocalDisk()
+    files = [disk.open(str(tmp_path / str(number)), create=True) for number in range(3)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(file.sync_off_loop()) for file in files]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        for file in files:
+            file.close()
+    assert [task.cancelled() for task in tasks] == [False, True, False]
+    await disk.open(str(tmp_path / "0")).sync_off_loop()
+
+
+def test_disk_serves_one_event_loop_after_the_other(tmp_path: Path) -> None:
+    disk = LocalDisk()
+
+    async def sync() -> None:
+        await disk.open(str(tmp_path / "f"), create=True).sync_off_loop()
+
+    for _ in range(3):
+        asyncio.run(sync())
+
+
 def synced(disk: SimDisk, path: str, data: bytes) -> None:
     file = disk.open(path, create=True)
     file.append((data,))
