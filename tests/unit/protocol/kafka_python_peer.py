@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from oncelog.protocol.schema import Kind, Message, layout
+from oncelog.protocol.schema import Field, Kind, Message, layout
 
 RENAMED = {
     "cluster_authorized_operations": "authorized_operations",
@@ -44,13 +44,18 @@ def encode(message: Message, version: int) -> bytes:
 
 def convert(message: Message, version: int, cls: Any) -> Any:
     shape = layout(type(message), version)
-    present = [field for field in shape.tagged if getattr(message, field.name) not in (None, field.make_default())]
+    present = [field for field in shape.tagged if not _is_default(getattr(message, field.name), field)]
     values = {}
     for field in (*shape.regular, *present):
         name = RENAMED.get(field.name, field.name)
         name = name if name in cls.fields else field.name
         values[name] = convert_value(getattr(message, field.name), version, field.kind, cls.fields[name])
     return cls(version=version, **values)
+
+
+def _is_default(value: Any, field: Field) -> bool:
+    """Whether a tagged field is left out. kafka-python writes a structure that is given, also if it is all defaults."""
+    return value in (None, field.make_default()) or (isinstance(value, Message) and value == type(value)())
 
 
 def convert_value(value: Any, version: int, kind: Kind, peer_field: Any) -> Any:

@@ -11,6 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncelog.protocol.compiler import encode
+from oncelog.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from oncelog.protocol.schema import Message, parse_versions
 from tests.unit.protocol import kafka_python_peer, kio_peer
 from tests.unit.protocol.declared import as_peers_know_it, every_version, full, messages, sparse, title
@@ -66,6 +72,15 @@ def test_bytes_equal_those_of_peers_for_generated_instances(cls: type[Message], 
 def test_bytes_equal_those_of_peers_at_the_extremes(cls: type[Message], version: int) -> None:
     for message in (cls(), full(cls, version), sparse(cls, version)):
         assert_same(message, version)
+
+
+def test_tagged_structure_of_defaults_is_left_out() -> None:
+    partitions = [PartitionProduceResponse(current_leader=leader) for leader in (LeaderIdAndEpoch(), None)]
+    first, second = (
+        ProduceResponse(responses=[TopicProduceResponse(partition_responses=[partition])]) for partition in partitions
+    )
+    assert_same(first, 11)
+    assert encode(first, 11) == encode(second, 11)
 
 
 def test_messages_that_no_peer_covers_are_listed() -> None:
