@@ -86,8 +86,10 @@ class Log:
 
     def replicate(self, up_to: int | None = None) -> None:
         """Move the high watermark, to the end unless said otherwise; followers have whole batches."""
-        ends = [read_header(batch).next_offset for _, batch in self.batches]
-        target = min((end for end in ends if up_to is not None and end >= up_to), default=self.log_end_offset)
+        target = self.log_end_offset
+        if up_to is not None:
+            ends = [read_header(batch).next_offset for _, batch in self.batches]
+            target = min((end for end in ends if end >= up_to), default=target)
         self.high_watermark = max(self.high_watermark, target)
         while self.waiters and self.waiters[0][0] <= self.high_watermark:
             self.waiters.pop(0)[1](ErrorCode.NONE)
