@@ -29,7 +29,7 @@ prints the version.
 |---|---|
 | 0 | done |
 | 1 | a broker refused it, or a check failed |
-| 2 | wrong usage |
+| 2 | wrong usage; for `oncelog verify-history`: a file is no history |
 | 3 | no broker responded in time; for `oncelog cluster`: no cluster runs in that directory |
 """
 
