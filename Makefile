@@ -17,6 +17,7 @@ SPARK_KILLS := sink_processes replaced_targets sink_kills sink_speculation check
   transaction_timeouts changing_topics coordinator_failover
 KILLS ?= 200
 SEED ?= 1
+SIMULATED = $(SEEDS:%=--seeds %) $(BASE:%=--base %) $(KINDS:%=--kinds %)
 # Tests of processes wait half of their time, so there is one process more than processors.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # A file is run by one process, in the order of its tests. The levels that wait come first, so that none is left to the end.
@@ -27,7 +28,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
   > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
 
-.PHONY: help run cluster cluster-test compose-test demo test test-deep check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
+.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
 
 help:  ## These texts
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-24s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +54,12 @@ test: $(DEV)  ## Unit, scenario, conformance, simulation, chaos and integration 
 test-deep: $(DEV)  ## Ten times as many seeds of the simulations, and each property ten times, drawn anew
 	ONCELOG_SEEDS=3000 ONCELOG_CLUSTER_SEEDS=60 ONCELOG_REPLICATION_SEEDS=400 $(PARALLEL_PYTEST) tests/simulation
 	for run in 1 2 3 4 5 6 7 8 9 10; do $(PARALLEL_PYTEST) -m hypothesis tests/unit tests/simulation || exit 1; done
+
+simulate: $(DEV)  ## Fresh histories in virtual time: make simulate [SEEDS=200] [KINDS=writers,transactions] [KEEP_GOING=1]; or the trace of one: make simulate SEED=writers:17
+	$(BIN)/python -m tests.simulation $(if $(filter file,$(origin SEED)),run $(SIMULATED) $(KEEP_GOING:%=--keep-going),replay $(SEED))
+
+simulate-determinism: $(DEV)  ## Equal traces of histories under three hash seeds: make simulate-determinism [SEEDS=100]
+	$(BIN)/python -m tests.simulation determinism $(SIMULATED)
 
 check: $(DEV)  ## Format, lint, types, import contracts, tidiness
 	$(BIN)/ruff format --check .

@@ -5,14 +5,13 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from oncelog.broker.parts import Broker
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.topic_plan import NewTopic
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Session
 from oncelog.coordinator.metadata_store.znodes import PartitionState
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_cluster import ClusterBroker, SimulatedCluster
 from tests.simulation.virtual_loop import VirtualLoop
 
 NOTICED_SECONDS = 3.5
@@ -42,10 +41,10 @@ def simulate(
         loop.close()
 
 
-def session_of(broker: Broker) -> Session:
-    session = broker.controller._store.session
-    assert session is not None
-    return session
+def session_of(broker: ClusterBroker) -> Session:
+    assert broker.store is not None
+    assert broker.store.session is not None
+    return broker.store.session
 
 
 def state_of(cluster: SimulatedCluster, topic: str, partition: int = 0) -> PartitionState:

@@ -100,6 +100,7 @@ class Member:
         self.broker_id = broker_id
         self.port = 9_100 + broker_id
         self.disk = StoppingDisk()
+        self.disk.name = f"disk of broker {broker_id}"
         self.epoch = -1
         self.process: SimProcess | None = None
         self.config = BrokerConfig()
@@ -116,6 +117,7 @@ class Member:
         self.elected: dict[TopicPartition, CoordinatorLog] = {}
 
     async def start(self) -> None:
+        self._cluster.loop.journal.note(f"broker {self.broker_id}", "start")
         self.epoch = self._cluster.next_broker_epoch()
         self.process = SimProcess(self._cluster.loop, f"broker {self.broker_id}")
         await self.process.run(self._start())
@@ -195,6 +197,8 @@ class Member:
 
     def crash(self, kind: CrashKind, rng: random.Random) -> None:
         assert self.process is not None
+        if kind == "process":
+            self._cluster.loop.journal.note(self.process.name, "kill")
         self.process.kill()
         self.process = None
         self.disk.crash(kind, rng)

@@ -27,6 +27,7 @@ from typing import Final, Literal
 
 from oncelog.broker.storage.disk import AlreadyLocked, Directories
 from oncelog.protocol.schema import Buffer
+from tests.simulation.journal import Journal, current_journal
 
 SECTOR: Final = 512
 _LARGE: Final = 1 << 40
@@ -254,6 +255,9 @@ class SimDisk:
     calls: dict[str, int] = field(default_factory=dict)
     """How often each operation was called: what a test counts syncs with."""
     power_losses: int = 0
+    name: str = "disk"
+    """What the journal calls it."""
+    journal: Journal = field(default_factory=current_journal)
     _root: _Directory = field(default_factory=_Directory)
     _faults: list[_Fault] = field(default_factory=list)
     _shortened: dict[str, int] = field(default_factory=dict)
@@ -267,25 +271,31 @@ class SimDisk:
 
         Operations: open, append, read, truncate, size, sync, rename, remove, sync_dir, list_dir, make_dirs.
         """
+        self.journal.note(self.name, f"failing {operation}", f"of *{path_ending}, {times} times")
         self._faults.append(_Fault(operation, path_ending, error, times))
 
     def shorten_append(self, path_ending: str, taken: int) -> None:
         """Make the next append to a path that ends so take only the first ``taken`` bytes."""
         self._shortened[path_ending] = taken
+        self.journal.note(self.name, "short write", f"of *{path_ending}, {taken} bytes")
 
     def fill(self, leave: int = 0) -> None:
         """Make the disk full but for so many bytes, until ``make_room``."""
+        self.journal.note(self.name, "full disk", f"{leave} bytes left")
         self.capacity = self._used(self._root) + leave
         self.volume_bytes = _LARGE
 
     def make_room(self) -> None:
         """The disk is not full any more, and calls that were to fail succeed."""
+        if self.capacity is not None:
+            self.journal.note(self.name, "room on disk")
         self.capacity = self.volume_bytes = None
         self._faults.clear()
 
     def stop_after(self, units: int) -> None:
         """Stop the machine after so many more written bytes and directory changes (one unit each)."""
         self._budget = units
+        self.journal.note(self.name, "machine stops", f"after {units} units")
 
     def crash(self, kind: CrashKind, rng: random.Random) -> None:
         """End every process that uses the disk, and start again from what survives."""
@@ -296,6 +306,7 @@ class SimDisk:
         self._budget = None
         self._stopped = False
         if kind == "power":
+            self.journal.note(self.name, "power loss")
             self.power_losses += 1
             self._root.lose_power(rng)
 
@@ -454,6 +465,8 @@ class SimDisk:
         if self._stopped:
             raise MachineStopped
         self.calls[operation] = self.calls.get(operation, 0) + 1
+        if self.journal.digest is not None:
+            self.journal.digest.update(f"{self.name} {operation} {path}\n".encode())
         for fault in self._faults:
             if fault.operation == operation and path.endswith(fault.path_ending) and fault.times > 0:
                 fault.times -= 1

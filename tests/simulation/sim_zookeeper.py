@@ -36,6 +36,9 @@ from oncelog.coordinator.metadata_store.store import (
 )
 from oncelog.coordinator.metadata_store.znode_tree import Changes, CloseSession, Multi, OpenSession, ZnodeTree
 from oncelog.coordinator.metadata_store.zookeeper_address import SessionCredentials
+from tests.simulation.journal import current_journal
+from tests.simulation.tree_events import describe
+from tests.simulation.virtual_loop import process_name
 
 T = TypeVar("T")
 
@@ -62,7 +65,8 @@ class SimZooKeeper:
 
     def __init__(self, rng: random.Random, *, longest_delay: float = LONGEST_DELAY) -> None:
         self.tree = ZnodeTree()
-        self.is_up = True
+        self.journal = current_journal()
+        self._is_up = True
         self._rng = rng
         self._longest_delay = longest_delay
         self._loop = asyncio.get_running_loop()
@@ -78,8 +82,20 @@ class SimZooKeeper:
         """A client of the running process, with a session."""
         return SimStore(self, session_timeout)
 
+    @property
+    def is_up(self) -> bool:
+        """Whether it responds to anything."""
+        return self._is_up
+
+    @is_up.setter
+    def is_up(self, value: bool) -> None:
+        if value is not self._is_up:
+            self._is_up = value
+            self.journal.note("ensemble", "ensemble up" if value else "ensemble down")
+
     def expire(self, session_id: int) -> None:
         """Close a session as if its client had not been heard of for too long."""
+        self.journal.note("ensemble", "session expired by a test", f"session {session_id}")
         self._close(session_id)
 
     def delay(self) -> float:
@@ -113,6 +129,7 @@ class SimZooKeeper:
     def _close(self, session_id: int) -> None:
         if self._timeouts.pop(session_id, None) is not None:
             self._expiries.pop(session_id).cancel()
+            self.journal.note("ensemble", "session ends", f"session {session_id}")
             self._apply(CloseSession(session_id=session_id))
 
     close_session = _close
@@ -125,7 +142,11 @@ class SimZooKeeper:
 
     def _apply(self, transaction: OpenSession | CloseSession | Multi) -> MultiResult:
         changes = Changes()
+        events = describe(transaction, self.tree.get) if isinstance(transaction, Multi) else []
         result = self.tree.apply(transaction, changes)
+        if not isinstance(result, MultiFailed):
+            for kind, detail in events:
+                self.journal.note("ensemble", kind, detail)
         if not isinstance(result, MultiFailed):
             self._fire(changes)
         return result
@@ -146,6 +167,7 @@ class SimZooKeeper:
     def fall_behind(self, store: "SimStore") -> None:
         """From now on, and until it catches up, the client's member hears nothing of the others."""
         if store not in self._behind:
+            self.journal.note("ensemble", "member behind", store.name)
             self._behind[store] = _Past(ZnodeTree.restore(b"".join(self.tree.snapshot())))
 
     def catch_up(self, store: "SimStore") -> None:
@@ -374,11 +396,23 @@ class SimStore:
         self.ensemble = ensemble
         self.session_timeout = session_timeout
         self.context = contextvars.copy_context()
-        self.cut = Direction.NONE
-        """Set by tests: the messages that are lost from now on."""
+        self.name = process_name()
+        self._cut = Direction.NONE
         self._loop = asyncio.get_running_loop()
         self._listeners: list[SessionListener] = []
         self._session: SimSession | None = self._open(1)
+
+    @property
+    def cut(self) -> Direction:
+        """Set by tests: the messages that are lost from now on."""
+        return self._cut
+
+    @cut.setter
+    def cut(self, value: Direction) -> None:
+        if value is not self._cut:
+            self._cut = value
+            kind = "joined with ensemble" if value is Direction.NONE else "cut from ensemble"
+            self.ensemble.journal.note(self.name, kind, str(value.name))
 
     @property
     def session(self) -> SimSession | None:

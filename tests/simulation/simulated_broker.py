@@ -43,6 +43,7 @@ class SimulatedBroker:
         self._name = name
         self._open_store = open_store
         self.disk = StoppingDisk()
+        self.disk.name = f"disk of {name or 'broker'}"
         self.settings = {**SMALL, **(settings or {})}
         self.process: SimProcess | None = None
         self.broker: Broker | None = None
@@ -53,6 +54,7 @@ class SimulatedBroker:
 
     async def start(self) -> None:
         self.starts += 1
+        self._note("start")
         self.process = SimProcess(self._loop, self._name or f"broker-{self.starts}")
         self.broker = await self.process.run(self._start())
 
@@ -78,18 +80,24 @@ class SimulatedBroker:
     def crash(self, kind: CrashKind) -> None:
         """kill -9 (``process``), or the machine loses power."""
         assert self.process is not None
+        if kind == "process":
+            self._note("kill")
         self.process.kill()
         self.disk.crash(kind, self._rng)
         self.process = self.broker = None
 
     async def stop(self) -> None:
         """A clean shutdown."""
+        self._note("stop")
         assert self.process is not None
         assert self.broker is not None
         await self.process.run(self._stop(self.broker))
         self.process.kill()
         self.disk.crash("process", self._rng)  # Nothing is lost; the lock goes with its process.
         self.process = self.broker = None
+
+    def _note(self, event: str) -> None:
+        self._loop.journal.note(self._name or "broker", event)
 
     @staticmethod
     async def _stop(broker: Any) -> None:

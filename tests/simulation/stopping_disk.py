@@ -28,6 +28,7 @@ class StoppingDisk(SimDisk):
         ``skip`` lets so many of these calls pass first.
         """
         self._target = (operation, path_part, skip)
+        self.journal.note(self.name, "machine stops", f"before {operation} of {path_part}, {skip} times passed")
 
     def crash(self, kind: CrashKind, rng: random.Random) -> None:
         self._target = None

@@ -117,7 +117,7 @@ class TestMembership:
             await create(cluster, "t", (3,), (2,))
             for broker_id in (3, 1):  # A follower, then the controller.
                 before = cluster[broker_id].running.controller.broker_epoch
-                cluster.ensemble.expire(session_of(cluster[broker_id].running).session_id)
+                cluster.ensemble.expire(session_of(cluster[broker_id]).session_id)
                 await asyncio.sleep(SESSION_SECONDS)
                 assert cluster[broker_id].running.controller.broker_epoch > before
                 assert_agreement(cluster)
@@ -140,7 +140,7 @@ class TestMembership:
                     cluster[2].cut_from_ensemble(Direction.TO_CLIENT)
 
             store.add_session_listener(lose_responses)
-            cluster.ensemble.expire(session_of(cluster[2].running).session_id)
+            cluster.ensemble.expire(session_of(cluster[2]).session_id)
             for _ in range(5):
                 await asyncio.sleep(0.6 * SESSION_SECONDS)
                 cluster[2].cut_from_ensemble(Direction.NONE)

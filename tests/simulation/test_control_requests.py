@@ -50,7 +50,7 @@ async def change_controller(cluster: SimulatedCluster, to: int) -> None:
     for broker in others:
         broker.cut_from_ensemble(Direction.TO_CLIENT)
     (controller_id,) = cluster.controllers
-    cluster.ensemble.expire(session_of(cluster[controller_id].running).session_id)
+    cluster.ensemble.expire(session_of(cluster[controller_id]).session_id)
     await until(lambda: to in cluster.controllers)
     for broker in others:
         broker.cut_from_ensemble(Direction.NONE)

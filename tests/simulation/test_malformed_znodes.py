@@ -84,12 +84,12 @@ async def spoil(cluster: SimulatedCluster, path: str, change: Callable[[bytes], 
     """Change a znode as another tool would; returns what it held."""
     znode = cluster.ensemble.tree.get(path)
     assert znode is not None
-    await session_of(cluster.alive[0].running).set(path, change(znode.data))
+    await session_of(cluster.alive[0]).set(path, change(znode.data))
     return znode.data
 
 
 async def mend(cluster: SimulatedCluster, path: str, data: bytes) -> None:
-    await session_of(cluster.alive[0].running).set(path, data)
+    await session_of(cluster.alive[0]).set(path, data)
     await asyncio.sleep(1.0)
 
 
@@ -233,7 +233,7 @@ def test_malformed_registrations_set_only_those_brokers_aside(caplog: pytest.Log
         strange = {paths.broker(4 + index): change(znode.data) for index, change in enumerate(BROKERS)}
         strange[f"{paths.BROKER_IDS}/not-a-number"] = znode.data
         for path, data in strange.items():
-            await session_of(cluster[1].running).create(path, data)
+            await session_of(cluster[1]).create(path, data)
         await asyncio.sleep(1.0)
         (controller_id,) = cluster.controllers
         assert [path for path in strange if not errors_that_name(caplog, path)] == []
@@ -242,7 +242,7 @@ def test_malformed_registrations_set_only_those_brokers_aside(caplog: pytest.Log
         await new_controller(cluster)
         await assert_everything_else_is_controlled(cluster, "u")
         for path in strange:
-            await session_of(cluster.alive[0].running).delete(path)
+            await session_of(cluster.alive[0]).delete(path)
         await asyncio.sleep(1.0)
         (controller_id,) = cluster.controllers
         assert shown(cluster[controller_id]) == 0

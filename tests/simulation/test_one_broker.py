@@ -9,10 +9,8 @@ repeats it exactly.
 import asyncio
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -144,25 +142,17 @@ def producer_states(broker: SimulatedBroker) -> dict[Any, Any]:
     }
 
 
-class Outcome(NamedTuple):
-    """The digest of all that crossed the network, and how often what happened."""
-
-    digest: str
-    events: Counter[str]
-
-
-def run(seed: int) -> Outcome:
-    """Run one history."""
+def run(seed: int) -> Counter[str]:
+    """Run one history, and return how often what happened."""
     rng = random.Random(seed)
     loop = VirtualLoop(rng)
     try:
-        events = loop.run_until_complete(history(loop, rng))
+        return loop.run_until_complete(history(loop, rng))
     except BaseException as failure:
         failure.add_note(f"seed {seed}")
         raise
     finally:
         loop.close()
-    return Outcome(loop.network.trace.hexdigest(), events)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -173,32 +163,7 @@ def test_crashes_lose_duplicate_and_tear_nothing(chunk: int) -> None:
     """
     events: Counter[str] = Counter()
     for seed in range(chunk, SEEDS, CHUNKS):
-        events += run(seed).events
+        events += run(seed)
     if SEEDS >= 300:
         seen = {what: sum(events[event] for event in events if event.startswith(what)) for what in AT_LEAST}
         assert all(seen[what] >= count for what, count in AT_LEAST.items()), f"too little of something: {seen}"
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_equal_seeds_give_equal_traces(seed: int) -> None:
-    assert run(seed) == run(seed)
-
-
-def test_different_seeds_give_different_traces() -> None:
-    assert run(1) != run(2)
-
-
-def test_traces_do_not_depend_on_the_hash_seed() -> None:
-    """No decision follows the order of a set, or an id()."""
-    program = "from tests.simulation.test_one_broker import run; print(run(4), run(5))"
-    traces = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for hash_seed in ("0", "1", "2")
-    }
-    assert len(traces) == 1

@@ -145,7 +145,7 @@ def test_topic_written_without_a_notification_is_known_after_a_change_of_control
     async def story(cluster: SimulatedCluster) -> None:
         partitions = {index: ReplicaAssignment(replicas=replicas) for index, replicas in EVERYWHERE}
         assignment = TopicAssignment(topic_id=bytes(range(16)), partitions=partitions)
-        await session_of(cluster[1].running).multi(
+        await session_of(cluster[1]).multi(
             [
                 Create(path=paths.topic_config("t"), data=znodes.encode_config(OTHERS)),
                 Create(path=paths.topic("t"), data=znodes.encode_topic(assignment)),
@@ -172,7 +172,7 @@ def test_new_controller_reads_whether_unclean_elections_are_allowed() -> None:
         await create(cluster, {}, assignments=((0, (3, 4)),))
         cluster[4].kill()
         await asyncio.sleep(NOTICED_SECONDS)
-        await session_of(cluster[1].running).set(
+        await session_of(cluster[1]).set(
             paths.topic_config("t"), znodes.encode_config({"unclean.leader.election.enable": "true"})
         )
         cluster[3].kill()
@@ -330,7 +330,7 @@ class TestInternalTopics:
             committed = await commit_and_fence(client)
             for topic in INTERNAL_TOPICS:
                 data = znodes.encode_config({"cleanup.policy": "delete", "retention.ms": "1"})
-                await session_of(cluster[1].running).set(paths.topic_config(topic), data)
+                await session_of(cluster[1]).set(paths.topic_config(topic), data)
             for broker in list(cluster.brokers.values()):
                 await broker.stop()
                 await broker.start()
@@ -369,7 +369,7 @@ class TestInternalTopics:
                 assignment = znodes.decode_topic(znode.data)
                 added = {index: ReplicaAssignment(replicas=(1, 2, 3)) for index in range(2, 7)}
                 more = TopicAssignment(topic_id=assignment.topic_id, partitions={**assignment.partitions, **added})
-                await session_of(cluster[1].running).set(paths.topic(topic), znodes.encode_topic(more))
+                await session_of(cluster[1]).set(paths.topic(topic), znodes.encode_topic(more))
             (controller_id,) = cluster.controllers
             cluster[controller_id].kill()
             await asyncio.sleep(NOTICED_SECONDS)

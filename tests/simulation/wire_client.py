@@ -5,6 +5,7 @@ event loop; a lost connection or a response that does not come within ``timeout`
 """
 
 import asyncio
+import functools
 import importlib
 from typing import Any, TypeVar
 
@@ -101,8 +102,13 @@ class WireClient(asyncio.Protocol):
 
 def response_class(request: Message) -> type[Message]:
     """The class that answers a request: its namesake in the same module."""
-    api_key = type(request).api_key
+    return _response_class(type(request))
+
+
+@functools.cache
+def _response_class(request_class: type[Message]) -> type[Message]:
+    api_key = request_class.api_key
     assert api_key is not None
     module = importlib.import_module(f"oncelog.protocol.messages.{ApiKey(api_key).name.lower()}")
-    response: type[Message] = getattr(module, type(request).__name__.replace("Request", "Response"))
+    response: type[Message] = getattr(module, request_class.__name__.replace("Request", "Response"))
     return response

@@ -331,7 +331,7 @@ class GroupWorld:
             self.do(self.coordinator.stop)
             self.loop.run_until_complete(self.tasks.stop())
             assert not self.failures
-            assert not [timer for timer in self.loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+            assert self.loop.pending_timers() == 0
         finally:
             self.loop.close()
 

@@ -1,0 +1,145 @@
+"""``python -m tests.simulation``: play histories of brokers and clusters in virtual time, or replay one."""
+
+import argparse
+import logging
+import os
+import random
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from tests.simulation.histories import KINDS, HistoryName, Played, mixture, play
+from tests.simulation.readable_trace import ReadableTrace
+from tests.simulation.runner import Totals, differing_digests, played
+
+_REPORT_SECONDS: Final = 10.0
+_MOST_FAILURES_SHOWN: Final = 20
+_HASH_SEEDS: Final = ("0", "1", "2")
+_EXAMPLES: Final = """examples:
+  python -m tests.simulation run --seeds 1000                 a thousand fresh histories on all cores
+  python -m tests.simulation run --kinds writers --base 0     writers:0, writers:1 and so on
+  python -m tests.simulation replay transactions:17           the trace of one history
+  python -m tests.simulation replay writers:3 --all --to trace.txt
+  python -m tests.simulation determinism --seeds 1000         equal traces under three hash seeds
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation",
+        description="Play seeded histories of brokers, clients and faults in virtual time. Equal seeds give equal "
+        "histories. Kinds: " + "; ".join(f"{name}: {kind.about}" for name, kind in KINDS.items()) + ".",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="play many histories; exit code 1 if one fails")
+    _add_choice(run, seeds=200)
+    run.add_argument("--keep-going", action="store_true", help="play on after a failure, and list all failures")
+    determinism = commands.add_parser(
+        "determinism", help="play histories under three hash seeds; exit code 1 if a trace differs"
+    )
+    _add_choice(determinism, seeds=100)
+    replay = commands.add_parser("replay", help="play one history and print what happens")
+    replay.add_argument("history", help="KIND:SEED, or SEED for the history of each kind with that seed")
+    replay.add_argument("--to", type=Path, metavar="FILE", help="write the trace to a file")
+    replay.add_argument("--lines", type=int, default=2000, help="print at most the last LINES lines (%(default)s)")
+    replay.add_argument("--all", action="store_true", help="show Fetch, Metadata and the like, too")
+    replay.add_argument("--log-level", default="WARNING", help="show log lines from this level on (%(default)s)")
+    return parser
+
+
+def _add_choice(parser: argparse.ArgumentParser, *, seeds: int) -> None:
+    parser.add_argument("--seeds", type=int, default=seeds, help="number of histories (%(default)s)")
+    parser.add_argument("--base", type=int, help="first seed of each kind; drawn by the system if not given")
+    parser.add_argument("--kinds", type=_kinds, default=list(KINDS), help="comma-separated kinds (all)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)")
+
+
+def _kinds(text: str) -> list[str]:
+    unknown = set(text.split(",")) - set(KINDS)
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(KINDS)}")
+    return text.split(",")
+
+
+def _chosen(arguments: argparse.Namespace) -> Iterable[HistoryName]:
+    base = random.SystemRandom().randrange(10**9) if arguments.base is None else arguments.base
+    print(f"seeds from {base} on", flush=True)
+    return islice(mixture({kind: KINDS[kind] for kind in arguments.kinds}, base), arguments.seeds)
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Play many histories; return whether all held."""
+    totals, started, reported = Totals(), time.perf_counter(), time.perf_counter()
+    for one in played(_chosen(arguments), jobs=arguments.jobs):
+        totals.add(one)
+        if one.failure:
+            _print_failure(one)
+            if not arguments.keep_going:
+                break
+        if time.perf_counter() - reported >= _REPORT_SECONDS:
+            reported = time.perf_counter()
+            print(_progress(totals, reported - started), flush=True)
+    print(_progress(totals, time.perf_counter() - started))
+    _print_totals(totals)
+    return not totals.failed
+
+
+def _progress(totals: Totals, seconds: float) -> str:
+    count = totals.histories.total()
+    rate, hours = 60 * count / max(seconds, 0.001), totals.virtual_seconds / 3600
+    return f"{count} seeds, {rate:.0f} seeds/min, {hours:.2f} simulated hours, {len(totals.failed)} failed"
+
+
+def _print_failure(one: Played) -> None:
+    print(f"{one.failure}\n{one.name} FAILED; replay it with: make simulate SEED={one.name}", flush=True)
+
+
+def _print_totals(totals: Totals) -> None:
+    print("histories:", ", ".join(f"{kind} {count}" for kind, count in totals.histories.items()))
+    for kind, count in totals.counts.most_common():
+        print(f"{count:10}  {kind}")
+    for one in totals.failed[:_MOST_FAILURES_SHOWN]:
+        print(f"FAILED {one.name}: {one.failure.strip().splitlines()[-1][:200]}")
+
+
+def determinism(arguments: argparse.Namespace) -> bool:
+    """Play the same histories under three hash seeds; return whether their traces are equal."""
+    differing = differing_digests(_chosen(arguments), _HASH_SEEDS, jobs=arguments.jobs, progress=print)
+    for name in differing:
+        print(f"{name}: the trace depends on the hash seed, or on what ran before")
+    print(f"{arguments.seeds} seeds, {len(_HASH_SEEDS)} hash seeds, {len(differing)} differ")
+    return not differing
+
+
+def replay(arguments: argparse.Namespace) -> bool:
+    """Play one history and print its trace; return whether it held."""
+    kind, separator, seed = arguments.history.partition(":")
+    names = [HistoryName(kind, int(seed))] if separator else [HistoryName(each, int(kind)) for each in KINDS]
+    held = True
+    with ExitStack() as resources:
+        out = sys.stdout if arguments.to is None else resources.enter_context(arguments.to.open("w"))
+        for name in names:
+            trace = ReadableTrace(most_lines=arguments.lines, everything=arguments.all)
+            with trace.with_log_lines(logging.getLevelName(arguments.log_level.upper())):
+                one = play(name, listener=trace.add)
+            print(*trace.lines(), sep="\n", file=out)
+            print(f"{name}: {one.virtual_seconds:.1f} virtual seconds,", one.failure or "all held")
+            held &= not one.failure
+    return held
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return the exit code: 0 if everything held."""
+    arguments = _parser().parse_args(argv)
+    commands = {"run": run, "determinism": determinism, "replay": replay}
+    return 0 if commands[arguments.command](arguments) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

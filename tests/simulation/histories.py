@@ -1,0 +1,104 @@
+"""Every kind of history that the simulation plays, and one play of one: ``play("transactions", 17)``."""
+
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, NamedTuple
+
+from tests.simulation import test_cluster_histories, test_one_broker, test_replication_histories
+from tests.simulation.journal import Entry, Journal, keep
+from tests.simulation.replication_history import run_history
+
+LONGEST_CPU_SECONDS: Final = 120.0
+"""Processor time after which a history is taken to hang: a hundred times what one takes."""
+
+
+class Kind(NamedTuple):
+    """One kind of history."""
+
+    run: Callable[[int], object]
+    """Play the history of a seed; raise an exception if anything that must hold does not."""
+    about: str
+    weight: int
+    """How many of a mixture of seeds are of this kind."""
+
+
+def _replicas(seed: int) -> None:
+    run_history(test_replication_histories.steps_of(seed), seed)
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "one-broker": Kind(test_one_broker.run, "transactions on one broker that crashes or loses power", 10),
+    "replicas": Kind(_replicas, "appends, elections and crashes of three replicas under a scripted controller", 6),
+    "writers": Kind(test_cluster_histories.run, "writers with acks=all to a cluster of three, with faults", 2),
+    "transactions": Kind(
+        test_cluster_histories.run_transactions, "transactions, groups and readers on a cluster, with faults", 2
+    ),
+}
+"""The kinds by name."""
+
+
+class HistoryName(NamedTuple):
+    """A history, as users write it: ``transactions:17``."""
+
+    kind: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.seed}"
+
+
+class Played(NamedTuple):
+    """The outcome of one history."""
+
+    name: HistoryName
+    failure: str
+    """The traceback, or nothing if all held."""
+    virtual_seconds: float
+    counts: Counter[str]
+    digest: str
+    """Of all that crossed the network, all disk calls and all events; empty unless it was wanted."""
+
+
+class Hangs(BaseException):
+    """A history uses the processor and comes to no end. No handler may swallow this."""
+
+
+def play(name: HistoryName, *, digests: bool = False, listener: Callable[[Entry], None] | None = None) -> Played:
+    """Play one history, in the main thread of a process."""
+    journal = Journal(listener, digests=digests)
+    failure = ""
+    with keep(journal), _limited_to(LONGEST_CPU_SECONDS):
+        try:
+            KINDS[name.kind].run(name.seed)
+        except (Exception, Hangs):
+            failure = traceback.format_exc()
+    digest = "" if journal.digest is None else journal.digest.hexdigest()
+    return Played(name, failure, journal.seconds, journal.counts, digest)
+
+
+def mixture(kinds: Mapping[str, Kind], base: int) -> Iterator[HistoryName]:
+    """Yield histories for ever: in each round as many of each kind as its weight says, with seeds from ``base`` on."""
+    seeds = dict.fromkeys(kinds, base)
+    while True:
+        for kind, known in kinds.items():
+            for _ in range(known.weight):
+                yield HistoryName(kind, seeds[kind])
+                seeds[kind] += 1
+
+
+@contextmanager
+def _limited_to(cpu_seconds: float) -> Iterator[None]:
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise Hangs(f"no end after {cpu_seconds:.0f} s of processor time")
+
+    former = signal.signal(signal.SIGPROF, give_up)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, former)
