@@ -77,6 +77,8 @@ class History:
     acknowledged: list[Acknowledged] = field(default_factory=list)
     events: dict[str, int] = field(default_factory=dict)
     seen_end: int = 0
+    deleted_to: int = 0
+    """The furthest log start that any member ever had."""
     _values: int = 0
 
     async def run(self, steps: Sequence[Step]) -> None:
@@ -189,6 +191,7 @@ class History:
             if member.has_log():
                 log = member.log()
                 assert log.log_start_offset <= log.high_watermark <= log.log_end_offset
+                self.deleted_to = max(self.deleted_to, log.log_start_offset)
         self._check_seen_end()
 
     def _check_seen_end(self) -> None:
@@ -221,8 +224,9 @@ class History:
         return len(ends) == 1
 
     def _check_end(self) -> None:
-        # A start that was moved can go back with a crash: it is checkpointed now and then, as in Kafka.
-        start = max(member.log().log_start_offset for member in self.cluster.members.values())
+        # A start that was moved can go back with a crash: it is checkpointed now and then, as in Kafka. What comes back
+        # may differ, because leader epochs below its leader's log start do not keep a follower from what it has there.
+        start = self.deleted_to
         first, *others = (batches(member.log(), start) for member in self.cluster.members.values())
         for other in others:
             assert other == first, "the replicas differ"
