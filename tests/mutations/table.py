@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.mutations.client_table import CLIENT_MUTATIONS
 from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
+from tests.mutations.history_table import HISTORY_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
 
 _STATE: Final = "coordinator/transaction/state.py"
@@ -97,6 +98,7 @@ _TEST_FRAMES: Final = "tests/unit/broker/network/test_frames.py"
 MUTATIONS: Final = (
     *CLIENT_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
+    *HISTORY_MUTATIONS,
     Mutation(
         "B01", _STATE,
         "    if producer.epoch != metadata.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",

@@ -13,6 +13,7 @@ from tests.scenarios.scripted_producer import ok
 from tests.scenarios.stage import Stage, scenario
 from tests.simulation import requests
 from tests.simulation.pipelined_producer import PipelinedProducer
+from tests.simulation.recorded_history import SimulatedHistory
 from tests.simulation.routes import OneBroker
 from tests.simulation.sim_disk import CrashKind
 from tests.simulation.simulated_broker import PORT
@@ -162,9 +163,8 @@ async def test_five_in_flight_over_a_network_that_loses_and_delays(stage: Stage)
     (purchases,) = await stage.create_topic("purchases")
     stage.loop.network.delay_seconds = (0.0001, 0.02)
     stage.loop.network.stall_probability = 0.05
-    producer = PipelinedProducer(
-        "p", OneBroker(PORT), purchases, random.Random(stage.rng.random()), 100, response_within=0.03
-    )
+    rng, history = random.Random(stage.rng.random()), SimulatedHistory(stage.loop)
+    producer = PipelinedProducer("p", OneBroker(PORT), purchases, rng, 100, response_within=0.03, history=history)
     await producer.run()
     assert producer.retries > 0
     content = await stage.read(purchases, read_committed=False)

@@ -2,10 +2,12 @@
 
 import asyncio
 
+from oncelog.clients.history.operation import Kind, Outcome
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.produce import ProduceRequest
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import state_of
+from tests.simulation.recorded_history import SimulatedHistory, name_of, text_of
 from tests.simulation.requests import batch, produce
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.wire_client import NoResponse, WireClient
@@ -25,8 +27,9 @@ class AcknowledgedWriter:
         *,
         pause: float = RETRY_SECONDS,
         response_within: float = 1.0,
+        history: SimulatedHistory | None = None,
     ) -> None:
-        """``pause``: seconds between two records."""
+        """``pause``: seconds between two records. ``history``: where it records what it does, beside others."""
         self._cluster = cluster
         self.partition = partition
         self._pause = pause
@@ -35,6 +38,10 @@ class AcknowledgedWriter:
         self._stopped = False
         self.acknowledged: list[bytes] = []
         self.times: list[float] = []
+        self._history = history or SimulatedHistory(cluster.loop)
+        self._process = self._history.process(f"writer of {name_of(partition)}")
+        self._offset = -1
+        """Of the last record that was acknowledged."""
 
     async def run(self) -> None:
         """Write until stopped."""
@@ -50,8 +57,12 @@ class AcknowledgedWriter:
             await self._write(b"<%d>" % len(self.acknowledged))
 
     async def _write(self, value: bytes) -> None:
+        operation = self._history.begin(self._process, Kind.SEND)
+        number = operation.send(name_of(self.partition), text_of(value))
         for _ in range(MOST_ATTEMPTS):
             if await self.try_to_write(value):
+                operation.acknowledged(number, self._offset)
+                operation.end(Outcome.OK)
                 self.acknowledged.append(value)
                 self.times.append(self._cluster.loop.time())
                 return
@@ -67,6 +78,7 @@ class AcknowledgedWriter:
         if response is None or response.responses[0].partition_responses[0].error_code != ErrorCode.NONE:
             self._leave()
             return False
+        self._offset = response.responses[0].partition_responses[0].base_offset
         return True
 
     async def _connection(self) -> WireClient | None:

@@ -14,11 +14,14 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
+from oncelog.clients.history.operation import Kind, Outcome
+from oncelog.clients.history.recorder import RecordedOperation
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.produce import ProduceRequest
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.patient_client import PatientClient, produce_errors
+from tests.simulation.recorded_history import SimulatedHistory, name_of, text_of
 from tests.simulation.routes import Routes
 from tests.simulation.wire_client import NoResponse, WireClient
 
@@ -31,7 +34,14 @@ class Batch:
 
     sequence: int
     values: list[bytes]
+    operation: RecordedOperation
     offset: int = -1
+
+    def acknowledge(self, offset: int) -> None:
+        self.offset = offset
+        for number in range(len(self.values)):
+            self.operation.acknowledged(number, offset + number)
+        self.operation.end(Outcome.OK)
 
 
 @dataclass(eq=False)
@@ -44,6 +54,7 @@ class PipelinedProducer:
     rng: random.Random
     total: int
     response_within: float
+    history: SimulatedHistory
     longest_rest: float = 0.0
     """In seconds, before it makes another batch."""
     may_be_forgotten: bool = False
@@ -92,7 +103,10 @@ class PipelinedProducer:
     def _next_batch(self) -> Batch:
         count = min(self.rng.randint(1, 3), self.total - self._made)
         values = [b"%s-%d" % (self.name.encode(), self._made + number) for number in range(count)]
-        batch = Batch(self._made, values)
+        operation = self.history.begin(self.name, Kind.SEND)
+        for value in values:
+            operation.send(name_of(self.partition), text_of(value))
+        batch = Batch(self._made, values, operation)
         self._made += count
         self._in_flight.append(batch)
         return batch
@@ -121,6 +135,6 @@ class PipelinedProducer:
             assert code in requests.RETRIABLE, f"{self.name}: the oldest batch in flight was refused with {code.name}"
             return False
         assert self._in_flight.popleft() is batch
-        batch.offset = response.responses[0].partition_responses[0].base_offset
+        batch.acknowledge(response.responses[0].partition_responses[0].base_offset)
         self.done.append(batch)
         return True

@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from oncelog.clients.history.operation import Kind, Outcome
+from oncelog.clients.history.recorder import RecordedOperation
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.patient_client import Abortable, Broken
+from tests.simulation.recorded_history import SimulatedHistory, name_of, text_of
 from tests.simulation.transactional_session import TransactionalSession
 
 
@@ -42,6 +45,7 @@ class TransactionalWriter:
         partitions: Sequence[TopicPartition],
         rng: random.Random,
         session: TransactionalSession,
+        history: SimulatedHistory,
         *,
         longest_rest: float = 0.0,
     ) -> None:
@@ -55,6 +59,8 @@ class TransactionalWriter:
         self._longest_rest = longest_rest
         self._partitions = partitions
         self._rng = rng
+        self._history = history
+        self._process = history.process(name)
 
     async def run(self) -> None:
         while not self.stopping:
@@ -71,21 +77,25 @@ class TransactionalWriter:
         await self.session.follow_the_version_that_holds()
         transaction = Transaction([])
         self.transactions.append(transaction)
+        operation = self._history.begin(self._process, Kind.TXN)
         commit = self._rng.random() < 0.7
         try:
-            await self._write(transaction)
+            await self._write(transaction, operation)
         except Abortable:
             commit = False
             self.session.events["must abort"] += 1
         await self.session.end(commit=commit)
         transaction.fate = Fate.COMMITTED if commit else Fate.ABORTED
+        operation.end(Outcome.OK if commit else Outcome.FAIL)
         if self.session.version == 2 and self._rng.random() < 0.1:
             await self.session.end(commit=False)  # As a client that does not know whether it has begun (KAFKA-18464).
 
-    async def _write(self, transaction: Transaction) -> None:
+    async def _write(self, transaction: Transaction, operation: RecordedOperation) -> None:
         chosen = self._rng.sample(list(self._partitions), self._rng.randint(1, len(self._partitions)))
         await self.session.add_partitions(chosen)
         batches = [self._batch(chosen[number % len(chosen)], transaction) for number in range(self._rng.randint(1, 4))]
+        for partition, value in transaction.values:
+            operation.send(name_of(partition), text_of(value))
         if self._rng.random() < 0.3:
             await self.session.produce(*batches)
             return

@@ -13,11 +13,14 @@ import asyncio
 import random
 from collections.abc import Sequence
 
+from oncelog.clients.history.operation import Kind, Outcome
+from oncelog.clients.history.recorder import RecordedOperation
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.log_reader import PositionedValue, read_from
 from tests.simulation.patient_client import Abortable, Broken
+from tests.simulation.recorded_history import SimulatedHistory, name_of, text_of
 from tests.simulation.transactional_session import TransactionalSession
 
 GROUP = "transformers"
@@ -37,6 +40,7 @@ class TransformWorker:
         targets: Sequence[TopicPartition],
         rng: random.Random,
         session: TransactionalSession,
+        history: SimulatedHistory,
         *,
         incarnation: str = "",
         longest_rest: float = 0.0,
@@ -51,8 +55,11 @@ class TransformWorker:
         self._targets = targets
         self._rng = rng
         self._client = session.client
+        self._history = history
+        self._process = history.process(session.transactional_id)
 
     async def run(self) -> None:
+        self._history.subscribe(self._process, self.source)
         while not self.stopping:
             try:
                 await self.session.begin()
@@ -70,16 +77,24 @@ class TransformWorker:
         if not records:
             await self._client.pause()
             return
+        operation = self._history.begin(self._process, Kind.TXN)
+        for record in records:
+            operation.read(name_of(self.source), record.offset, text_of(record.value))
         commit = self._rng.random() < 0.8
         try:
-            await self._transform(records)
+            await self._transform(records, operation)
         except Abortable:
             commit = False
             self.session.events["must abort"] += 1
         await self.session.end(commit=commit)
+        operation.end(Outcome.OK if commit else Outcome.FAIL)
         self.commits += commit
 
-    async def _transform(self, records: Sequence[PositionedValue]) -> None:
+    async def _transform(self, records: Sequence[PositionedValue], operation: RecordedOperation) -> None:
+        for target in self._targets:
+            for record in records:
+                operation.send(name_of(target), text_of(output_of(self.source, record.value)))
+        operation.commit_position(GROUP, name_of(self.source), records[-1].offset + 1)
         await self.session.add_partitions(self._targets)
         for target in self._targets:
             await self.session.produce((target, [output_of(self.source, record.value) for record in records]))

@@ -30,6 +30,7 @@ from tests.simulation.log_reader import Call, PartitionContent, SeenBatch, read_
 from tests.simulation.observer import Observer
 from tests.simulation.patient_client import PatientClient
 from tests.simulation.pipelined_producer import PipelinedProducer
+from tests.simulation.recorded_history import SimulatedHistory
 from tests.simulation.routes import Routes
 from tests.simulation.transactional_session import TransactionalSession
 from tests.simulation.transactional_writer import Fate, Transaction, TransactionalWriter
@@ -97,6 +98,7 @@ class Workload:
         self._rng = rng
         self._manners = manners
         self._topic_ids: dict[str, bytes] = {}
+        self._history = SimulatedHistory(loop)
         self.late_post = LatePost(
             loop,
             new_routes(),
@@ -114,23 +116,27 @@ class Workload:
                 rng,
                 rng.randint(5, manners.most_batches),
                 response_within=rng.choice([0.01, 0.05, 5.0]),
+                history=self._history,
                 longest_rest=manners.longest_rest,
                 may_be_forgotten=manners.restarts,
             )
             for n in range(rng.randint(1, 3))
         ]
         self.workers = [self._worker(source) for source in SOURCES[: rng.choice([0, 1, 2, 2])]]
-        self.observers = [Observer(new_routes(), partition, rng) for partition in rng.sample(ALL, rng.randint(0, 2))]
+        self.observers = [
+            Observer(new_routes(), partition, rng, self._history) for partition in rng.sample(ALL, rng.randint(0, 2))
+        ]
         self._tasks: dict[Client, asyncio.Task[None]] = {}
 
     def _writer(self, name: str) -> TransactionalWriter:
         rest = self._manners.longest_rest
-        return TransactionalWriter(name, JOURNALS, self._rng, self._session(name), longest_rest=rest)
+        return TransactionalWriter(name, JOURNALS, self._rng, self._session(name), self._history, longest_rest=rest)
 
     def _worker(self, source: TopicPartition, incarnation: str = "") -> TransformWorker:
         session = self._session(f"transform-{source.partition}{incarnation}")
         rest = self._manners.longest_rest
-        return TransformWorker(source, TARGETS, self._rng, session, incarnation=incarnation, longest_rest=rest)
+        history = self._history
+        return TransformWorker(source, TARGETS, self._rng, session, history, incarnation=incarnation, longest_rest=rest)
 
     def _session(self, transactional_id: str) -> TransactionalSession:
         newest_version = self._rng.choice([1, 2, 2])
@@ -232,10 +238,7 @@ class Workload:
         await asyncio.sleep(_SETTLE_SECONDS)
 
     async def check(self) -> None:
-        client = self._client()
-        seen = {partition: await _see(client.call, partition) for partition in ALL}
-        positions = {source: await _position(client.call, source) for source in SOURCES}
-        await client.disconnect()
+        seen, positions = await self._look()
         self._check_producer_ids()
         for partition, both in seen.items():
             _check_log(partition, both)
@@ -248,6 +251,22 @@ class Workload:
             observer.check(seen[observer.partition].committed)
         for source in SOURCES:
             _check_transformation(source, positions[source], seen)
+        self._history.assert_good()
+
+    async def check_by_history(self) -> None:
+        """Only what the separate checker finds."""
+        await self._look()
+        self._history.assert_good()
+
+    async def _look(self) -> tuple[dict[TopicPartition, Seen], dict[TopicPartition, int]]:
+        """All partitions, and the positions of the group; recorded as the end of the history."""
+        client = self._client()
+        seen = {partition: await _see(client.call, partition) for partition in ALL}
+        positions = {source: await _position(client.call, source) for source in SOURCES}
+        await client.disconnect()
+        records = {partition: both.committed.records for partition, both in seen.items()}
+        self._history.finish(records, {GROUP: positions})
+        return seen, positions
 
     def _check_producer_ids(self) -> None:
         """Each was given to one producer."""
