@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.mutations.client_table import CLIENT_MUTATIONS
 from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
+from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
 
@@ -97,6 +98,7 @@ _TEST_FRAMES: Final = "tests/unit/broker/network/test_frames.py"
 
 MUTATIONS: Final = (
     *CLIENT_MUTATIONS,
+    *ELIGIBLE_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *HISTORY_MUTATIONS,
     Mutation(
@@ -835,7 +837,8 @@ MUTATIONS: Final = (
         "B57", "coordinator/controller/cluster_state.py",
         "if self.brokers[broker_id].epoch <= state.mzxid}",
         "}",
-        f"{_TEST_REPLICAS}::TestElections",
+        "tests/unit/coordinator/controller/test_cluster_state.py"
+        "::test_broker_registered_since_state_was_written_is_not_usable",
     ),
     Mutation(
         "B57", "coordinator/controller/cluster_state.py",
