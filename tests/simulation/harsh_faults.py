@@ -1,9 +1,9 @@
 """Crashes that come at any time: one machine loses power while others die, or all brokers die at once.
 
-Nothing is waited for before a crash: followers may lag, partitions may be below their minimum, the controller may be
-dead. Up to three brokers die within a moment, and each returns after a pause of its own, so in any order. At most one
-of them loses what was not synced; the next one only after every replica is in sync and equal again, because records
-that are acknowledged with ``min.insync.replicas=2`` may be on two disks only.
+A crash comes without regard for the state of the cluster: followers may lag, partitions may be below their minimum, the
+controller may be dead. Up to three brokers die within a moment, and each returns after a pause of its own, so in any
+order. At most one of them loses what was not synced; the next one only after every replica is in sync and equal again,
+because records that are acknowledged with ``min.insync.replicas=2`` may be on two disks only.
 """
 
 import asyncio
