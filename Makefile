@@ -81,7 +81,7 @@ faults: $(DEV) .peers/kafka-3.9/.installed .peers/java-client-4/.installed  ## E
 	$(BIN)/python -m tests.faults
 
 faults-smoke: $(DEV) .peers/kafka-3.9/.installed  ## Each fault once, with one client
-	$(BIN)/python -m tests.faults --times 1 --clients oncelog --brief --rounds 40
+	$(BIN)/python -m tests.faults --times 1 --clients oncelog --brief --rounds 50
 
 interop: $(DEV) peers  ## Real clients and Apache Kafka's own tools, all scenarios
 	$(BIN)/python -m pytest -q tests/interop

@@ -24,11 +24,13 @@ from tests.faults.disks import DISK_FAULTS
 from tests.faults.fault import Fault
 from tests.faults.links import LINK_FAULTS, LinkNetwork
 from tests.faults.network import DirectNetwork
+from tests.faults.power import FLUSH_EACH, POWER_FAULTS
 from tests.faults.report import table
 from tests.faults.rounds import RoundResult, Stage
 from tests.faults.volumes import why_not
 
-FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in (*PROCESS_FAULTS, *LINK_FAULTS, *DISK_FAULTS)}
+VOLUME_FAULTS: Final = (*DISK_FAULTS, *POWER_FAULTS)
+FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in (*PROCESS_FAULTS, *LINK_FAULTS, *VOLUME_FAULTS)}
 
 
 def _arguments() -> argparse.Namespace:
@@ -60,29 +62,32 @@ class Run:
     async def play(self) -> None:
         chosen = [FAULTS[name] for name in self._arguments.only or FAULTS]
         reason = why_not()
-        if reason is not None and any(fault in DISK_FAULTS for fault in chosen):
+        if reason is not None and any(fault in VOLUME_FAULTS for fault in chosen):
             self.tell(f"faults of disks are left out: {reason}")
-            chosen = [fault for fault in chosen if fault not in DISK_FAULTS]
+            chosen = [fault for fault in chosen if fault not in VOLUME_FAULTS]
         plan = [fault for fault in chosen for _ in range(self._arguments.times)]
         self._rng.shuffle(plan)
+        plan.sort(key=lambda fault: fault in POWER_FAULTS)  # On clusters of their own, with other settings.
         number = 0
         while plan:
             number += 1
-            played = await self._play_on_one_cluster(self._directory / f"cluster-{number}", plan)
+            flushes = plan[0] in POWER_FAULTS
+            alike = [fault for fault in plan[: self._arguments.rounds] if (fault in POWER_FAULTS) == flushes]
+            played = await self._play_on_one_cluster(self._directory / f"cluster-{number}", alike, flushes=flushes)
             del plan[:played]
 
-    async def _play_on_one_cluster(self, directory: Path, plan: Sequence[Fault]) -> int:
-        """Play the next rounds until one is violated; how many were played."""
-        needs_links = any(fault in LINK_FAULTS for fault in plan[: self._arguments.rounds])
+    async def _play_on_one_cluster(self, directory: Path, plan: Sequence[Fault], *, flushes: bool) -> int:
+        """Play rounds until one is violated; how many were played. ``flushes``: brokers sync before they respond."""
+        needs_links = any(fault in LINK_FAULTS for fault in plan)
         network = LinkNetwork(self._rng) if needs_links else DirectNetwork()
-        needs_volumes = any(fault in DISK_FAULTS for fault in plan[: self._arguments.rounds])
-        clients = self._arguments.clients
-        stage = Stage(directory, network, clients, self._rng, self.tell, has_volumes=needs_volumes)
+        needs_volumes = any(fault in VOLUME_FAULTS for fault in plan)
+        clients, settings = self._arguments.clients, [FLUSH_EACH] * flushes
+        stage = Stage(directory, network, clients, self._rng, self.tell, has_volumes=needs_volumes, settings=settings)
         played, is_clean = 0, True
         try:
             await stage.open()
             self.tell(f"a cluster with load: {directory}")
-            while is_clean and played < min(len(plan), self._arguments.rounds):
+            while is_clean and played < len(plan):
                 result = await stage.play(plan[played], is_brief=self._arguments.brief)
                 self.results.append(result)
                 self._tell_result(result)

@@ -2,12 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Final, TypeAlias
 
 from oncelog.broker.metadata.session_file import SESSION_FILE, parse_credentials
 from oncelog.coordinator.metadata_store.zookeeper import end_session
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.faults import names
+from tests.faults.cluster_under_test import BROKERS
 from tests.faults.fault import Fault, Scene
 
 Choice: TypeAlias = tuple[int, str]
@@ -135,6 +137,26 @@ class KillAll:
         await scene.cluster.start_whatever_is_down()
 
 
+@dataclass(frozen=True, slots=True)
+class KillAllInOrder:
+    """kill -9 of all brokers at once, and a start of one after the other in a given order."""
+
+    order: tuple[int, ...]
+    hold_seconds: tuple[float, float] = (0.0, 2.0)
+
+    @property
+    def name(self) -> str:
+        return f"kill-all-start-{'-'.join(map(str, self.order))}"
+
+    async def strike(self, scene: Scene) -> str:
+        await scene.cluster.order("kill", *scene.cluster.broker_ids)
+        return f"kill -9 all brokers, which start in the order {self.order}"
+
+    async def heal(self, scene: Scene) -> None:
+        for broker_id in self.order:
+            await scene.cluster.order("start", broker_id)
+
+
 class KillTwo:
     """kill -9 of a partition's leader and of one of its followers: the third alone may not take acks=all."""
 
@@ -226,6 +248,7 @@ PROCESS_FAULTS: Final[Sequence[Fault]] = (
     RollingRestart(),
     KillTwo(),
     KillAll(),
+    *(KillAllInOrder(order) for order in permutations(range(1, BROKERS + 1))),
     KillEverything(),
     RestartZooKeeper(),
     ExpireSession(),

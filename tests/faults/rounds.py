@@ -57,9 +57,11 @@ class Stage:
         tell: Callable[[str], None],
         *,
         has_volumes: bool = False,
+        settings: Sequence[str] = (),
     ) -> None:
-        """``has_volumes``: each broker gets a file system of its own."""
+        """``has_volumes``: each broker gets a file system of its own. ``settings``: of brokers, besides the usual."""
         self._has_volumes = has_volumes
+        self._settings = settings
         self._volumes = Volumes()
         self.directory = directory
         self._network = network
@@ -71,7 +73,7 @@ class Stage:
     async def open(self) -> None:
         """Start everything."""
         layout = plan_cluster(self.directory, self._rng)
-        settings = [*SETTINGS, *await self._network.open(layout)]
+        settings = [*SETTINGS, *self._settings, *await self._network.open(layout)]
         self._cluster = ClusterUnderTest(self.directory, layout, settings)
         if self._has_volumes:
             places = [self._cluster.place(broker_id) for broker_id in self._cluster.broker_ids]

@@ -1,10 +1,12 @@
-"""A small file system of its own for each broker, so that one disk can be full, or stand still, while others go on.
+"""A small file system of its own for each broker: one disk can be full, stand still or lose what was not synced.
 
 Each is an ext4 image in a file, mounted over a loop device on the broker's data directory: that takes root. Nothing is
 kept back for root in it, so that it is full for a broker that runs as root, too.
 """
 
+import fcntl
 import os
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -15,6 +17,10 @@ _IMAGE_BYTES: Final = 192 << 20
 _TRIAL_BYTES: Final = 8 << 20
 _BALLAST: Final = "ballast"
 _TOOLS: Final = ("mkfs.ext4", "mount", "umount", "fsfreeze")
+_SHUTDOWN: Final = 0x8004587D
+"""EXT4_IOC_SHUTDOWN of linux/fs/ext4/ext4.h."""
+_WITHOUT_FLUSH: Final = struct.pack("=I", 2)
+"""EXT4_GOING_FLAGS_NOLOGFLUSH."""
 
 
 def why_not() -> str | None:
@@ -45,6 +51,7 @@ class Volumes:
 
     def __init__(self) -> None:
         self._mounted: list[Path] = []
+        self._images: dict[Path, Path] = {}
         self._frozen: set[Path] = set()
 
     def open(self, images: Path, places: Iterable[Path]) -> None:
@@ -55,6 +62,7 @@ class Volumes:
             place.mkdir(parents=True, exist_ok=True)
             _mount(image, place, _IMAGE_BYTES)
             self._mounted.append(place)
+            self._images[place] = image
 
     def fill(self, place: Path) -> None:
         """Leave no byte free. What the broker writes meanwhile may take the last ones first."""
@@ -79,6 +87,17 @@ class Volumes:
         if place in self._frozen:
             self._frozen.discard(place)
             _run("fsfreeze", "--unfreeze", str(place))
+
+    def lose_power(self, place: Path) -> None:
+        """Have the file system be as its device is: what was not synced is gone. No process may use it."""
+        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.ioctl(directory, _SHUTDOWN, _WITHOUT_FLUSH)
+        finally:
+            os.close(directory)
+        image = self._images[place]
+        _run("umount", str(place))
+        _run("mount", "-o", "loop", str(image), str(place))
 
     def close(self) -> None:
         for place in list(self._frozen):
