@@ -48,7 +48,7 @@ class FrameProxy:
         self._held: dict[int, Upstream] = {}
         """Broker's sides of connections that were cut, by connection number."""
         self._lanes: dict[tuple[str, int], Upstream] = {}
-        """Connections for late frames and questions of the proxy's own, by sender and port of the broker."""
+        """Connections for questions of the proxy's own, by sender and port of the broker."""
 
     @property
     def addresses(self) -> list[ProxyAddress]:
@@ -146,7 +146,10 @@ class FrameProxy:
     async def _arrive(self, late: LateFrame) -> memoryview | None:
         if late.held_on is None:
             (broker_port,) = self._broker_ports
-            return await (await self._lane(late.sender, broker_port)).send(late.frame)
+            own = await connect(broker_port)
+            response = await own.send(late.frame)
+            own.close()
+            return response
         upstream = self._held[late.held_on]
         response = await upstream.send(late.frame)
         upstream.close()

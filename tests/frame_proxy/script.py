@@ -43,8 +43,8 @@ FORWARD: Final = Forward()
 class LateFrame:
     """A frame, without its size, that is to arrive at the broker now.
 
-    ``held_on`` is the number of the connection that was cut under it; None if it arrives over the connection that the
-    proxy has for the frames of ``sender``. It need not be a frame that was ever sent: a script may write its own.
+    ``held_on`` is the number of the connection that was cut under it; None if it arrives over a connection of its own,
+    on which nothing else is ever sent. It need not be a frame that was ever sent: a script may write its own.
     """
 
     frame: bytes
