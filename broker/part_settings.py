@@ -7,7 +7,7 @@ from oncelog.broker.config.listeners import Listeners
 from oncelog.broker.storage.log_manager import LogManagerConfig
 from oncelog.broker.transactions.verification import VerificationSettings
 from oncelog.coordinator.controller.controller_settings import ControllerSettings
-from oncelog.coordinator.controller.finalized_features import ELIGIBLE_LEADER_REPLICAS_VERSION, TRANSACTION_VERSION
+from oncelog.coordinator.controller.finalized_features import TRANSACTION_VERSION
 from oncelog.coordinator.controller.topic_plan import TopicDefaults
 from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
@@ -59,6 +59,7 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
         remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
         request_timeout_ms=config.request_timeout_ms,
         completion_wait_ms=config.oncelog_end_txn_response_ms,
+        challenges_connections=config.oncelog_transaction_connection_challenge_enable,
         busy_wait_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
     )
 
@@ -69,6 +70,7 @@ def verification_settings(config: BrokerConfig) -> VerificationSettings:
         retry_backoff_ms=config.add_partitions_to_txn_retry_backoff_ms,
         retry_backoff_max_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
         request_timeout_ms=config.request_timeout_ms,
+        challenges_connections=config.oncelog_transaction_connection_challenge_enable,
     )
 
 
@@ -95,10 +97,7 @@ def controller_settings(
             partition_count=config.num_partitions, replication_factor=config.default_replication_factor
         ),
         unclean_leader_election=config.unclean_leader_election_enable,
-        features={
-            TRANSACTION_VERSION: config.oncelog_transaction_version,
-            ELIGIBLE_LEADER_REPLICAS_VERSION: config.oncelog_eligible_leader_replicas_version,
-        },
+        features={TRANSACTION_VERSION: config.oncelog_transaction_version},
         balance_seconds=config.leader_imbalance_check_interval_seconds if config.auto_leader_rebalance_enable else None,
         tolerated_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
     )

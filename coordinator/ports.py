@@ -8,7 +8,7 @@ core. Time is the other thing that comes from outside: durations through the run
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from oncelog.coordinator.promise import Promise
 from oncelog.protocol.errors import ErrorCode
@@ -75,34 +75,6 @@ class ReplicatedLog(Protocol):
         ...
 
 
-class IntactLogs(Protocol):
-    """Since when the logs of this broker have lost nothing, as its data directory says."""
-
-    @property
-    def since(self) -> int | None:
-        """Return the first broker epoch since which nothing was lost; None: something may have been."""
-        ...
-
-    @property
-    def until(self) -> int | None:
-        """Return the last broker epoch that the data directory has seen; None without a first one."""
-        ...
-
-    async def note_registration(self, broker_epoch: int) -> None:
-        """Note that the broker is registered with a new epoch. Raise ``OSError``."""
-        ...
-
-
-class UnknownLogs:
-    """Logs of which nothing is known before their broker is registered."""
-
-    since: int | None = None
-    until: int | None = None
-
-    async def note_registration(self, broker_epoch: int) -> None:
-        """Forget the epoch."""
-
-
 class BrokerChannel(Protocol):
     """Requests to the brokers of the cluster, this one included."""
 
@@ -115,6 +87,30 @@ class BrokerChannel(Protocol):
         ...
 
 
+NO_OFFSET: Final = -1
+
+
+class ClientConnection(Protocol):
+    """The connection that a request came over, as far as the order of its requests and responses matters."""
+
+    @property
+    def id(self) -> int:
+        """A number from 1 that no other connection of this broker has or had."""
+        ...
+
+    def request_number(self) -> int:
+        """Return the place of the request in hand among those of the connection, from 1."""
+        ...
+
+    def when_responded(self, callback: Callable[[int], None]) -> None:
+        """Call back when the response to the request in hand has been handed to the operating system.
+
+        The argument is the number of requests of which anything had been received by then. The callback may come later
+        than that, and does not come if the connection is lost, or while the client does not read its responses.
+        """
+        ...
+
+
 class TransactionMarker(NamedTuple):
     """The end of one producer's transaction, as every partition of the transaction gets it."""
 
@@ -123,6 +119,9 @@ class TransactionMarker(NamedTuple):
     commit: bool
     coordinator_epoch: int
     transaction_version: int
+    decision_offset: int = NO_OFFSET
+    """Of the record of the transaction log that decided the end: that of a later transaction is higher. NO_OFFSET: not
+    known, as for markers of Kafka's tools and of brokers that do not send it yet."""
 
 
 class LocalMarkers(Protocol):

@@ -450,13 +450,6 @@ class BrokerConfig:
     oncelog_transaction_version: int = integer(
         2, "Initial feature level of transaction.version of a new cluster (KIP-890).", low=0, high=2
     )
-    oncelog_eligible_leader_replicas_version: int = integer(
-        1,
-        "Initial feature level of eligible.leader.replicas.version of a new cluster (KIP-966). "
-        "1: replicas that left the ISR and have everything may be elected.",
-        low=0,
-        high=1,
-    )
     oncelog_transactional_id_max_length: int = integer(
         1_024,
         "Maximum length of a new transactional id, in characters; a longer one is refused with INVALID_REQUEST.",
@@ -464,6 +457,10 @@ class BrokerConfig:
     )
     oncelog_transactional_ids_max_count: int = integer(
         300_000, "Maximum number of transactional ids; further ones are refused with POLICY_VIOLATION.", low=1
+    )
+    oncelog_transaction_connection_challenge_enable: bool = boolean(
+        True,
+        "Whether a version-1 request of a transaction that comes over a new connection must be repeated by its client.",
     )
     oncelog_end_txn_response_ms: int = integer(
         5, "Maximum milliseconds that the EndTxn response waits for the transaction markers to be written.", low=0

@@ -1,6 +1,7 @@
 """What is known of a request beside its content: the client's connection and who the client is."""
 
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
 
 NO_SOCKET: Final = -1
 """The descriptor of a connection that has no socket: in the simulation."""
@@ -23,6 +24,13 @@ class CloseConnection(Exception):
     """The connection must be closed. The message is the one line that is logged about it."""
 
 
+class RequestOrder(Protocol):
+    """The order of a connection's requests and responses (``oncelog.coordinator.ports.ClientConnection``)."""
+
+    def request_number(self) -> int: ...
+    def when_responded(self, callback: Callable[[int], None]) -> None: ...
+
+
 class ConnectionInfo:
     """What is known of a connection's client. The software names come with ApiVersions (KIP-511)."""
 
@@ -33,17 +41,29 @@ class ConnectionInfo:
         "client_software_name",
         "client_software_version",
         "descriptor",
+        "id",
         "is_open",
         "is_replica_fetcher",
         "large_left_since",
         "listener_name",
+        "order",
         "principal",
         "was_sent_much",
     )
 
     def __init__(
-        self, *, client_host: str, client_port: int = 0, listener_name: str, principal: Principal = ANONYMOUS
+        self,
+        *,
+        client_host: str,
+        client_port: int = 0,
+        listener_name: str,
+        principal: Principal = ANONYMOUS,
+        id: int = 1,
     ) -> None:
+        self.id = id
+        """No other connection of this broker has or had it."""
+        self.order: RequestOrder | None = None
+        """None once the connection is lost."""
         self.client_host = client_host
         self.client_port = client_port
         self.listener_name = listener_name
@@ -62,6 +82,15 @@ class ConnectionInfo:
         """Since when it was given small batches only while there were large ones, by the loop's clock."""
         self.is_open = True
         """False once the connection is lost: its responses have no reader."""
+
+    def request_number(self) -> int:
+        """Return the place of the request in hand among those of the connection, from 1; 0 if it is lost."""
+        return 0 if self.order is None else self.order.request_number()
+
+    def when_responded(self, callback: Callable[[int], None]) -> None:
+        """Call back as ``oncelog.coordinator.ports.ClientConnection`` says."""
+        if self.order is not None:
+            self.order.when_responded(callback)
 
     @property
     def log_peer(self) -> str:

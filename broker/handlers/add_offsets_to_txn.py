@@ -39,6 +39,7 @@ def handle_add_offsets_to_txn(broker: Broker, context: RequestContext, request: 
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         frozenset({TopicPartition(GROUP_METADATA_TOPIC_NAME, partition_for(request.group_id, count))}),
         client_version=0,
+        connection=context.connection,
     )
     return Shaped(response, lambda error: _response(error, context.api_version))
 

@@ -3,6 +3,8 @@
 Versions 0 to 3 are for producers. They may not add partitions of internal topics; offsets get into a transaction
 through AddOffsetsToTxn. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, which clients retry without end;
 so the coordinator decides when to return INVALID_TOPIC_EXCEPTION instead, which makes them abort.
+COORDINATOR_LOAD_IN_PROGRESS may also mean that the producer has come over another connection and has to repeat the
+request (``oncelog.coordinator.transaction.connection_challenge``).
 
 Versions 4 and 5 are for brokers (KIP-890), for many transactions at once. With ``verify_only`` the leader of
 a partition verifies that a producer of the first protocol has added it; otherwise it adds it for a producer of the
@@ -93,7 +95,7 @@ def handle_add_partitions_to_txn(
     if any(refused.values()):
         return _response(request, _errors_of_all(broker, version, request, producer, refused))
     response = broker.transaction_coordinator.add_partitions(
-        transactional_id, producer, frozenset(partitions), client_version=0
+        transactional_id, producer, frozenset(partitions), client_version=0, connection=context.connection
     )
     return Shaped(response, lambda error: error_response(request, version, error))
 
@@ -139,7 +141,11 @@ async def _add_in_slices(
     else:
         error = await value_of(
             broker.transaction_coordinator.add_partitions(
-                request.v3_and_below_transactional_id, producer, frozenset(partitions), client_version=0
+                request.v3_and_below_transactional_id,
+                producer,
+                frozenset(partitions),
+                client_version=0,
+                connection=context.connection,
             )
         )
         errors = dict.fromkeys(partitions, _for_version(error, version))

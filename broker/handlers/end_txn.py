@@ -35,6 +35,7 @@ def handle_end_txn(broker: Broker, context: RequestContext, request: EndTxnReque
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         commit=request.committed,
         client_version=EPOCH_BUMP_VERSION if context.api_version >= _FIRST_WITH_EPOCH_BUMP else 0,
+        connection=context.connection if context.api_version < _FIRST_WITH_EPOCH_BUMP else None,
     )
     return Shaped(response, lambda result: _response(result, context.api_version))
 

@@ -40,6 +40,7 @@ def handle_init_producer_id(broker: Broker, context: RequestContext, request: In
         request.transaction_timeout_ms,
         None if request.producer_id == NO_PRODUCER_ID else expected,
         client=_name_client(context),
+        connection=context.connection,
     )
     return Shaped(response, lambda result: _response(result, context.api_version))
 

@@ -9,6 +9,10 @@ From version 3 on the consumer's group metadata comes along, so that a producer 
 fenced like any other commit of it (KIP-447). Clients of versions 0 and 1 do not know
 COORDINATOR_LOAD_IN_PROGRESS, and those before 4 do not know TRANSACTION_ABORTABLE. Clients of version 5 send no
 AddOffsetsToTxn beforehand.
+
+A commit of version 4 or older that comes over another connection than its producer's last one must be repeated
+(``oncelog.broker.transactions.offset_commit_challenge``). That is decided after the verification, in the step of the
+append.
 """
 
 import asyncio
@@ -41,6 +45,7 @@ from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.topic_partition import TopicPartition
 
 _FIRST_THAT_KNOWS_LOADING = 2
+_FIRST_WITH_EPOCH_BUMP: Final = 5
 _UNITS_PER_TOPIC: Final = 4
 _UNITS_PER_RESPONSE: Final = 2
 
@@ -73,7 +78,7 @@ def handle_txn_offset_commit(broker: Broker, context: RequestContext, request: T
             judged.sort(requested, offsets, refused)
     if not offsets:
         return _response(request, version, refused)
-    commit = _Commit(broker, version, request, offsets, refused)
+    commit = _Commit(broker, context, request, offsets, refused)
     verdict = _verify(broker, version, request)
     return commit.append(verdict) if isinstance(verdict, dict) else commit.append_when_verified(verdict)
 
@@ -87,17 +92,33 @@ def _denied(broker: Broker, context: RequestContext, request: TxnOffsetCommitReq
     return ErrorCode.NONE
 
 
-def _verify(broker: Broker, version: int, request: TxnOffsetCommitRequest) -> Errors | Pending:
+def _offsets_partition(broker: Broker, request: TxnOffsetCommitRequest) -> TopicPartition | None:
+    """Return the partition of the request's group; None if the group's coordinator refuses the request."""
     groups = broker.group_coordinator
     index = groups.partition_for(request.group_id)
     if index is None or groups.availability(request.group_id):
+        return None
+    return TopicPartition(GROUP_METADATA_TOPIC_NAME, index)
+
+
+def _is_challenged(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest) -> bool:
+    """Return whether a commit that would take effect must be repeated by its client."""
+    if context.api_version >= _FIRST_WITH_EPOCH_BUMP:
+        return False
+    partition = _offsets_partition(broker, request)
+    challenges = broker.transaction_verifier.offset_commits
+    return partition is not None and challenges.is_challenged(partition, _producer(request), context.connection)
+
+
+def _producer(request: TxnOffsetCommitRequest) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+
+
+def _verify(broker: Broker, version: int, request: TxnOffsetCommitRequest) -> Errors | Pending:
+    partition = _offsets_partition(broker, request)
+    if partition is None:
         return {}  # The group's coordinator returns its own error.
-    return broker.transaction_verifier.verify_offsets(
-        request.transactional_id,
-        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
-        TopicPartition(GROUP_METADATA_TOPIC_NAME, index),
-        version,
-    )
+    return broker.transaction_verifier.verify_offsets(request.transactional_id, _producer(request), partition, version)
 
 
 def _committer(request: TxnOffsetCommitRequest) -> Committer:
@@ -117,6 +138,8 @@ async def _append_in_slices(
         verdict, reply = _verify(broker, version, request), Promise[PartitionErrors]()
         unverified = verdict if isinstance(verdict, dict) else await verdict.decided()
         error = next(iter(unverified.values()), None)
+        if error is None and _is_challenged(broker, context, request):
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if error is None:
             broker.group_coordinator.commit_at_once(_committer(request), made, reply.complete)
         else:
@@ -166,18 +189,18 @@ def _response_in_slices(
 class _Commit:
     """The part of a request that may be committed, if its transaction is open."""
 
-    __slots__ = ("_broker", "_refused", "_request", "_version", "offsets")
+    __slots__ = ("_broker", "_context", "_refused", "_request", "offsets")
 
     def __init__(
         self,
         broker: Broker,
-        version: int,
+        context: RequestContext,
         request: TxnOffsetCommitRequest,
         offsets: list[OffsetToCommit],
         refused: PartitionErrors,
     ) -> None:
         self._broker = broker
-        self._version = version
+        self._context = context
         self._request = request
         self.offsets = offsets
         self._refused = refused
@@ -192,7 +215,9 @@ class _Commit:
         """Append the offsets in the same step as the verification."""
         request, reply = self._request, Promise[TxnOffsetCommitResponse]()
         for error in unverified.values():
-            return self._respond(dict.fromkeys((offset.partition for offset in self.offsets), error))
+            return self._respond_all(error)
+        if _is_challenged(self._broker, self._context, request):
+            return self._respond_all(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self._broker.group_coordinator.commit_offsets(
             _committer(request),
             self.offsets,
@@ -200,8 +225,11 @@ class _Commit:
         )
         return reply.result()
 
+    def _respond_all(self, error: ErrorCode) -> TxnOffsetCommitResponse:
+        return self._respond(dict.fromkeys((offset.partition for offset in self.offsets), error))
+
     def _respond(self, errors: PartitionErrors) -> TxnOffsetCommitResponse:
-        return _response(self._request, self._version, self._refused | errors)
+        return _response(self._request, self._context.api_version, self._refused | errors)
 
 
 class _Topic:

@@ -111,4 +111,5 @@ def _marker(marker: WritableTxnMarker) -> TransactionMarker:
         marker.transaction_result,
         marker.coordinator_epoch,
         marker.transaction_version,
+        marker.decision_offset,
     )

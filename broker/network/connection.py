@@ -39,6 +39,7 @@ from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse, Resp
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
 from oncelog.broker.network.frames import FrameReader
 from oncelog.broker.network.long_requests import LONG_BYTES, Account, LongRequests
+from oncelog.broker.network.request_order import ConnectionOrder
 from oncelog.broker.network.response_memory import Reading, ResponseMemory
 from oncelog.broker.network.response_writer import ResponseWriter
 from oncelog.broker.network.turn_share import SMALL, TurnShare, units_of
@@ -76,6 +77,9 @@ class Owner(Protocol):
     def adopt_heartbeats(self, connection: "Connection", transport: asyncio.Transport) -> bool:
         """Respond to heartbeats in place of the connection, which has then ended; False if the connection has to."""
 
+    def new_connection_id(self) -> int:
+        """Return a number, from 1, that no connection has or had."""
+
     @property
     def response_memory(self) -> ResponseMemory: ...
     @property
@@ -87,7 +91,7 @@ class Owner(Protocol):
 class _Slot:
     """The place of one response in the queue of those to be sent."""
 
-    __slots__ = ("closes", "later", "ready_bytes", "response", "size")
+    __slots__ = ("closes", "later", "on_flushed", "ready_bytes", "response", "size")
 
     def __init__(self, response: ResponseBuffers | None = None, *, size: int = 0, closes: bool = False) -> None:
         self.response = response
@@ -98,6 +102,8 @@ class _Slot:
         """The connection ends when this slot's turn comes."""
         self.later: Later | None = None
         """The future that completes the response."""
+        self.on_flushed: tuple[Callable[[int], None], ...] = ()
+        """Called back when this response and those that are ready behind it are flushed (``RequestOrder``)."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -113,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         "_listener_name",
         "_long_requests",
         "_loop",
+        "_order",
         "_owner",
         "_reader",
         "_reading_paused",
@@ -131,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     _transport: asyncio.Transport
+    _order: ConnectionOrder
     info: ConnectionInfo
     writer: ResponseWriter
     """For reading only."""
@@ -179,7 +187,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by class.
         socket = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername") or ("unknown", 0)
-        self.info = ConnectionInfo(client_host=peer[0], client_port=peer[1], listener_name=self._listener_name)
+        self.info = ConnectionInfo(
+            client_host=peer[0],
+            client_port=peer[1],
+            listener_name=self._listener_name,
+            id=self._owner.new_connection_id(),
+        )
+        self._order = self.info.order = ConnectionOrder(self._transport, self._reader, self._frames, self._slots)
         if socket is not None:
             self.info.descriptor = socket.fileno()
         self.writer = ResponseWriter(self._transport, self.info, self._owner.response_memory)
@@ -189,6 +203,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
         self.info.is_open = False
+        self.info.order = None
         self._frames.clear()
         for slot in self._slots:
             if slot.later is not None:
@@ -206,11 +221,14 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.last_activity = self._loop.time()
         self.bytes_in += nbytes
+        if self._order.unflushed:
+            self._order.note_flushed()
         frames = self._reader.buffer_updated(nbytes)
         if self._closing or not (frames or self._reader.refusal):
             return
         self.has_sent_request = True
         self._frames += frames
+        self._order.received += len(frames)
         for frame in frames:
             self._bytes += len(frame)
         self._process()
@@ -289,6 +307,8 @@ class Connection(asyncio.BufferedProtocol):
         if info.carries_heartbeats and not (frames or slots or self._closing):
             info.carries_heartbeats = False
             self._closing = self._owner.adopt_heartbeats(self, self._transport)
+            if self._closing:
+                info.order = None
 
     def _must_wait(self, frame: memoryview) -> bool:
         """Return whether a request may not begin before earlier ones have responses, or so much is ready behind them.
@@ -381,6 +401,7 @@ class Connection(asyncio.BufferedProtocol):
             self._ready_bytes -= slot.ready_bytes
             out += slot.response or ()
             size += slot.ready_bytes
+            self._order.unflushed += slot.on_flushed
             if slot.closes:
                 self.writer.send(out, size)
                 self._transport.close()

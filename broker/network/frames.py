@@ -66,6 +66,11 @@ class FrameReader:
         self.refusal = ""
         """Why nothing more can be read: a size that no frame may have. The frames before it are good."""
 
+    @property
+    def has_part(self) -> bool:
+        """Return whether a part of a frame has come, and not all of it."""
+        return self._frame is not None or bool(self._prefix)
+
     def get_buffer(self) -> memoryview:
         """Return where the next bytes go."""
         if self._frame is None:

@@ -14,6 +14,7 @@ until that has closed it. Only the listener between brokers has such connections
 """
 
 import asyncio
+import itertools
 import logging
 import resource
 import socket
@@ -85,6 +86,7 @@ class SocketServer:
         self.response_memory = ResponseMemory(config.oncelog_responses_max_bytes)
         self.turn_share = TurnShare()
         self.long_requests = LongRequests()
+        self._connection_ids = itertools.count(1)
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_lost: asyncio.Event | None = None
 
@@ -166,6 +168,9 @@ class SocketServer:
         return Connection(self._dispatcher, self._supervisor, self, self._config, listener_name, self._scratch)
 
     # connection.Owner
+
+    def new_connection_id(self) -> int:
+        return next(self._connection_ids)
 
     def adopt_heartbeats(self, connection: Connection, transport: asyncio.Transport) -> bool:
         if self._heartbeats is None or connection.info.listener_name != self._inter_broker:

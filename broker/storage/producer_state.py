@@ -117,6 +117,7 @@ class ProducerStateEntry:
     __slots__ = (
         "batches",
         "coordinator_epoch",
+        "decision_offset",
         "last_active_ms",
         "last_timestamp",
         "producer_epoch",
@@ -128,6 +129,9 @@ class ProducerStateEntry:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.coordinator_epoch = -1
+        self.decision_offset = -1
+        """The highest of the markers that this broker wrote as the leader: of the record that decided the end; -1 if
+        none is known. Not persisted."""
         self.last_timestamp = NO_TIMESTAMP
         """Of the last batch or marker, by its writer's clock."""
         self.last_active_ms = 0
@@ -285,6 +289,22 @@ class ProducerStateManager:
             if marker.coordinator_epoch < entry.coordinator_epoch:
                 return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return _new_tuple(Accept, (marker,))
+
+    def is_marker_late(self, producer_id: int, decision_offset: int) -> bool:
+        """Return whether a marker is that of an earlier transaction than the one that is open.
+
+        Up to version 1 its epoch does not show that. But it was written before, or the open transaction could not have
+        begun, and of each transaction the end was decided by a later record of the transaction log.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None or entry.txn_first_offset is None:
+            return False
+        return 0 <= decision_offset <= entry.decision_offset
+
+    def note_decision(self, producer_id: int, decision_offset: int) -> None:
+        """Note which record decided the end whose marker was just appended."""
+        entry = self.producers[producer_id]
+        entry.decision_offset = max(entry.decision_offset, decision_offset)
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether the producer has an open transaction here in this epoch."""

@@ -10,9 +10,12 @@ A partition of ``__consumer_offsets`` holds offsets that became pending with the
 dropped) right after the marker's append and before the response, so that a client that knows of a committed
 transaction also sees its offsets.
 
-A marker that is sent again finds its transaction ended. It is appended once more and changes nothing. In version 2 of
-the transaction protocol its epoch distinguishes it from a late marker that arrives in the next transaction: a late one
-is refused (KIP-1228; ``ProducerStateEntry.accepts_marker``).
+A marker that is sent again finds its transaction ended. It is appended once more and changes nothing. One that arrives
+late, in the next transaction, is refused. In version 2 of the transaction protocol its epoch shows that (KIP-1228;
+``ProducerStateEntry.accepts_marker``). In version 1 all transactions have the same epoch; there the marker carries the
+offset of the record that decided the end (``ProducerStateManager.is_marker_late``). Markers of Kafka's tools carry none
+and are accepted. The leader keeps the offset in memory only: a marker that was sent to it before it lost and regained
+the leadership is recognised only if this broker wrote the earlier one, too.
 
 A request may have thousands of markers, and each is an append, so the handler appends them in slices
 (``MarkerWriter.begin``). Their order is kept: a request's markers are appended one after the other, and the next
@@ -106,7 +109,7 @@ class BuiltMarker:
     __slots__ = ("batch", "content", "header", "marker")
 
     def __init__(self, marker: TransactionMarker, now_ms: int) -> None:
-        producer_id, producer_epoch, commit, coordinator_epoch, _ = marker
+        producer_id, producer_epoch, commit, coordinator_epoch = marker[:4]
         self.marker = marker
         self.batch = build_end_txn_marker(
             producer_id=producer_id,
@@ -162,7 +165,10 @@ class MarkerWrite:
         if isinstance(partition, ErrorCode):
             self.errors.append(partition)
             return
-        marker = built.marker
+        marker, producer_state = built.marker, partition.log.producer_state
+        if producer_state.is_marker_late(marker.producer_id, marker.decision_offset):
+            self.errors.append(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return
         info = partition.append(
             bytearray(built.batch),
             built.header,
@@ -174,6 +180,7 @@ class MarkerWrite:
         if isinstance(info, ErrorCode):
             self.errors.append(info)
             return
+        producer_state.note_decision(marker.producer_id, marker.decision_offset)
         topic, index = topic_partition
         if topic == GROUP_METADATA_TOPIC_NAME:
             self._on_offsets_marker(index, marker.producer_id, commit=marker.commit)

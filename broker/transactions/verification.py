@@ -34,6 +34,7 @@ from oncelog.broker.storage.producer_state import ProducerStateManager
 from oncelog.broker.storage.verification_state import VerificationStateEntry
 from oncelog.broker.transactions.add_partitions_to_txn_sender import PartitionErrors, VerificationRequest
 from oncelog.broker.transactions.coordinators import SentVerification, TransactionCoordinators
+from oncelog.broker.transactions.offset_commit_challenge import OffsetCommitChallenges
 from oncelog.broker.transactions.verification_errors import (
     UNDECIDED,
     TransactionSupportedOperation,
@@ -71,6 +72,8 @@ class VerificationSettings(NamedTuple):
     retry_backoff_ms: int = 20
     retry_backoff_max_ms: int = 100
     request_timeout_ms: int = 30_000
+    challenges_connections: bool = True
+    """Whether a version-1 offset commit over another connection than the last one must be repeated. Never replaced."""
 
 
 class _Batch(NamedTuple):
@@ -109,6 +112,7 @@ class TransactionVerifier:
         self._coordinators = coordinators
         self.settings = settings
         """May be replaced while the broker runs; a pending request keeps those that it began with."""
+        self.offset_commits = OffsetCommitChallenges(replicas, is_enabled=settings.challenges_connections)
 
     @property
     def metrics(self) -> VerificationMetrics:

@@ -49,13 +49,12 @@ async def alter_partition(context: ControllerContext, request: AlterPartitionReq
 
 
 def _proposal(leader: int, data: AlterPartitionData) -> IsrProposal:
-    epochs = {state.broker_id: state.broker_epoch for state in data.new_isr_with_epochs}
+    isr = {state.broker_id: state.broker_epoch for state in data.new_isr_with_epochs}
     return IsrProposal(
         leader=leader,
         leader_epoch=data.leader_epoch,
         partition_epoch=data.partition_epoch,
-        # A request that did not cross the wire has the fields of all versions.
-        isr=dict.fromkeys(data.new_isr, UNKNOWN_EPOCH) | epochs,
+        isr=isr | dict.fromkeys(data.new_isr, UNKNOWN_EPOCH),
         leader_recovery_state=data.leader_recovery_state,
     )
 
@@ -87,5 +86,4 @@ def _altered(index: int, outcome: Outcome) -> AlteredPartition:
         isr=list(state.isr),
         leader_recovery_state=int(state.leader_recovery_state),
         partition_epoch=outcome.version,
-        eligible_leader_replicas=list(state.elr),
     )

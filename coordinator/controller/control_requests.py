@@ -136,7 +136,6 @@ class ControlRequests:
             removing_replicas=list(assignment.removing),
             is_new=is_new,
             leader_recovery_state=int(state.leader_recovery_state),
-            eligible_leader_replicas=list(state.elr),
         )
 
     def _live_leaders(self) -> Iterator[LeaderAndIsrLiveLeader]:
@@ -177,8 +176,6 @@ class ControlRequests:
             zk_version=versioned.version,
             replicas=list(replicas),
             offline_replicas=[replica for replica in replicas if self._is_offline(replica, state.leader)],
-            eligible_leader_replicas=list(state.elr),
-            last_leader=NO_LEADER if state.last_leader is None else state.last_leader,
         )
 
     def _stateless(self, partition: TopicPartition, replicas: tuple[int, ...]) -> UpdateMetadataPartitionState:

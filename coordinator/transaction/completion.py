@@ -84,6 +84,7 @@ class TransactionCompletion:
             prepared,
             log_partition=partition.index,
             coordinator_epoch=partition.coordinator_epoch,
+            decision_offset=txn.last_offset,
         )
         self._markers.send(markers)
         markers.then(partial(self._append, partition, txn, completed, 1))

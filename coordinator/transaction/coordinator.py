@@ -12,25 +12,35 @@ backs off for 20 ms or more, while Complete* takes microseconds when the partiti
 InitProducerId and a client's AddPartitionsToTxn wait ``busy_wait_ms`` for a busy id before they respond with
 CONCURRENT_TRANSACTIONS. A broker's AddPartitionsToTxn is for many ids at once, so it waits for none of them.
 
+A version-1 request that would change a transaction, and comes over another connection than the one before, must be
+repeated (``connection_challenge``). What changes nothing gets its response without that.
+
 Every response of NONE stands for a record below the high watermark. Where that takes longer than ``request_timeout_ms``
 the client gets COORDINATOR_NOT_AVAILABLE, which says nothing about the outcome: it retries.
 """
 
 import asyncio
-import logging
 from collections.abc import Generator, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from oncelog.coordinator.ports import CoordinatorHost, FinalizedFeatures, ProducerIdSource, ReplicatedLog
+from oncelog.coordinator.ports import (
+    ClientConnection,
+    CoordinatorHost,
+    FinalizedFeatures,
+    ProducerIdSource,
+    ReplicatedLog,
+)
 from oncelog.coordinator.promise import Response, settle
 from oncelog.coordinator.timers import Backoff, Deadlines
 from oncelog.coordinator.transaction.completion import TransactionCompletion
+from oncelog.coordinator.transaction.connection_challenge import Action
+from oncelog.coordinator.transaction.id_limits import validate_new_id
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.marker_sender import MarkerSender
 from oncelog.coordinator.transaction.settings import TransactionConfig
 from oncelog.coordinator.transaction.state import (
-    NO_PRODUCER_EPOCH,
+    NO_PRODUCER,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     Missing,
@@ -56,8 +66,6 @@ from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.topic_partition import TopicPartition
 
-logger = logging.getLogger(__name__)
-
 
 class InitProducerIdResult(NamedTuple):
     """The producer's id and epoch; both -1 with an error."""
@@ -73,9 +81,6 @@ class EndTxnResult(NamedTuple):
     producer: ProducerIdAndEpoch
 
 
-NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-
-
 class _InitProducerId(NamedTuple):
     """An InitProducerId request for a transactional id."""
 
@@ -83,6 +88,7 @@ class _InitProducerId(NamedTuple):
     timeout_ms: int
     expected: ProducerIdAndEpoch | None
     cause: str | None
+    connection: ClientConnection | None
 
 
 class _EndTxn(NamedTuple):
@@ -92,6 +98,7 @@ class _EndTxn(NamedTuple):
     producer: ProducerIdAndEpoch
     commit: bool
     client_version: int
+    connection: ClientConnection | None
 
 
 class TransactionCoordinator:
@@ -162,11 +169,17 @@ class TransactionCoordinator:
     # InitProducerId
 
     def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdAndEpoch | None, *, client: str = ""
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        *,
+        client: str = "",
+        connection: ClientConnection | None = None,
     ) -> Response[InitProducerIdResult]:
         """Give a producer its id and epoch; without a transactional id that is always a new id.
 
-        ``client`` names the client in the records that this leads to.
+        ``client`` names the client in the records that this leads to. ``connection`` acts for the producer from now on.
         """
         if transactional_id is None:
             granted = self._grant_producer_id(NO_PRODUCER_ID)
@@ -178,7 +191,7 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
             return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         cause = f"InitProducerId from {client}" if client else None
-        request = _InitProducerId(transactional_id, timeout_ms, expected, cause)
+        request = _InitProducerId(transactional_id, timeout_ms, expected, cause, connection)
         outcome = self._try_init(request, NO_PRODUCER_ID)
         if isinstance(outcome, Missing) or outcome == _refused(ErrorCode.CONCURRENT_TRANSACTIONS):
             return self._waits.until_idle(transactional_id, partial(self._try_init, request), _refused, outcome)
@@ -213,6 +226,8 @@ class TransactionCoordinator:
             return _refused(decision)
         producer = decision.producer
         commit = self._states.append(partition, txn, decision)
+        if request.connection is not None and not isinstance(commit, ErrorCode):
+            partition.owner_of(request.transactional_id).grant(producer, request.connection.id)
         return self._waits.when_durable(commit, lambda error: _refused(error) if error else _granted(producer))
 
     def _find_or_new(
@@ -222,7 +237,7 @@ class TransactionCoordinator:
         txn = partition.transactions.get(request.transactional_id)
         if txn is not None:
             return txn
-        refusal = _validate_new_id(request.transactional_id, self._states.id_count(), self._config)
+        refusal = validate_new_id(request.transactional_id, self._states.id_count(), self._config)
         if refusal is not ErrorCode.NONE:
             return refusal
         producer_id = self._producer_ids.next_nowait() if new_producer_id == NO_PRODUCER_ID else new_producer_id
@@ -263,10 +278,19 @@ class TransactionCoordinator:
         partitions: frozenset[TopicPartition],
         *,
         client_version: int,
+        connection: ClientConnection | None = None,
     ) -> Response[ErrorCode]:
-        """Add partitions, of which the caller knows that they exist, to the producer's transaction."""
+        """Add partitions, of which the caller knows that they exist, to the producer's transaction.
+
+        ``connection`` is that of a version-1 client.
+        """
         attempt = partial(
-            self.add_partitions_if_idle, transactional_id, producer, partitions, client_version=client_version
+            self.add_partitions_if_idle,
+            transactional_id,
+            producer,
+            partitions,
+            client_version=client_version,
+            connection=connection,
         )
         outcome = attempt()
         if outcome is ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -280,6 +304,7 @@ class TransactionCoordinator:
         partitions: frozenset[TopicPartition],
         *,
         client_version: int,
+        connection: ClientConnection | None = None,
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
         """Add partitions like ``add_partitions``, but return CONCURRENT_TRANSACTIONS at once for a busy id."""
         found = self._find(transactional_id)
@@ -289,6 +314,9 @@ class TransactionCoordinator:
         decision = decide_add_partitions(txn, producer, partitions, self._wall_clock(), client_version=client_version)
         if isinstance(decision, ErrorCode):
             return decision
+        if connection is not None and self._config.challenges_connections:
+            if partition.is_challenged(transactional_id, producer, Action.ADD, connection):
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return self._waits.when_durable(self._states.append(partition, txn, decision), _same)
 
     def refuse_unknown_topic(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ErrorCode:
@@ -323,10 +351,19 @@ class TransactionCoordinator:
     # EndTxn
 
     def end_txn(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool, client_version: int
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        commit: bool,
+        client_version: int,
+        connection: ClientConnection | None = None,
     ) -> Response[EndTxnResult]:
-        """Commit or abort the producer's transaction, by the protocol of the client's version."""
-        request = _EndTxn(transactional_id, producer, commit, client_version)
+        """Commit or abort the producer's transaction, by the protocol of the client's version.
+
+        ``connection`` is that of a version-1 client.
+        """
+        request = _EndTxn(transactional_id, producer, commit, client_version, connection)
         outcome = self._try_end(request, NO_PRODUCER_ID)
         if isinstance(outcome, Missing):
             return self._waits.with_producer_id(partial(self._try_end, request), _not_ended)
@@ -351,6 +388,10 @@ class TransactionCoordinator:
             return decision
         if isinstance(decision, ErrorCode):
             return _not_ended(decision) if decision else EndTxnResult(decision, txn.metadata.producer)
+        if request.connection is not None and self._config.challenges_connections:
+            action = Action.COMMIT if request.commit else Action.ABORT
+            if partition.is_challenged(request.transactional_id, request.producer, action, request.connection):
+                return _not_ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self._end(partition, txn, decision)
 
     def _end(
@@ -420,25 +461,6 @@ class TransactionCoordinator:
             return partition
         txn = partition.transactions.get(transactional_id)
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING if txn is None else (partition, txn)
-
-
-def _validate_new_id(transactional_id: str, id_count: int, config: TransactionConfig) -> ErrorCode:
-    """Bound the length and the number of ids: each is kept for a week, whichever client made it."""
-    if len(transactional_id) > config.max_id_length:
-        logger.warning(
-            "Refused a transactional id of %d characters: oncelog.transactional.id.max.length is %d",
-            len(transactional_id),
-            config.max_id_length,
-        )
-        return ErrorCode.INVALID_REQUEST
-    if id_count >= config.max_ids:
-        logger.warning(
-            "Refused the transactional id %s: oncelog.transactional.ids.max.count is %d",
-            transactional_id,
-            config.max_ids,
-        )
-        return ErrorCode.POLICY_VIOLATION
-    return ErrorCode.NONE
 
 
 def _granted(producer: ProducerIdAndEpoch) -> InitProducerIdResult:

@@ -106,7 +106,8 @@ class LogReplay:
             if entry.metadata is None:
                 self._table.pop(entry.transactional_id, None)
             else:
-                self._table[entry.transactional_id] = Transaction(entry.transactional_id, entry.metadata)
+                txn = self._table[entry.transactional_id] = Transaction(entry.transactional_id, entry.metadata)
+                txn.last_offset = offset
         return bool(some)
 
 

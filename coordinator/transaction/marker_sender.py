@@ -23,7 +23,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
 
-from oncelog.coordinator.ports import BrokerChannel, LocalMarkers, TopicMetadata, TransactionMarker
+from oncelog.coordinator.ports import NO_OFFSET, BrokerChannel, LocalMarkers, TopicMetadata, TransactionMarker
 from oncelog.coordinator.timers import Backoff
 from oncelog.coordinator.transaction.state import TransactionMetadata
 from oncelog.coordinator.transaction.transaction_state import TransactionState
@@ -102,9 +102,15 @@ class PendingMarkers:
     )
 
     def __init__(
-        self, transactional_id: str, prepared: TransactionMetadata, *, log_partition: int, coordinator_epoch: int
+        self,
+        transactional_id: str,
+        prepared: TransactionMetadata,
+        *,
+        log_partition: int,
+        coordinator_epoch: int,
+        decision_offset: int = NO_OFFSET,
     ) -> None:
-        """Take the markers from a durable Prepare*, and the place and epoch of its record."""
+        """Take the markers from a durable Prepare*, and the place, epoch and offset of its record."""
         self.transactional_id = transactional_id
         self.log_partition = log_partition
         self.marker = TransactionMarker(
@@ -113,6 +119,7 @@ class PendingMarkers:
             commit=prepared.state is TransactionState.PREPARE_COMMIT,
             coordinator_epoch=coordinator_epoch,
             transaction_version=prepared.client_transaction_version,
+            decision_offset=decision_offset,
         )
         self.waiting = set(prepared.partitions)
         self.attempts = 0
@@ -362,6 +369,7 @@ def _request_marker(marker: TransactionMarker, partitions: list[TopicPartition])
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
         coordinator_epoch=marker.coordinator_epoch,
         transaction_version=marker.transaction_version,
+        decision_offset=marker.decision_offset,
     )
 
 

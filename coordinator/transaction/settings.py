@@ -20,5 +20,7 @@ class TransactionConfig:
     """How long the response of EndTxn waits for the transaction to complete."""
     busy_wait_ms: int = 100
     """How long InitProducerId and AddPartitionsToTxn wait for a busy id."""
+    challenges_connections: bool = True
+    """Whether a version-1 request over another connection than the last one must be repeated."""
     retry_backoff_ms: int = 20
     retry_backoff_max_ms: int = 1_000

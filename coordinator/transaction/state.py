@@ -32,6 +32,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from oncelog.coordinator.ports import NO_OFFSET
 from oncelog.coordinator.transaction.transaction_state import (
     COMPLETE_STATES,
     EXPIRING_STATES,
@@ -57,6 +58,9 @@ class ProducerIdAndEpoch(NamedTuple):
 
     id: int
     epoch: int
+
+
+NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class TransactionMetadata(NamedTuple):
@@ -120,7 +124,7 @@ def decide_with_producer_id(decide: Callable[[int], _D], at_hand: int, next_nowa
 class Transaction:
     """A transactional id in memory: what is durable, and what is on its way to be."""
 
-    __slots__ = ("metadata", "pending", "transactional_id", "unknown_topic_since_ms", "waiters")
+    __slots__ = ("last_offset", "metadata", "pending", "transactional_id", "unknown_topic_since_ms", "waiters")
 
     def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
         self.transactional_id = transactional_id
@@ -129,6 +133,8 @@ class Transaction:
         """Set from the decision until it is applied, or until its record was refused by the log."""
         self.waiters: dict[Callable[[], None], None] = {}
         """Called when nothing is pending any more."""
+        self.last_offset = NO_OFFSET
+        """Of its last record in the log."""
         self.unknown_topic_since_ms = NO_TIMESTAMP
         """When its producer first added a partition that does not exist, if no transition has begun since."""
 
@@ -386,11 +392,7 @@ def _decide_retry(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, c
 def _prepare(metadata: TransactionMetadata, state: TransactionState, now_ms: int) -> Transition:
     """Prepare an end by version 1: the epoch is kept."""
     return _advance(
-        metadata,
-        state,
-        next_producer_id=NO_PRODUCER_ID,
-        client_transaction_version=0,
-        last_update_ms=now_ms,
+        metadata, state, next_producer_id=NO_PRODUCER_ID, client_transaction_version=0, last_update_ms=now_ms
     )
 
 

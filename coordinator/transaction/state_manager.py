@@ -25,11 +25,19 @@ from typing import Final
 from oncelog.coordinator.load_report import LoadReport
 from oncelog.coordinator.log_errors import coordinator_error
 from oncelog.coordinator.log_loading import load
-from oncelog.coordinator.ports import Cancellable, FinalizedFeatures, ReplicatedLog, TaskOwner, WallClock
+from oncelog.coordinator.ports import (
+    Cancellable,
+    ClientConnection,
+    FinalizedFeatures,
+    ReplicatedLog,
+    TaskOwner,
+    WallClock,
+)
 from oncelog.coordinator.promise import Promise
+from oncelog.coordinator.transaction.connection_challenge import Action, ConnectionChallenge, is_challenged
 from oncelog.coordinator.transaction.log_records import build_record_batch, build_tombstones, value_version
 from oncelog.coordinator.transaction.log_replay import LogReplay
-from oncelog.coordinator.transaction.state import Transaction, Transition, decide_expiration
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, Transaction, Transition, decide_expiration
 from oncelog.coordinator.transaction.transaction_state import PREPARED_STATES, TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
@@ -51,13 +59,15 @@ class Commit(Promise[ErrorCode]):
 class OwnedPartition:
     """One partition of the transaction log under one coordinator epoch."""
 
-    __slots__ = ("index", "is_open", "log", "ongoing", "transactions")
+    __slots__ = ("index", "is_open", "log", "ongoing", "owners", "transactions")
 
     def __init__(self, index: int, log: ReplicatedLog) -> None:
         self.index = index
         self.log = log
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: dict[str, Transaction] = {}
+        self.owners: dict[str, ConnectionChallenge] = {}
+        """By transactional id, of those that had a request since the load."""
         self.is_open = False
         """False until it is loaded."""
 
@@ -66,6 +76,7 @@ class OwnedPartition:
         self.is_open = False
         self.transactions.clear()
         self.ongoing.clear()
+        self.owners.clear()
 
     def __str__(self) -> str:
         return f"{TRANSACTION_STATE_TOPIC_NAME}-{self.index} at epoch {self.coordinator_epoch}"
@@ -73,6 +84,22 @@ class OwnedPartition:
     @property
     def coordinator_epoch(self) -> int:
         return self.log.leader_epoch
+
+    def owner_of(self, transactional_id: str) -> ConnectionChallenge:
+        """Return which connection acts for an id, unknown at first."""
+        owner = self.owners.get(transactional_id)
+        if owner is None:
+            owner = self.owners[transactional_id] = ConnectionChallenge()
+        return owner
+
+    def is_challenged(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, action: Action, connection: ClientConnection
+    ) -> bool:
+        """Return whether a request of the present producer changes nothing until its client repeats it."""
+        owner = self.owners.get(transactional_id)
+        if owner is not None and owner.connection_id == connection.id and owner.producer == producer:
+            return False
+        return is_challenged(self.owner_of(transactional_id), producer, action, connection)
 
     def place(self, txn: Transaction) -> None:
         """Note the state that was just applied."""
@@ -249,10 +276,12 @@ class TransactionStateManager:
             if end_offset is None and is_written(batch, partition.log):
                 commit.is_in_log = True
                 end_offset = partition.log.log_end_offset
+                txn.last_offset = end_offset - 1
                 partition.log.when_replicated(end_offset, partial(self._on_replicated, partition, txn, commit))
         if isinstance(end_offset, ErrorCode):
             logger.info("The log of %s refused a record of %s: %s", partition, txn, end_offset.name)
             return coordinator_error(end_offset)
+        txn.last_offset = end_offset - 1
         partition.log.when_replicated(end_offset, partial(self._on_replicated, partition, txn, commit))
         return ErrorCode.NONE
 
@@ -292,6 +321,7 @@ class TransactionStateManager:
                 return
             for txn in expired:
                 del partition.transactions[txn.transactional_id]
+                partition.owners.pop(txn.transactional_id, None)
                 txn.withdraw()
                 txn.notify()
             logger.info("Expired %d transactional ids of %s", len(expired), partition)

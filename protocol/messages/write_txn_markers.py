@@ -3,9 +3,12 @@
 The transaction coordinator has commit or abort markers written to the partitions of a transaction.
 
 2: the transaction protocol's version for each marker (KIP-1228).
+
+Tag 10000 is specific to Oncelog: the offset of the record that decided the end, in the transaction log. Apache Kafka
+skips it and sends none.
 """
 
-from oncelog.protocol.schema import Message, array, array_of, boolean, int8, int16, int32, int64, string
+from oncelog.protocol.schema import OWN_TAGS, Message, array, array_of, boolean, int8, int16, int32, int64, string
 
 
 class WritableTxnMarkerTopic(Message):
@@ -20,6 +23,7 @@ class WritableTxnMarker(Message):
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic, "0+", default_factory=list)
     coordinator_epoch: int = int32("0+", default=0)
     transaction_version: int = int8("2+", default=0)
+    decision_offset: int = int64("1+", default=-1, tag=OWN_TAGS)
 
 
 class WriteTxnMarkersRequest(Message, api_key=27, versions="0-2", flexible="1+"):

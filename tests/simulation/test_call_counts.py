@@ -128,9 +128,9 @@ async def play(cluster: SimulatedCluster, operation: Callable[[TransactionalClie
     [
         (1, TransactionalClient.produce_one, 72),
         (1, TransactionalClient.fetch_one, 86),
-        (1, TransactionalClient.commit_one, 442),
+        (1, TransactionalClient.commit_one, 446),
         (3, TransactionalClient.produce_one, 550),
-        (3, TransactionalClient.commit_one, 3_060),
+        (3, TransactionalClient.commit_one, 3_068),
     ],
 )
 def test_operation_takes_few_calls(

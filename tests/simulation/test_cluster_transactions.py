@@ -15,11 +15,15 @@ from oncelog.coordinator.transaction.state import TransactionMetadata
 from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from oncelog.protocol.messages.end_txn import EndTxnResponse
 from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
@@ -129,8 +133,25 @@ def state_at(cluster: SimulatedCluster, transactional_id: str) -> TransactionSta
     return found if isinstance(found, ErrorCode) else found.state
 
 
+def is_challenged(response: object) -> bool:
+    """Whether a response asks its client for a repetition over the same connection."""
+    match response:
+        case AddPartitionsToTxnResponse():
+            errors = set(requests.added_partitions(response).values())
+        case TxnOffsetCommitResponse():
+            errors = set(requests.committed_partitions(response).values())
+        case EndTxnResponse() | AddOffsetsToTxnResponse():
+            errors = {ErrorCode(response.error_code)}
+        case _:
+            return False
+    return errors == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
 class Producer:
-    """A producer of the first protocol, that sends what the test says and retries nothing."""
+    """A producer of the first protocol, that sends what the test says, each request over a connection of its own.
+
+    It retries nothing, except that it repeats a request over the same connection when it is challenged for that.
+    """
 
     def __init__(self, cluster: SimulatedCluster, transactional_id: str) -> None:
         self._cluster = cluster
@@ -141,7 +162,8 @@ class Producer:
     async def ask(self, broker: ClusterBroker, request: Message, version: int) -> Any:
         client = await WireClient.connect(broker.port, response_within=PATIENCE_SECONDS)
         try:
-            return await client.call(request, version)
+            response = await client.call(request, version)
+            return await client.call(request, version) if is_challenged(response) else response
         finally:
             client.close()
 

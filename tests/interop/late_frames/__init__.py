@@ -6,7 +6,8 @@ connection breaks, copied, overtaken, some until after the client is gone. Then 
 uncommitted, with the state of each transaction (``observation``), and compared with what the client was told
 (``verdict``).
 
-With version 2 of the transaction protocol nothing may be found. With version 1 an EndTxn cannot be told from one of the
-next transaction, so the same script tears transactions, on Apache Kafka as on our broker: that is the reproduction of
-KAFKA-17754, and it stays. ``python -m tests.interop.late_frames`` prints both counts for both brokers.
+On our broker nothing may be found. With version 1 of the transaction protocol an EndTxn cannot be told from one of the
+next transaction, so the same script tears transactions on Apache Kafka, and on our broker if it does not challenge new
+connections: that is the reproduction of KAFKA-17754, and it stays. ``python -m tests.interop.late_frames`` prints both
+counts for both brokers.
 """

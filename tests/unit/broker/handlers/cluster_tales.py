@@ -21,14 +21,7 @@ def broker_with(id_: int, *listeners: str, rack: str | None = None) -> UpdateMet
 
 
 def partition(
-    index: int,
-    leader: int,
-    replicas: Sequence[int],
-    isr: Sequence[int],
-    offline: Sequence[int] = (),
-    *,
-    eligible: Sequence[int] = (),
-    last_leader: int = -1,
+    index: int, leader: int, replicas: Sequence[int], isr: Sequence[int], offline: Sequence[int] = ()
 ) -> UpdateMetadataPartitionState:
     return UpdateMetadataPartitionState(
         partition_index=index,
@@ -37,8 +30,6 @@ def partition(
         replicas=list(replicas),
         isr=list(isr),
         offline_replicas=list(offline),
-        eligible_leader_replicas=list(eligible),
-        last_leader=last_leader,
     )
 
 

@@ -31,6 +31,7 @@ def markers(
     commit: bool = True,
     coordinator_epoch: int = 0,
     transaction_version: int = 0,
+    decision_offset: int = -1,
 ) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(
         markers=[
@@ -41,6 +42,7 @@ def markers(
                 coordinator_epoch=coordinator_epoch,
                 topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index]) for topic, index in partitions],
                 transaction_version=transaction_version,
+                decision_offset=decision_offset,
             )
         ]
     )
@@ -361,3 +363,45 @@ async def test_many_markers_for_a_connection_that_is_lost_end_before_the_next_sl
     with pytest.raises(CloseConnection):
         await writing
     assert len(written(broker)) == at_once
+
+
+# The record that decided the end
+
+
+@in_virtual_time
+async def test_late_marker_of_an_earlier_transaction_is_refused() -> None:
+    """B107: in version 1 only the record that decided the end tells two transactions apart."""
+    broker = ReplicaSide()
+    broker.lead("t")
+    broker.append(transactional())
+    assert errors(await call(broker, markers(("t", 0), decision_offset=11))) == [ErrorCode.NONE]
+    broker.append(transactional(sequence=1))
+    for late in (11, 3):
+        refused = await call(broker, markers(("t", 0), decision_offset=late))
+        assert errors(refused) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert errors(await call(broker, markers(("t", 0), commit=False, decision_offset=14))) == [ErrorCode.NONE]
+    assert written(broker) == [(1, 0, True, 0), (1, 0, False, 0)]
+
+
+@in_virtual_time
+async def test_marker_that_is_sent_again_before_the_next_transaction_is_accepted() -> None:
+    broker = ReplicaSide()
+    broker.lead("t")
+    broker.append(transactional())
+    for _ in range(2):
+        assert errors(await call(broker, markers(("t", 0), decision_offset=11))) == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@in_virtual_time
+async def test_marker_without_a_decision_offset_ends_the_open_transaction(version: int) -> None:
+    """Of Kafka's tools, of a broker that is not upgraded yet, and of version 0, which has no tagged fields."""
+    broker = ReplicaSide()
+    broker.lead("t")
+    broker.append(transactional())
+    assert errors(await call(broker, markers(("t", 0), decision_offset=11))) == [ErrorCode.NONE]
+    broker.append(transactional(sequence=1))
+    assert errors(await call(broker, markers(("t", 0)), version)) == [ErrorCode.NONE]
+    broker.append(transactional(sequence=2))
+    assert errors(await call(broker, markers(("t", 0), decision_offset=17))) == [ErrorCode.NONE]
+    assert len(written(broker)) == 3

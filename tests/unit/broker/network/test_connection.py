@@ -544,3 +544,64 @@ def test_stop_sends_no_response_and_closes_every_connection(loop_name: str) -> N
                 await served.connect()
 
     run(loop_name, scenario)
+
+
+class NotesOrder:
+    """Handlers of heartbeats that note the place of each request, and how many had come when its response left."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.received: dict[str, int] = {}
+        self.later: asyncio.Future[HeartbeatResponse] | None = None
+
+    def handler(self) -> ApiHandler[HeartbeatRequest]:
+        @handles(ApiKey.HEARTBEAT, versions="0-3")
+        def handle_heartbeat(broker: Any, context: RequestContext, request: HeartbeatRequest) -> Outcome:
+            group, connection = request.group_id, context.connection
+            self.numbers[group] = connection.request_number()
+            if group == "later":
+                self.later = asyncio.get_running_loop().create_future()
+                return self.later
+            connection.when_responded(partial(self.received.__setitem__, group))
+            return HeartbeatResponse()
+
+        return handle_heartbeat
+
+
+@every_loop
+def test_requests_are_numbered_and_flushed_responses_are_noted(loop_name: str) -> None:
+    """B105: what was received before a response was flushed cannot have been sent because of it."""
+
+    async def scenario() -> None:
+        notes = NotesOrder()
+        async with serve([notes.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("first", "second"))
+            await client.correlation_ids(2)
+            client.send(*heartbeats("third", first=3))
+            await until(lambda: "second" in notes.received)
+            assert notes.numbers == {"first": 1, "second": 2, "third": 3}
+            assert notes.received == {"first": 2, "second": 2}
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_response_behind_one_that_is_awaited_is_not_noted_as_flushed(loop_name: str) -> None:
+    async def scenario() -> None:
+        notes = NotesOrder()
+        async with serve([notes.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("later", "behind"))
+            await until(lambda: "behind" in notes.numbers)
+            client.send(*heartbeats("third", first=3))
+            await until(lambda: "third" in notes.numbers)
+            assert notes.received == {}
+            assert notes.later is not None
+            notes.later.set_result(HeartbeatResponse())
+            await client.correlation_ids(3)
+            client.send(*heartbeats("fourth", first=4))
+            await until(lambda: "behind" in notes.received)
+            assert notes.received["behind"] == 3
+
+    run(loop_name, scenario)

@@ -8,10 +8,10 @@ import pytest
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.coordinator.ports import TransactionMarker
 from oncelog.coordinator.regular_expression import RegularExpression
-from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, InitProducerIdResult
+from oncelog.coordinator.transaction.coordinator import InitProducerIdResult
 from oncelog.coordinator.transaction.listing import TransactionFilter, parse_states
 from oncelog.coordinator.transaction.settings import TransactionConfig
-from oncelog.coordinator.transaction.state import LAST_LIVE_EPOCH, ProducerIdAndEpoch, Transaction
+from oncelog.coordinator.transaction.state import LAST_LIVE_EPOCH, NO_PRODUCER, ProducerIdAndEpoch, Transaction
 from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
@@ -700,3 +700,18 @@ def test_exception_in_the_append_of_tombstones_leaves_no_id_busy(is_written: boo
         w.sleep(EXPIRY_SWEEP)
         assert w.log.table() == {}
         assert w.producer("unused-1").epoch == 0
+
+
+# The record that decided the end
+
+
+def test_markers_carry_the_offset_of_the_record_that_decided_the_end() -> None:
+    """B107: it grows from one transaction to the next."""
+    with world() as w:
+        w.cluster.add_topic("invoices")
+        producer = w.producer()
+        for commit in (True, False):
+            assert w.add(producer, INVOICES).response is ErrorCode.NONE
+            assert w.end(producer, commit=commit).response is ErrorCode.NONE
+        prepared = [offset for offset, state in enumerate(w.log.states("id")) if state.startswith("Prepare")]
+        assert w.decision_offsets(INVOICES) == prepared == [2, 5]

@@ -14,13 +14,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult, InitProducerIdResult
+from oncelog.coordinator.transaction.coordinator import EndTxnResult, InitProducerIdResult
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.log_records import build_record_batch
 from oncelog.coordinator.transaction.settings import TransactionConfig
 from oncelog.coordinator.transaction.state import (
     LAST_LIVE_EPOCH,
     NO_PARTITIONS,
+    NO_PRODUCER,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,

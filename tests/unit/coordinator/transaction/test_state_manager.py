@@ -95,6 +95,17 @@ def test_prepared_transaction_is_completed_after_the_load(prepared: TransactionS
         assert w.end(PRODUCER, commit=commit).response is ErrorCode.NONE
 
 
+def test_decision_offset_of_a_prepared_transaction_survives_a_load() -> None:
+    """B107: markers that the next coordinator sends again are known as the same."""
+    with world() as w:
+        w.cluster.add_topic("invoices")
+        write(w, metadata(TransactionState.ONGOING, partitions=frozenset({INVOICES})))
+        write(w, metadata(TransactionState.PREPARE_COMMIT, partitions=frozenset({INVOICES})))
+        w.elect()
+        w.turn()
+        assert w.decision_offsets(INVOICES) == [w.log.log_end_offset - 2]  # Complete* is the last one.
+
+
 def test_prepared_transaction_is_busy_until_it_is_completed() -> None:
     """B20: as it was under the coordinator that decided it."""
     with world() as w:

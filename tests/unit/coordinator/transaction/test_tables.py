@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.transaction.coordinator import NO_PRODUCER
-from oncelog.coordinator.transaction.state import NO_PRODUCER_ID, Missing, ProducerIdAndEpoch, TransactionMetadata
+from oncelog.coordinator.transaction.state import (
+    NO_PRODUCER,
+    NO_PRODUCER_ID,
+    Missing,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+)
 from oncelog.coordinator.transaction.transaction_state import TRANSITIONS, TransactionState
 from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.transaction.tables import decisions

@@ -6,10 +6,16 @@ import pytest
 
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.coordinator.ports import TransactionMarker
-from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult
+from oncelog.coordinator.transaction.coordinator import EndTxnResult
 from oncelog.coordinator.transaction.log_records import build_record_batch
 from oncelog.coordinator.transaction.settings import TransactionConfig
-from oncelog.coordinator.transaction.state import LAST_LIVE_EPOCH, MAX_EPOCH, ProducerIdAndEpoch, TransactionMetadata
+from oncelog.coordinator.transaction.state import (
+    LAST_LIVE_EPOCH,
+    MAX_EPOCH,
+    NO_PRODUCER,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+)
 from oncelog.coordinator.transaction.transaction_state import TransactionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
@@ -152,7 +158,7 @@ def test_clients_of_both_versions_may_take_turns() -> None:
         assert w.described().client_transaction_version == 0
         add(w, producer)
         assert w.end_and_bump(producer).response == ended(bumped(producer))
-        assert [marker[1:] for marker in w.markers(INVOICES)] == [(1, True, 0, 2), (1, True, 0, 0), (2, True, 0, 2)]
+        assert [marker[1:5] for marker in w.markers(INVOICES)] == [(1, True, 0, 2), (1, True, 0, 0), (2, True, 0, 2)]
 
 
 @pytest.mark.parametrize("commit", [True, False])

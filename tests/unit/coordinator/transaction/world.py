@@ -13,7 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from oncelog.coordinator.ports import CoordinatorHost, LeaderAndEpoch, OnReplicated, OnResponse, TransactionMarker
+from oncelog.coordinator.ports import (
+    NO_OFFSET,
+    CoordinatorHost,
+    LeaderAndEpoch,
+    OnReplicated,
+    OnResponse,
+    TransactionMarker,
+)
 from oncelog.coordinator.promise import Promise, Response, Undecided
 from oncelog.coordinator.transaction.coordinator import (
     EndTxnResult,
@@ -528,7 +535,12 @@ class World:
         return self.begin(lambda: self.coordinator.end_txn(transactional_id, producer, commit=commit, client_version=2))
 
     def markers(self, partition: TopicPartition) -> list[TransactionMarker]:
-        return self.cluster.partitions[partition].markers
+        """The markers that a partition got, without the offsets of the records that decided them."""
+        markers = self.cluster.partitions[partition].markers
+        return [marker._replace(decision_offset=NO_OFFSET) for marker in markers]
+
+    def decision_offsets(self, partition: TopicPartition) -> list[int]:
+        return [marker.decision_offset for marker in self.cluster.partitions[partition].markers]
 
     def described(self, transactional_id: str = "id") -> TransactionMetadata:
         metadata = self.coordinator.describe(transactional_id)

@@ -1,0 +1,120 @@
+"""The challenge of version-1 requests: which connection acts for a producer, and how another one takes its place.
+
+All transactions of a version-1 producer have the same epoch, so nothing in a request says for which of them it was
+sent. A request that a broken connection, or a proxy, delivers late may end the next transaction, or commit old offsets
+in it (KAFKA-17754). But a late request is never sent again: its client has given up the connection. So:
+
+* For each (producer id, epoch) the *owner* is remembered: the connection over which a request last changed the
+  transaction, or which the producer got its epoch over. Requests of the owner take effect at once.
+* A request of any other connection changes nothing. It is *challenged*: refused with COORDINATOR_LOAD_IN_PROGRESS, an
+  error that clients retry after a pause.
+* Its repetition makes that connection the owner and takes effect: a request of the same kind, over the same connection,
+  that began to arrive after the response to the challenged one had been handed to the operating system.
+
+Until the owner changes, the client's earlier requests can only arrive in the transaction that they were sent for: the
+client begins the next one over a connection that has become the owner. After it has changed, they are challenged. So a
+late request takes effect in its own transaction or not at all. It does not hold if two requests of the same kind are
+sent over one connection without waiting for the response in between, and the connection is given up; no known client
+does that.
+
+After a load the owner is not known, so the next request is challenged.
+
+Version 2 has an epoch for each transaction, and needs none of this.
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+from oncelog.coordinator.ports import ClientConnection
+from oncelog.coordinator.transaction.state import NO_PRODUCER, ProducerIdAndEpoch
+
+_NO_CONNECTION: Final = 0
+
+
+class Action(Enum):
+    """What a version-1 request does to a transaction."""
+
+    ADD = auto()
+    """AddPartitionsToTxn and AddOffsetsToTxn, which clients may have in flight together."""
+    COMMIT = auto()
+    ABORT = auto()
+    COMMIT_OFFSETS = auto()
+    """TxnOffsetCommit."""
+
+
+class Challenge:
+    """A request that was refused for its connection, and what its repetition must be like."""
+
+    __slots__ = ("_action", "_connection_id", "_producer", "_responded_at")
+
+    def __init__(self, producer: ProducerIdAndEpoch, connection_id: int, action: Action) -> None:
+        self._producer = producer
+        self._connection_id = connection_id
+        self._action = action
+        self._responded_at: int | None = None
+        """How many requests had begun to arrive when the response was handed over; None before that."""
+
+    def note_response(self, requests_received: int) -> None:
+        """Note that the response was handed to the operating system; of several responses the first counts."""
+        if self._responded_at is None:
+            self._responded_at = requests_received
+
+    def is_for(self, producer: ProducerIdAndEpoch, connection_id: int, action: Action) -> bool:
+        """Return whether a request is like the one that was challenged."""
+        return self._connection_id == connection_id and self._producer == producer and self._action is action
+
+    def is_met(self, request_number: int) -> bool:
+        """Return whether a request like the challenged one can have been sent after the response to it."""
+        return self._responded_at is not None and request_number > self._responded_at
+
+
+class ConnectionChallenge:
+    """The owner of one producer's transactions, and the challenge that another connection has to meet."""
+
+    __slots__ = ("_challenge", "connection_id", "producer")
+
+    def __init__(self) -> None:
+        self.producer = NO_PRODUCER
+        """The producer in the epoch in which a connection acts for it."""
+        self.connection_id = _NO_CONNECTION
+        """The owner. Requests of this connection take effect at once."""
+        self._challenge: Challenge | None = None
+
+    def grant(self, producer: ProducerIdAndEpoch, connection_id: int) -> None:
+        """Make a connection the owner."""
+        self.producer, self.connection_id, self._challenge = producer, connection_id, None
+
+    def admit(self, producer: ProducerIdAndEpoch, action: Action, connection_id: int, request_number: int) -> bool:
+        """Return whether a request takes effect; if it does, its connection is the owner from now on.
+
+        ``request_number`` is its place among the requests of its connection, from 1.
+        """
+        if self.connection_id == connection_id and self.producer == producer:
+            return True
+        challenge = self._challenge
+        if challenge is None or not challenge.is_for(producer, connection_id, action):
+            return False
+        if not challenge.is_met(request_number):
+            return False
+        self.grant(producer, connection_id)
+        return True
+
+    def challenge(self, producer: ProducerIdAndEpoch, action: Action, connection_id: int) -> Challenge:
+        """Return what the repetition of a request that was not admitted has to meet.
+
+        One challenge is kept: a connection that is challenged in between has to be challenged again.
+        """
+        challenge = self._challenge
+        if challenge is None or not challenge.is_for(producer, connection_id, action):
+            challenge = self._challenge = Challenge(producer, connection_id, action)
+        return challenge
+
+
+def is_challenged(
+    owner: ConnectionChallenge, producer: ProducerIdAndEpoch, action: Action, connection: ClientConnection
+) -> bool:
+    """Return whether a request must be refused with COORDINATOR_LOAD_IN_PROGRESS, and await its repetition."""
+    if owner.admit(producer, action, connection.id, connection.request_number()):
+        return False
+    connection.when_responded(owner.challenge(producer, action, connection.id).note_response)
+    return True

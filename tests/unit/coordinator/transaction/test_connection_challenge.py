@@ -1,0 +1,111 @@
+"""Which connection acts for a version-1 producer, and what another one has to do first."""
+
+import pytest
+
+from oncelog.coordinator.transaction.connection_challenge import Action, ConnectionChallenge, is_challenged
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+
+PRODUCER = ProducerIdAndEpoch(7, 0)
+OLD, NEW, LATE = 1, 2, 3
+
+
+class Connection:
+    """A connection whose responses are flushed when the test says so."""
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.received = 0
+        self.callbacks: list[object] = []
+
+    def request_number(self) -> int:
+        return self.received
+
+    def when_responded(self, callback: object) -> None:
+        self.callbacks.append(callback)
+
+    def flush(self) -> None:
+        callbacks, self.callbacks = self.callbacks, []
+        for callback in callbacks:
+            callback(self.received)  # type: ignore[operator]
+
+
+def acts(owner: ConnectionChallenge, connection: Connection, action: Action = Action.COMMIT) -> bool:
+    """Whether the next request of a connection takes effect."""
+    connection.received += 1
+    return not is_challenged(owner, PRODUCER, action, connection)
+
+
+@pytest.fixture
+def owner() -> ConnectionChallenge:
+    granted = ConnectionChallenge()
+    granted.grant(PRODUCER, OLD)
+    return granted
+
+
+def test_request_of_the_owner_takes_effect_at_once(owner: ConnectionChallenge) -> None:
+    connection = Connection(OLD)
+    assert acts(owner, connection)
+    assert connection.callbacks == []
+
+
+def test_request_of_another_connection_takes_effect_when_it_is_repeated(owner: ConnectionChallenge) -> None:
+    connection = Connection(NEW)
+    assert not acts(owner, connection)
+    connection.flush()
+    assert acts(owner, connection)
+    assert acts(owner, connection, Action.ADD)
+    assert not acts(owner, Connection(OLD))
+
+
+def test_repetition_received_before_the_flush_is_challenged_again(owner: ConnectionChallenge) -> None:
+    connection = Connection(LATE)
+    assert not acts(owner, connection)
+    assert not acts(owner, connection)
+    connection.flush()
+    assert acts(owner, connection)
+
+
+def test_requests_that_were_received_at_the_flush_are_no_repetitions(owner: ConnectionChallenge) -> None:
+    connection = Connection(LATE)
+    assert not acts(owner, connection)
+    connection.received = 3  # Two more are in the buffer.
+    connection.flush()
+    for number in (2, 3):
+        connection.received = number - 1
+        assert not acts(owner, connection)
+    assert acts(owner, connection)
+
+
+def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallenge) -> None:
+    connection = Connection(LATE)
+    assert not acts(owner, connection, Action.ADD)
+    connection.flush()
+    assert not acts(owner, connection, Action.COMMIT)
+    connection.flush()
+    assert not acts(owner, connection, Action.ABORT)
+
+
+def test_late_requests_one_per_connection_never_take_effect(owner: ConnectionChallenge) -> None:
+    for number in range(LATE, LATE + 10):
+        late = Connection(number)
+        assert not acts(owner, late)
+        late.flush()
+    assert acts(owner, Connection(OLD))
+
+
+def test_client_between_late_requests_still_becomes_the_owner(owner: ConnectionChallenge) -> None:
+    client, late = Connection(NEW), Connection(LATE)
+    assert not acts(owner, client)
+    client.flush()
+    assert not acts(owner, late)
+    assert not acts(owner, client)  # The late request has taken the place of its challenge.
+    client.flush()
+    assert acts(owner, client)
+
+
+def test_unknown_owner_is_challenged() -> None:
+    assert not acts(ConnectionChallenge(), Connection(OLD))
+
+
+def test_owner_of_an_earlier_epoch_is_challenged(owner: ConnectionChallenge) -> None:
+    assert is_challenged(owner, PRODUCER._replace(epoch=1), Action.ADD, Connection(OLD))
