@@ -28,7 +28,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
   > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
 
-.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
+.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before model model-deep mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
 
 help:  ## These texts
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-24s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -126,6 +126,12 @@ bench-before: $(DEV) .peers/kafka-3.9/.installed  ## One broker and a cluster be
 
 bench-reload: $(DEV)  ## How long a coordinator reads the history of a million transactions
 	$(BIN)/python -m tests.benchmarks.coordinator_reload
+
+model: $(DEV) .peers/tla-tools/.installed  ## The transaction protocol in TLA+, checked by TLC: what each safeguard prevents (needs Java)
+	$(BIN)/python -m tests.model
+
+model-deep: $(DEV) .peers/tla-tools/.installed  ## The same, with larger bounds too
+	$(BIN)/python -m tests.model --deep
 
 mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
 	$(BIN)/python -m tests.mutations
