@@ -7,7 +7,7 @@ import gzip
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -29,6 +29,8 @@ _STDIN: Final = "-"
 _NANOSECONDS: Final = 1_000_000_000
 _LONGEST_TEXT: Final = 400
 """Characters of a line about an operation."""
+_SHOWN_RECORDS: Final = 6
+"""Records of an operation in its line."""
 
 
 class _Kind(click.Choice[str]):
@@ -153,8 +155,7 @@ def _operation_text(operation: Operation) -> str:
     """Return who did what and when."""
     end = "?" if operation.end is None else _seconds(operation.end)
     who = f"{operation.process} {operation.kind.value} {operation.outcome.value}, {_seconds(operation.start)} to {end}"
-    wrote = ", ".join(_record_text(send) for send in operation.sends)
-    read = ", ".join(_record_text(read) for read in operation.reads)
+    wrote, read = _records_text(operation.sends), _records_text(operation.reads)
     groups = [f"group {group} at {_places_text(places)}" for group, places in operation.positions.items()]
     parts = [
         who,
@@ -165,6 +166,12 @@ def _operation_text(operation: Operation) -> str:
         f"({operation.origin})" if operation.origin else "",
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _records_text(records: Sequence[Send] | Sequence[Read]) -> str:
+    texts = [_record_text(record) for record in records[:_SHOWN_RECORDS]]
+    rest = len(records) - len(texts)
+    return ", ".join(texts) + (f" and {rest} more" if rest else "")
 
 
 def _record_text(record: Send | Read) -> str:
