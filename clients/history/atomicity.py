@@ -30,12 +30,12 @@ class FinalVisibility:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._finals: dict[str, Operation | None] = {}
+        self._finals = {name: final for final in evidence.history.finals for name in final.partitions}
         self._there: set[int] = set()
         self._ambiguous: set[int] = set()
         for final in evidence.history.finals:
             for read in final.reads:
-                if self._final(read.partition) is final:
+                if self._finals.get(read.partition) is final:
                     self._attribute(read)
 
     def _attribute(self, read: Read) -> None:
@@ -43,14 +43,9 @@ class FinalVisibility:
         found = self._there if len(candidates) == 1 else self._ambiguous
         found.update(write.number for write in candidates)
 
-    def _final(self, partition: str) -> Operation | None:
-        if partition not in self._finals:
-            self._finals[partition] = self._evidence.history.final_read(partition)
-        return self._finals[partition]
-
     def is_known(self, write: Write) -> bool:
         """Return whether a final read shows whether this write is there."""
-        final = self._final(write.send.partition)
+        final = self._finals.get(write.send.partition)
         end = write.operation.end
         was_over = final is not None and (end is None or end <= final.start)
         return was_over and (write.number not in self._ambiguous or write.number in self._there)
@@ -61,7 +56,7 @@ class FinalVisibility:
 
     def finals(self, writes: list[Write]) -> tuple[Operation, ...]:
         """Return the final reads of the partitions of some writes."""
-        found = (self._final(write.send.partition) for write in writes)
+        found = (self._finals.get(write.send.partition) for write in writes)
         return tuple(dict.fromkeys(final for final in found if final is not None))
 
 

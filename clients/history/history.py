@@ -17,10 +17,6 @@ class History:
         self.finals = tuple(operation for operation in self.operations if operation.kind is Kind.FINAL)
         """The final reads, in their order."""
 
-    def final_read(self, partition: str) -> Operation | None:
-        """Return the last final read of a partition."""
-        return next((final for final in reversed(self.finals) if partition in final.partitions), None)
-
     def final_positions(self, group: str) -> dict[str, int] | None:
         """Return a group's positions in the end, by partition; None if no final read has them."""
         return next((dict(final.positions[group]) for final in reversed(self.finals) if group in final.positions), None)

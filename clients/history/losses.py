@@ -1,6 +1,6 @@
 """Pass C, second part: committed values that readers missed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from oncelog.clients.history.anomaly import Anomaly, AnomalyKind
 from oncelog.clients.history.evidence import Evidence, Write
@@ -38,22 +38,19 @@ def _unread_below(evidence: Evidence, partition: str, order: VersionOrder, bound
 
 def check_final_reads(evidence: Evidence) -> Iterator[Anomaly]:
     """Find committed writes that ended before the final read of their partition and are not in it."""
-    finals: dict[str, tuple[Operation, frozenset[str]] | None] = {}
+    finals = {name: final for final in evidence.history.finals for name in final.partitions}
+    there = _final_values(finals)
     for write in evidence.writes:
-        partition = write.send.partition
-        if partition not in finals:
-            finals[partition] = _final_values(evidence, partition)
-        found = finals[partition]
-        if found is not None and write.send.value not in found[1] and _must_be_in(evidence, write, found[0]):
-            final = found[0]
-            where = f"{partition}: {write.send.value!r}"
-            if evidence.may_be_read(write):
-                reader = evidence.first_reader(partition, write.send.value)
-                proof = (write.operation, *reader, final)
-                yield Anomaly(AnomalyKind.VANISHED, f"{where} was read, and is not there in the end", proof)
-            else:
-                text = f"{where} was committed, and is not there in the end"
-                yield Anomaly(AnomalyKind.UNSEEN, text, (write.operation, final))
+        partition, value = write.send.partition, write.send.value
+        final = finals.get(partition)
+        if final is None or value in there[partition] or not _must_be_in(evidence, write, final):
+            continue
+        if evidence.may_be_read(write):
+            proof = (write.operation, *evidence.first_reader(partition, value), final)
+            yield Anomaly(AnomalyKind.VANISHED, f"{partition}: {value!r} was read, and is not there in the end", proof)
+        else:
+            text = f"{partition}: {value!r} was committed, and is not there in the end"
+            yield Anomaly(AnomalyKind.UNSEEN, text, (write.operation, final))
 
 
 def _must_be_in(evidence: Evidence, write: Write, final: Operation) -> bool:
@@ -61,9 +58,11 @@ def _must_be_in(evidence: Evidence, write: Write, final: Operation) -> bool:
     return evidence.is_committed(write) and (end is None or end <= final.start)
 
 
-def _final_values(evidence: Evidence, partition: str) -> tuple[Operation, frozenset[str]] | None:
-    """Return the final read of a partition, and the values in it."""
-    final = evidence.history.final_read(partition)
-    if final is None:
-        return None
-    return final, frozenset(read.value for read in final.reads if read.partition == partition)
+def _final_values(finals: Mapping[str, Operation]) -> dict[str, set[str]]:
+    """Return the values that the last final read of each partition has."""
+    found: dict[str, set[str]] = {partition: set() for partition in finals}
+    for final in dict.fromkeys(finals.values()):
+        for read in final.reads:
+            if finals[read.partition] is final:
+                found[read.partition].add(read.value)
+    return found
