@@ -45,11 +45,22 @@ class Run:
         return sum(count for (_, api), count in self.faults.items() if api in LATE_APIS)
 
 
-def run(client: PhasedClient, broker_address: str, topic: str, seed: int, *, each: int = TRANSACTIONS_EACH) -> Run:
-    """Run ``each`` transactions of every producer through a proxy and judge what is left. ``topic`` must not exist."""
+def run(
+    client: PhasedClient,
+    broker_address: str,
+    topic: str,
+    seed: int,
+    *,
+    each: int = TRANSACTIONS_EACH,
+    faults: int = FAULTS,
+) -> Run:
+    """Run ``each`` transactions of every producer through a proxy and judge what is left. ``topic`` must not exist.
+
+    At most ``faults`` frames are late.
+    """
     ConfluentKafka().create_topic(broker_address, topic, PARTITIONS)
     work = transactions(seed, PRODUCERS, each)
-    script = LateFrames(seed, topic, FAULTS // PRODUCERS)
+    script = LateFrames(seed, topic, faults // PRODUCERS)
     with ProxyThread(broker_address, script) as proxy:
         lines = client.run_phases(proxy.address, topic, topic, work)
         proxy.deliver_remaining()
