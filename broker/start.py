@@ -431,6 +431,8 @@ class _Start:
             wall_clock=self._wall_clock,
             rng=self._rng,
         )
+        controller.logs = data.logs.directory.intact
+        self._settings.follow(lambda config: controller.stored.set_default_min_isr(config.min_insync_replicas))
         return ControllerApis(controller, ConfigRules(self._config), self._rng)
 
     def _begin_background(self, data: "_Data", controller: Controller) -> None:

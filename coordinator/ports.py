@@ -75,6 +75,34 @@ class ReplicatedLog(Protocol):
         ...
 
 
+class IntactLogs(Protocol):
+    """Since when the logs of this broker have lost nothing, as its data directory says."""
+
+    @property
+    def since(self) -> int | None:
+        """Return the first broker epoch since which nothing was lost; None: something may have been."""
+        ...
+
+    @property
+    def until(self) -> int | None:
+        """Return the last broker epoch that the data directory has seen; None without a first one."""
+        ...
+
+    async def note_registration(self, broker_epoch: int) -> None:
+        """Note that the broker is registered with a new epoch. Raise ``OSError``."""
+        ...
+
+
+class UnknownLogs:
+    """Logs of which nothing is known before their broker is registered."""
+
+    since: int | None = None
+    until: int | None = None
+
+    async def note_registration(self, broker_epoch: int) -> None:
+        """Forget the epoch."""
+
+
 class BrokerChannel(Protocol):
     """Requests to the brokers of the cluster, this one included."""
 

@@ -450,6 +450,13 @@ class BrokerConfig:
     oncelog_transaction_version: int = integer(
         2, "Initial feature level of transaction.version of a new cluster (KIP-890).", low=0, high=2
     )
+    oncelog_eligible_leader_replicas_version: int = integer(
+        1,
+        "Initial feature level of eligible.leader.replicas.version of a new cluster (KIP-966). "
+        "1: replicas that left the ISR and have everything may be elected.",
+        low=0,
+        high=1,
+    )
     oncelog_transactional_id_max_length: int = integer(
         1_024,
         "Maximum length of a new transactional id, in characters; a longer one is refused with INVALID_REQUEST.",

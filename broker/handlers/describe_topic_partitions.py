@@ -1,8 +1,9 @@
 """DescribeTopicPartitions (API key 75): topics in detail, in pages (KIP-966).
 
 Topics come in the order of their names, at most ``response_partition_limit`` partitions at a time; ``next_cursor`` is
-where the next page begins. An empty list means all topics. Version 0 is the only one. There are no eligible leader
-replicas besides the in-sync ones here, so those lists are empty: null, though allowed, crashes Java's admin client.
+where the next page begins. An empty list means all topics. Version 0 is the only one. Without eligible leader replicas
+their lists are empty: null, though allowed, crashes Java's admin client. The last known one is the last leader of a
+partition that has none.
 """
 
 from collections.abc import Collection, Iterator
@@ -144,8 +145,8 @@ class _Page:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=list(partition.eligible_leader_replicas),
+                last_known_elr=[] if partition.last_leader < 0 else [partition.last_leader],
                 offline_replicas=list(partition.offline_replicas),
             )
 

@@ -3,7 +3,9 @@
 The high watermark is the end of what every in-sync replica has. It advances over the *maximal* ISR: the committed one
 and whatever additions were proposed to the controller and not yet decided (a proposed removal still counts until it is
 committed), and not at all while the committed ISR is smaller than `min.insync.replicas`, so that an acknowledged record
-is on that many replicas. A broker that is the only replica is its own maximal ISR, and the same arithmetic holds.
+is on that many replicas. Nor does it advance while the controller counts other replicas as eligible to lead (KIP-966),
+also when the minimum has been lowered meanwhile: they have what is acknowledged up to now. A broker that is the only
+replica is its own maximal ISR, and the same arithmetic holds.
 
 A follower that is out of the ISR but close behind also holds the high watermark back: else a leader that goes on
 writing would stay ahead of it for ever, and it could never join. Source: Kafka's ``cluster/Partition.scala``.
@@ -24,6 +26,8 @@ class InSyncReplicas:
     """The committed ISR."""
     proposed: frozenset[int] | None = None
     """The ISR that is proposed and not yet decided; None without a proposal under way."""
+    others_are_eligible: bool = False
+    """Whether the controller counts replicas outside the ISR as eligible leaders."""
 
     @property
     def maximal_isr(self) -> Set[int]:
@@ -34,6 +38,8 @@ class InSyncReplicas:
         return min(min_insync_replicas, len(self.replicas))
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
+        if self.others_are_eligible:
+            return True
         return len(self.isr) < min_insync_replicas and len(self.isr) < len(self.replicas)
 
     def replicated_end(
@@ -94,8 +100,8 @@ class InSyncReplicas:
         """Return the state without the proposal, which the controller did not and will not carry out."""
         return replace(self, proposed=None)
 
-    def commit(self, isr: Set[int]) -> "InSyncReplicas":
-        return InSyncReplicas(replicas=self.replicas, isr=frozenset(isr))
+    def commit(self, isr: Set[int], *, others_are_eligible: bool = False) -> "InSyncReplicas":
+        return InSyncReplicas(replicas=self.replicas, isr=frozenset(isr), others_are_eligible=others_are_eligible)
 
 
 def _may_join(broker: int, follower: FollowerState, is_alive: Callable[[int], bool]) -> bool:

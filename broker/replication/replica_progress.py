@@ -94,7 +94,11 @@ class ReplicaProgress:
     def _take(self, state: LeaderAndIsrPartitionState) -> None:
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
-        self.in_sync = InSyncReplicas(replicas=tuple(state.replicas), isr=frozenset(state.isr))
+        self.in_sync = InSyncReplicas(
+            replicas=tuple(state.replicas),
+            isr=frozenset(state.isr),
+            others_are_eligible=bool(state.eligible_leader_replicas),
+        )
         self.is_alone = self.in_sync.replicas == (self._host.broker_id,)
 
     # Followers
@@ -210,7 +214,9 @@ class ReplicaProgress:
         else:
             self._proposal = None
             self.partition_epoch = decision.partition_epoch
-            self.in_sync = self.in_sync.commit(frozenset(decision.isr))
+            self.in_sync = self.in_sync.commit(
+                frozenset(decision.isr), others_are_eligible=bool(decision.eligible_leader_replicas)
+            )
             self.propose_expansion()
         self._on_decided()
 

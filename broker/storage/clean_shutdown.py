@@ -19,15 +19,18 @@ def write_mark(disk: Disk, log_dir: str, broker_epoch: int) -> None:
     disk.write_atomic(f"{log_dir}/{FILE_NAME}", content.encode())
 
 
-def take_mark(disk: Disk, log_dir: str) -> int | None:
-    """Remove the mark. Return its broker epoch (``NO_BROKER_EPOCH`` if it has none); None if there was no mark."""
+def read_mark(disk: Disk, log_dir: str) -> int | None:
+    """Return the broker epoch of the mark (``NO_BROKER_EPOCH`` if it has none); None if there is no mark."""
     path = f"{log_dir}/{FILE_NAME}"
     if not disk.exists(path):
         return None
-    data = disk.read(path)
-    disk.remove(path)
-    disk.sync_dir(log_dir)
     try:
-        return int(json.loads(data)["brokerEpoch"])
+        return int(json.loads(disk.read(path))["brokerEpoch"])
     except (ValueError, TypeError, KeyError):
         return NO_BROKER_EPOCH
+
+
+def remove_mark(disk: Disk, log_dir: str) -> None:
+    """Remove the mark, which exists, for good."""
+    disk.remove(f"{log_dir}/{FILE_NAME}")
+    disk.sync_dir(log_dir)

@@ -2,7 +2,8 @@
 
 A broker locks the directory before it reads anything in it, and checks that it belongs to this broker and cluster
 (``meta.properties``). The clean-shutdown mark says that all logs were closed properly: it is removed when the logs are
-loaded and written last at a clean end. ``machine-boot`` says whether the machine may have lost power since.
+loaded and written last at a clean end. ``machine-boot`` says whether the machine may have lost power since, and
+``intact-logs`` since when nothing was lost.
 """
 
 import errno
@@ -12,6 +13,7 @@ from typing import Final
 from oncelog.broker.storage import clean_shutdown
 from oncelog.broker.storage.disk import Disk, Lock
 from oncelog.broker.storage.disk_errors import is_transient
+from oncelog.broker.storage.intact_logs import IntactLogs
 from oncelog.broker.storage.machine_boot import note_boot, read_boot
 from oncelog.broker.storage.meta_properties import (
     InvalidMetaProperties,
@@ -36,6 +38,8 @@ class DataDirectory:
         """The boot of the machine that the directory named when it was opened; None if it named none."""
         self.is_boot_noted = False
         """Whether the directory names the present boot."""
+        self.intact = IntactLogs(disk, path)
+        """Since when the logs have lost nothing."""
 
     # The lock
 
@@ -88,7 +92,10 @@ class DataDirectory:
 
     def open(self) -> None:
         """Read how the last process ended, and remove the clean-shutdown mark. Raise ``OSError``."""
-        self.previous_broker_epoch = clean_shutdown.take_mark(self._disk, self.path)
+        self.previous_broker_epoch = clean_shutdown.read_mark(self._disk, self.path)
+        self.intact.open(self.previous_broker_epoch)
+        if self.previous_broker_epoch is not None:
+            clean_shutdown.remove_mark(self._disk, self.path)
         self.noted_boot = read_boot(self._disk, self.path)
 
     @property

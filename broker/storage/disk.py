@@ -29,6 +29,9 @@ from aiofiles.os import wrap
 
 from oncelog.protocol.schema import Buffer
 
+UNKNOWN_BOOT: Final = "-"
+"""What the identity of a directory begins with if the machine cannot name its boot."""
+
 _REFUSED: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
 """Not in the page cache, or a file system that cannot tell."""
 
@@ -467,9 +470,9 @@ class LocalDisk:
 
 
 def _boot_id() -> str:
-    """Return what is another one after each start of the machine; on systems other than Linux, nothing."""
+    """Return what is another one after each start of the machine; ``UNKNOWN_BOOT`` on systems other than Linux."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
-        return "-"
+        return UNKNOWN_BOOT

@@ -288,6 +288,7 @@ class LogManager:
             wall_clock=self.wall_clock,
             space=self.space,
             rng=self._rng,
+            on_damage=self.directory.intact.note_damage,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
         )
         log = PartitionLog.open(host, self._path(topic_partition), topic_partition, config, noted)
@@ -305,12 +306,14 @@ class LogManager:
 
     def _log_failed(self, log: LocalLog) -> None:
         self._failed = True
+        self.directory.intact.note_damage(f"the log in {log.directory} failed")
         self.on_log_failure(log)
 
     def fail(self, error: OSError) -> None:
         """Report that the directory as a whole is broken; it will not be marked as closed cleanly."""
         _log.error("The data directory %s failed: %s", self.log_dir, error)
         self._failed = True
+        self.directory.intact.note_damage("the data directory failed")
         self.on_directory_failure(error)
 
 

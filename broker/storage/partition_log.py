@@ -88,6 +88,7 @@ class PartitionLog(LocalLog):
             snapshots=ProducerSnapshots(host.disk, directory),
             epochs=LeaderEpochFileCache(host.disk, directory),
             noted=noted,
+            on_damage=host.on_damage,
         )
         log = cls(host, directory, topic_partition, config, loader.load())
         log.flush_state.checkpointed_recovery_point = noted.recovery_point

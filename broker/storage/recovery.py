@@ -90,6 +90,8 @@ class LogLoader:
     snapshots: ProducerSnapshots
     epochs: LeaderEpochFileCache
     noted: NotedLog
+    on_damage: Callable[[str], None]
+    """Called before anything damaged is cut off, with the reason."""
     _segments: list[LogSegment] = field(default_factory=list)
     _broken_indexes: set[int] = field(default_factory=set)
     """Base offsets of the segments that lack an index."""
@@ -104,6 +106,7 @@ class LogLoader:
         end_offset = self._end_offset()
         if end_offset is not None and end_offset < self.noted.log_start_offset:
             _log.warning("Emptying %s: it ends at %d, before its log start offset", self.directory, end_offset)
+            self.on_damage(f"{self.directory} ends before its log start offset")
             self._remove_from(0)
             end_offset = None
         if end_offset is None:
@@ -162,6 +165,7 @@ class LogLoader:
                     segment.base_offset,
                     self.producer_state.map_end_offset,
                 )
+                self.on_damage(f"segments of {self.directory} are missing")
                 self._remove_from(slot)
                 return
             self._advance_producer_state(self._start_of(slot), segment.base_offset)
@@ -227,6 +231,8 @@ class LogLoader:
                 "%s: cutting segment %d at byte %d: %s", self.directory, segment.base_offset, valid_size, error
             )
             is_whole = next_offset == limit  # Then it is what was cut off before, too.
+            if not is_whole:
+                self.on_damage(f"{self.directory}: segment {segment.base_offset}: {error}")
         state.map_end_offset = next_offset
         segment.note_largest_timestamp()
         if valid_size < segment.size:

@@ -10,7 +10,7 @@ the epoch ends does nothing.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from oncelog.coordinator.controller.control_channel import ControlChannel
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.controller_election import Elected
 from oncelog.coordinator.controller.controller_settings import ControllerSettings
+from oncelog.coordinator.controller.eligible_changes import decide_eligible
 from oncelog.coordinator.controller.event_queue import EventQueue
 from oncelog.coordinator.controller.feature_changes import ensure_features
 from oncelog.coordinator.controller.full_disks import FullDisks
@@ -43,6 +44,7 @@ from oncelog.protocol.schema import Message
 logger = logging.getLogger(__name__)
 
 UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
+_MIN_ISR_KEY: Final = "min.insync.replicas"
 _EXPECTED_ERRORS: Final = frozenset(
     {ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE}
 )
@@ -68,6 +70,9 @@ class ActiveController:
         self._queue = queue
         state = ClusterState()
         state.on_set_aside = self._malformed_changed
+        state.keeps_eligible = lambda: stored.features.keeps_eligible
+        state.min_isr = self._min_isr
+        stored.on_min_isr = self._min_isr_changed
         self.context = ControllerContext(
             session=session,
             elected=elected,
@@ -135,6 +140,10 @@ class ActiveController:
         override = self._stored.configs.topic_overrides(topic).get(UNCLEAN_ELECTION_KEY)
         return self._settings.unclean_leader_election if override is None else override.strip().lower() == "true"
 
+    def _min_isr(self, topic: str) -> int:
+        override = self._stored.configs.topic_overrides(topic).get(_MIN_ISR_KEY, "").strip()
+        return int(override) if override.isdecimal() else self._stored.default_min_isr
+
     # Changes in the metadata store
 
     def _brokers_changed(self) -> None:
@@ -158,8 +167,12 @@ class ActiveController:
             assert self._restart is not None, "the epoch has begun"
             await self._restart()
 
-    def unclean_election_changed(self, topic: str) -> None:
-        """Elect the leaders of a topic for which unclean election may be allowed now."""
+    def topic_settings_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Elect leaders by other settings: uncleanly, say, or by another minimum of the ISR."""
+        known = self.context.state.topics.get(topic)
+        states = () if known is None else known.states.values()
+        if UNCLEAN_ELECTION_KEY not in overrides and not any(versioned.state.elr for versioned in states):
+            return
         self._put(f"elect leaders of {topic}", partial(self._elect_leaders_of, topic))
 
     async def _elect_leaders_of(self, topic: str) -> None:
@@ -167,6 +180,10 @@ class ActiveController:
         if topic in state.topics:
             elected = await elect(self.context, list(state.partitions([topic])))
             await send_changes(self.context, elected, elected)
+
+    def _min_isr_changed(self) -> None:
+        """Decide again which replicas are eligible: the minimum of topics that do not say has changed."""
+        self._put("eligible replicas changed", partial(decide_eligible, self.context))
 
     def _disks_reported(self) -> None:
         self._put("disks reported", self._read_disk_reports)

@@ -49,12 +49,13 @@ async def alter_partition(context: ControllerContext, request: AlterPartitionReq
 
 
 def _proposal(leader: int, data: AlterPartitionData) -> IsrProposal:
-    isr = {state.broker_id: state.broker_epoch for state in data.new_isr_with_epochs}
+    epochs = {state.broker_id: state.broker_epoch for state in data.new_isr_with_epochs}
     return IsrProposal(
         leader=leader,
         leader_epoch=data.leader_epoch,
         partition_epoch=data.partition_epoch,
-        isr=isr | dict.fromkeys(data.new_isr, UNKNOWN_EPOCH),
+        # A request that did not cross the wire has the fields of all versions.
+        isr=dict.fromkeys(data.new_isr, UNKNOWN_EPOCH) | epochs,
         leader_recovery_state=data.leader_recovery_state,
     )
 
@@ -86,4 +87,5 @@ def _altered(index: int, outcome: Outcome) -> AlteredPartition:
         isr=list(state.isr),
         leader_recovery_state=int(state.leader_recovery_state),
         partition_epoch=outcome.version,
+        eligible_leader_replicas=list(state.elr),
     )

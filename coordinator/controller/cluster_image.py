@@ -76,6 +76,9 @@ class PartitionImage:
     partition_epoch: int = 0
     """The version of the partition's state znode."""
     controller_epoch: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_leader: int = NO_LEADER
+    """The last leader, while there is none and the cluster remembers it."""
 
 
 class TopicImage(NamedTuple):
@@ -177,6 +180,8 @@ def _partition_image(state: UpdateMetadataPartitionState) -> PartitionImage:
         offline_replicas=tuple(state.offline_replicas),
         partition_epoch=state.zk_version,
         controller_epoch=state.controller_epoch,
+        eligible_leader_replicas=tuple(state.eligible_leader_replicas),
+        last_leader=state.last_leader,
     )
 
 

@@ -31,6 +31,17 @@ class LiveBroker(NamedTuple):
     registration: BrokerRegistration
     epoch: int
 
+    @property
+    def intact_since(self) -> int:
+        """The first broker epoch since which its logs have lost nothing."""
+        since = self.registration.intact_since
+        return self.epoch if since is None else since
+
+    def has_kept(self, epoch: int) -> bool:
+        """Return whether its logs have lost nothing since the broker epoch ``epoch``, and have seen it."""
+        until = self.registration.intact_until
+        return epoch == self.epoch or (until is not None and self.intact_since <= epoch <= until)
+
 
 class VersionedState(NamedTuple):
     """A partition's state as its znode holds it."""
@@ -54,6 +65,16 @@ def _nothing() -> None:
     """Do nothing, until there is a listener."""
 
 
+def _never() -> bool:
+    """Return False, until the features are known."""
+    return False
+
+
+def _one(topic: str) -> int:
+    """Return Kafka's default of ``min.insync.replicas``."""
+    return 1
+
+
 @dataclass(slots=True)
 class ClusterState:
     """All of it."""
@@ -74,6 +95,10 @@ class ClusterState:
     malformed: dict[str, int] = field(default_factory=dict)
     """Znodes that cannot be decoded, by path, each with the transaction that wrote it. What they describe is set aside:
     nothing is decided about it."""
+    keeps_eligible: Callable[[], bool] = _never
+    """Returns whether the cluster remembers eligible leader replicas (``eligible.leader.replicas.version``)."""
+    min_isr: Callable[[str], int] = _one
+    """Returns ``min.insync.replicas`` of a topic."""
     on_set_aside: Callable[[], None] = _nothing
     """Called when another znode is set aside."""
     _unified_names: dict[str, set[str]] = field(default_factory=dict)
@@ -134,6 +159,10 @@ class ClusterState:
         self.unreachable.discard(broker_id)
         self.shutting_down.discard(broker_id)
         self.full.discard(broker_id)
+
+    def broker_epochs(self) -> dict[int, int]:
+        """Return the broker epoch of every registered broker."""
+        return {broker_id: broker.epoch for broker_id, broker in self.brokers.items()}
 
     def reliable_brokers(self) -> set[int]:
         """Return the brokers that are reachable, can write, and are not shutting down."""

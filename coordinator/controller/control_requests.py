@@ -136,6 +136,7 @@ class ControlRequests:
             removing_replicas=list(assignment.removing),
             is_new=is_new,
             leader_recovery_state=int(state.leader_recovery_state),
+            eligible_leader_replicas=list(state.elr),
         )
 
     def _live_leaders(self) -> Iterator[LeaderAndIsrLiveLeader]:
@@ -176,6 +177,8 @@ class ControlRequests:
             zk_version=versioned.version,
             replicas=list(replicas),
             offline_replicas=[replica for replica in replicas if self._is_offline(replica, state.leader)],
+            eligible_leader_replicas=list(state.elr),
+            last_leader=NO_LEADER if state.last_leader is None else state.last_leader,
         )
 
     def _stateless(self, partition: TopicPartition, replicas: tuple[int, ...]) -> UpdateMetadataPartitionState:

@@ -19,9 +19,10 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
-from oncelog.coordinator.controller.active_controller import UNCLEAN_ELECTION_KEY, ActiveController
+from oncelog.coordinator.controller.active_controller import ActiveController
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
@@ -45,7 +46,7 @@ from oncelog.coordinator.controller.unreachable_backoff import UnreachableBackof
 from oncelog.coordinator.metadata_store import paths
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
 from oncelog.coordinator.metadata_store.znodes import RegisteredEndpoint
-from oncelog.coordinator.ports import BrokerChannel, WallClock
+from oncelog.coordinator.ports import BrokerChannel, IntactLogs, UnknownLogs, WallClock
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ class Controller:
         """The controller, as far as this broker knows."""
         self.broker_epoch = -1
         """The epoch of this broker's registration."""
+        self.logs: IntactLogs = UnknownLogs()
+        """Since when this broker's logs have lost nothing."""
 
     @property
     def broker_id(self) -> int:
@@ -147,7 +150,10 @@ class Controller:
         if session is None:
             return
         await prepare(session)
-        self.broker_epoch = await register(session, self.settings.registration, self._wall_clock())
+        logs = self.logs
+        registration = replace(self.settings.registration, intact_since=logs.since, intact_until=logs.until)
+        self.broker_epoch = await register(session, registration, self._wall_clock())
+        await logs.note_registration(self.broker_epoch)
         await self.stored.load(session)
         await self._elect()
 
@@ -213,9 +219,9 @@ class Controller:
     # Changes of configurations
 
     def _on_overrides(self, resource: ConfigResource, overrides: Overrides) -> None:
-        concerned = resource.type is ResourceType.TOPIC and UNCLEAN_ELECTION_KEY in overrides
-        if concerned and self.active is not None and self.active.context.is_active:
-            self.active.unclean_election_changed(resource.name)
+        is_topic = resource.type is ResourceType.TOPIC
+        if is_topic and self.active is not None and self.active.context.is_active:
+            self.active.topic_settings_changed(resource.name, overrides)
 
     def _on_mended(self, topics: list[str]) -> None:
         if self.active is not None:

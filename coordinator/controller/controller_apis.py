@@ -17,6 +17,7 @@ from oncelog.coordinator.controller.controlled_shutdown import move_leaderships_
 from oncelog.coordinator.controller.controller import Controller
 from oncelog.coordinator.controller.controller_context import ControllerMoved
 from oncelog.coordinator.controller.deadline import LEAST_SECONDS, deadline, seconds_to
+from oncelog.coordinator.controller.eligible_changes import decide_eligible
 from oncelog.coordinator.controller.event_queue import Lane, QueueEnded
 from oncelog.coordinator.controller.feature_changes import FeatureUpdate, update_features
 from oncelog.coordinator.controller.leader_elections import ElectionType, elect_leaders
@@ -208,7 +209,13 @@ class ControllerApis:
         async def update(active: ActiveController) -> list[ApiError] | ApiError:
             stored = self.controller.stored
             changed = stored.features_changed
-            return await update_features(active.context, stored.features, updates, changed, validate_only=validate_only)
+            before = stored.features.keeps_eligible
+            errors = await update_features(
+                active.context, stored.features, updates, changed, validate_only=validate_only
+            )
+            if stored.features.keeps_eligible != before:
+                await decide_eligible(active.context)
+            return errors
 
         return await self._run_for_client(update, _itself, deadline(timeout_seconds))
 

@@ -22,7 +22,10 @@ from oncelog.coordinator.metadata_store.znodes import FinalizedFeatures, Malform
 logger = logging.getLogger(__name__)
 
 TRANSACTION_VERSION: Final = "transaction.version"
-SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({TRANSACTION_VERSION: (0, 2)})
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
+    {TRANSACTION_VERSION: (0, 2), ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1)}
+)
 """What this software supports, as (lowest level, highest level)."""
 NOT_SUPPORTED: Final = (0, 0)
 """The range of a feature that a broker does not name."""
@@ -51,6 +54,11 @@ class FinalizedFeatureCache:
     def levels(self) -> Mapping[str, int]:
         """By feature, the finalised level; a feature at level 0 is absent."""
         return self._newest[1]
+
+    @property
+    def keeps_eligible(self) -> bool:
+        """Whether partition states remember eligible leader replicas (KIP-966)."""
+        return self.levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
 
     @property
     def epoch(self) -> int:

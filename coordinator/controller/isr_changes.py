@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 from oncelog.coordinator.controller.cluster_state import ClusterState, VersionedState
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.partition_states import chunks, read_again, remember
+from oncelog.coordinator.controller.replica_standing import broken_members, completed
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import MultiFailed, SetData
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
@@ -90,16 +91,22 @@ def decide(
         return current
     if proposal.partition_epoch < current.version:
         return ErrorCode.INVALID_UPDATE_VERSION
-    ineligible = [broker for broker, epoch in proposal.isr.items() if not _is_eligible(broker, epoch, state, cluster)]
+    broken = broken_members(cluster, current) if cluster.keeps_eligible() else ()
+    ineligible = [
+        broker
+        for broker, epoch in proposal.isr.items()
+        if not _is_eligible(broker, epoch, state, cluster) or (broker in broken and broker in state.isr)
+    ]
     if ineligible:
         logger.debug("%s cannot have brokers %s in its ISR now", partition, ineligible)
         return ErrorCode.INELIGIBLE_REPLICA
-    return replace(
+    decided = replace(
         state,
         isr=tuple(proposal.isr),
         controller_epoch=controller_epoch,
         leader_recovery_state=LeaderRecoveryState(proposal.leader_recovery_state),
     )
+    return completed(cluster, partition, decided, controller_epoch)
 
 
 def _makes_sense(proposal: IsrProposal, state: PartitionState, replicas: Sequence[int]) -> bool:

@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
 
+from oncelog.coordinator.controller import eligible_leaders
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import next_state, preferred_state
 from oncelog.coordinator.controller.partition_states import PARTITIONS_PER_PASS, Decide, change_states, chunks
 from oncelog.coordinator.controller.propagation import send_changes
+from oncelog.coordinator.controller.replica_standing import completed, standing_of
 from oncelog.coordinator.metadata_store.znodes import PartitionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
@@ -92,7 +94,9 @@ def _preferred(context: ControllerContext) -> Decide:
         versioned = context.state.state(partition)
         if versioned is None:
             return None
-        return preferred_state(versioned.state, context.state.replicas(partition).replicas, reliable, context.epoch)
+        replicas = context.state.replicas(partition).replicas
+        decided = preferred_state(versioned.state, replicas, reliable, context.epoch)
+        return None if decided is None else completed(context.state, partition, decided, context.epoch)
 
     return decide
 
@@ -102,6 +106,9 @@ def _unclean(context: ControllerContext) -> Decide:
         versioned = context.state.state(partition)
         if versioned is None:
             return None
+        if context.state.keeps_eligible():
+            standing = standing_of(context.state, partition, context.epoch)._replace(usable=context.state.brokers)
+            return eligible_leaders.next_state(versioned.state, standing, leader_restarted=False, unclean_allowed=True)
         return next_state(
             versioned.state,
             context.state.replicas(partition).replicas,

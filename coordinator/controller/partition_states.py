@@ -8,8 +8,10 @@ anew.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
+from oncelog.coordinator.controller import eligible_leaders, replica_standing
 from oncelog.coordinator.controller.cluster_state import VersionedState
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import initial_state, next_state
@@ -81,17 +83,31 @@ def is_being_deleted(context: ControllerContext, partition: TopicPartition) -> b
 
 
 def _decide(context: ControllerContext, partition: TopicPartition) -> PartitionState | None:
-    replicas, versioned = context.state.replicas(partition).replicas, context.state.state(partition)
+    cluster = context.state
+    replicas, versioned = cluster.replicas(partition).replicas, cluster.state(partition)
     if versioned is None:
-        return initial_state(replicas, context.state.usable_brokers(replicas), context.epoch)
-    return next_state(
-        versioned.state,
+        first = initial_state(replicas, cluster.usable_brokers(replicas), context.epoch)
+        return None if first is None else replica_standing.first_state(cluster, first)
+    unclean_allowed = context.unclean_election_allowed(partition.topic)
+    if cluster.keeps_eligible():
+        return eligible_leaders.next_state(
+            versioned.state,
+            replica_standing.standing_of(cluster, partition, context.epoch),
+            leader_restarted=replica_standing.leader_restarted(cluster, versioned),
+            unclean_allowed=unclean_allowed,
+        )
+    known = versioned._replace(state=eligible_leaders.without_eligible(versioned.state))
+    decided = next_state(
+        known.state,
         replicas,
-        context.state.usable_members(versioned),
+        cluster.usable_members(known),
         context.epoch,
-        leader_restarted=context.state.leader_restarted(versioned),
-        unclean_allowed=context.unclean_election_allowed(partition.topic),
+        leader_restarted=cluster.leader_restarted(known),
+        unclean_allowed=unclean_allowed,
     )
+    if decided is None and (versioned.state.elr or versioned.state.last_leader is not None):
+        return replace(known.state, leader_epoch=known.state.leader_epoch + 1, controller_epoch=context.epoch)
+    return decided
 
 
 async def _write(context: ControllerContext, decided: dict[TopicPartition, PartitionState]) -> list[TopicPartition]:

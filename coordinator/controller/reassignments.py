@@ -25,6 +25,7 @@ from oncelog.coordinator.controller.reassignment import (
     plan,
     target_of,
 )
+from oncelog.coordinator.controller.replica_standing import completed
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Done, MultiFailed, Operation, SetData
 from oncelog.coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
@@ -101,7 +102,7 @@ class Reassignments:
             return _Step(assignment=planned, state=versioned.state)
         usable = cluster.usable_brokers(versioned.state.isr)
         state = begun_state(versioned.state, planned, usable, self._context.epoch)
-        return _NO_LEADER_LEFT if state is None else _Step(assignment=planned, state=state)
+        return _NO_LEADER_LEFT if state is None else self._step(partition, planned, state)
 
     async def finish(self, partitions: Iterable[TopicPartition]) -> None:
         """Complete the reassignments whose new replicas are all in sync."""
@@ -123,7 +124,14 @@ class Reassignments:
             return None
         target = target_of(assignment)
         state = completed_state(versioned.state, target, cluster.reliable_brokers(), self._context.epoch)
-        return None if state is None else _Step(assignment=ReplicaAssignment(replicas=target), state=state)
+        return None if state is None else self._step(partition, ReplicaAssignment(replicas=target), state)
+
+    def _step(self, partition: TopicPartition, assignment: ReplicaAssignment, state: PartitionState) -> _Step:
+        replicas, epoch = assignment.replicas, self._context.epoch
+        return _Step(
+            assignment=assignment,
+            state=completed(self._context.state, partition, state, epoch, replicas=replicas),
+        )
 
     # Writing and sending
 

@@ -22,8 +22,18 @@ class StoredSettings:
         self._queue = queue
         self.configs = configs
         self.features = features
+        self.default_min_isr = 1
+        """``min.insync.replicas`` of topics that do not say."""
+        self.on_min_isr: Callable[[], None] = _nothing
+        """Called after ``default_min_isr`` has changed."""
         self.on_mended: Callable[[list[str]], None] = _ignore
         """Called with the names of topics whose configuration could not be decoded before and can be now."""
+
+    def set_default_min_isr(self, minimum: int) -> None:
+        """Apply ``min.insync.replicas`` of topics that do not say."""
+        if minimum != self.default_min_isr:
+            self.default_min_isr = minimum
+            self.on_min_isr()
 
     async def load(self, session: Session) -> None:
         """Read everything with a new session."""
@@ -60,6 +70,10 @@ class StoredSettings:
         session = self._store.session
         if session is not None:
             await self.features.refresh(session, self.features_changed)
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _ignore(topics: list[str]) -> None:

@@ -16,6 +16,7 @@ from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import initial_state
 from oncelog.coordinator.controller.partition_states import PARTITIONS_PER_MULTI, PARTITIONS_PER_PASS, elect, remember
 from oncelog.coordinator.controller.propagation import send_new_partitions
+from oncelog.coordinator.controller.replica_standing import first_state
 from oncelog.coordinator.controller.topic_plan import TopicPlan
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData, StoreError, Znode
@@ -117,7 +118,7 @@ class _Creation:
             replicas = self.plan.assignment.partitions[index].replicas
             state = initial_state(replicas, self._context.state.usable_brokers(replicas), self._context.epoch)
             if state is not None:
-                yield TopicPartition(self.plan.name, index), state
+                yield TopicPartition(self.plan.name, index), first_state(self._context.state, state)
 
     def operations(self, config_znode: Znode | None) -> Iterator[Operation]:
         """Yield the writes, the configuration first: a broker that sees the topic can read it.

@@ -48,6 +48,10 @@ class BrokerRegistration:
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features, as (lowest version, highest version)."""
+    intact_since: int | None = None
+    """The first broker epoch since which its logs have lost nothing; None: they may have, before this registration."""
+    intact_until: int | None = None
+    """The last broker epoch, before this registration, that its data directory has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,12 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    elr: tuple[int, ...] = ()
+    """The eligible leader replicas (KIP-966): not in sync, and with all that has been acknowledged."""
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    """By member of the ISR and the ELR, the broker epoch in which it was last known to have all that it should."""
+    last_leader: int | None = None
+    """The last leader, while there is none."""
 
 
 class ProducerIdBlock(NamedTuple):
@@ -106,6 +116,7 @@ _INT16: Final = range(-(1 << 15), 1 << 15)
 _INT32: Final = range(-(1 << 31), 1 << 31)
 _BROKER_IDS: Final = range(1 << 31)
 _PORTS: Final = range(1 << 16)
+_EPOCHS: Final = range(1 << 63)
 
 
 def _to_json(content: Mapping[str, Any]) -> bytes:
@@ -150,6 +161,9 @@ def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
     }
     if registration.rack is not None:
         content["rack"] = registration.rack
+    if registration.intact_since is not None and registration.intact_until is not None:
+        content["intact_since"] = registration.intact_since
+        content["intact_until"] = registration.intact_until
     content["listener_security_protocol_map"] = {e.listener: e.security_protocol.name for e in registration.endpoints}
     content["features"] = {
         name: {"min_version": lowest, "max_version": highest}
@@ -170,9 +184,18 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
         rack = content.get("rack")
         if not isinstance(rack, str | None):
             raise TypeError("a rack is a string")
+        intact_since = _optional(content.get("intact_since"), _EPOCHS)
+        intact_until = _optional(content.get("intact_until"), _EPOCHS)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise MalformedZnode(f"not a broker registration: {data[:500]!r}") from error
-    return BrokerRegistration(broker_id=broker_id, endpoints=endpoints, rack=rack, features=features)
+    return BrokerRegistration(
+        broker_id=broker_id,
+        endpoints=endpoints,
+        rack=rack,
+        features=features,
+        intact_since=intact_since,
+        intact_until=intact_until,
+    )
 
 
 def _connection_string(endpoint: RegisteredEndpoint) -> str:
@@ -253,6 +276,13 @@ def encode_partition_state(state: PartitionState) -> bytes:
     }
     if state.leader_recovery_state is not LeaderRecoveryState.RECOVERED:
         content["leader_recovery_state"] = int(state.leader_recovery_state)
+    # Apache Kafka and earlier releases read by key, and skip these.
+    if state.elr:
+        content["elr"] = list(state.elr)
+    if state.epochs:
+        content["epochs"] = {str(broker_id): epoch for broker_id, epoch in sorted(state.epochs.items())}
+    if state.last_leader is not None:
+        content["last_leader"] = state.last_leader
     return _to_json(content)
 
 
@@ -265,8 +295,14 @@ def decode_partition_state(data: bytes) -> PartitionState:
             isr=_broker_ids(content["isr"]),
             controller_epoch=_checked(content["controller_epoch"], _INT32),
             leader_recovery_state=LeaderRecoveryState(content.get("leader_recovery_state", 0)),
+            elr=_broker_ids(content.get("elr", [])),
+            epochs={
+                _checked(int(broker_id), _BROKER_IDS): _checked(epoch, _EPOCHS)
+                for broker_id, epoch in content.get("epochs", {}).items()
+            },
+            last_leader=_optional(content.get("last_leader"), _BROKER_IDS),
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise MalformedZnode(f"not a partition state: {data[:500]!r}") from error
 
 
@@ -362,6 +398,11 @@ def _checked(value: object, allowed: range) -> int:
     if value not in allowed:
         raise ValueError(f"{value} is out of bounds")
     return value
+
+
+def _optional(value: object, allowed: range) -> int | None:
+    """Return a number that may be absent. Raises ``TypeError`` or ``ValueError``."""
+    return None if value is None else _checked(value, allowed)
 
 
 def _broker_ids(values: object) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ ZooKeeper is the version of the partition's state znode.
 is to be in sync, so that one that has restarted meanwhile is recognised (KIP-903).
 
 From 2 on two tagged fields of our own, which Apache Kafka skips, let a broker ask another one, the controller or not,
-whether it reaches the controller.
+whether it reaches the controller. A third names the replicas that may lead although they are not in sync (KIP-966).
 """
 
 from oncelog.protocol.schema import Message, array, array_of, int8, int16, int32, int64, string, uuid
@@ -49,6 +49,7 @@ class AlteredPartition(Message):
     isr: list[int] = array_of(int32, "0+", default_factory=list)
     leader_recovery_state: int = int8("1+", default=0)
     partition_epoch: int = int32("0+", default=0)
+    eligible_leader_replicas: list[int] = array_of(int32, "2+", default_factory=list, tag=10_000)
 
 
 class AlteredTopic(Message):

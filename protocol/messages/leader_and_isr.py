@@ -6,7 +6,8 @@ The controller tells brokers which partitions they lead or follow. Gone since Ka
 replicas being added and removed. 5: topic ids, whether this is the full state; the response is by topic id (KIP-516).
 6: recovery state of the leader (KIP-704). 7: whether the controller is a KRaft one (KIP-866).
 
-``sequence`` is a tagged field of our own: the position of the request among those of one controller epoch.
+Two tagged fields are our own: ``sequence`` is the position of the request among those of one controller epoch, and
+``eligible_leader_replicas`` names the replicas that may lead although they are not in sync (KIP-966).
 """
 
 from oncelog.protocol.schema import (
@@ -38,6 +39,7 @@ class LeaderAndIsrPartitionState(Message):
     removing_replicas: list[int] = array_of(int32, "3+", default_factory=list)
     is_new: bool = boolean("1+", default=False)
     leader_recovery_state: int = int8("6+", default=0)
+    eligible_leader_replicas: list[int] = array_of(int32, "4+", default_factory=list, tag=OWN_TAGS)
 
 
 class LeaderAndIsrTopicState(Message):

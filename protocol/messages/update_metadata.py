@@ -5,8 +5,8 @@ The controller tells brokers of live brokers and of all partitions' leaders. Gon
 1: several endpoints for a broker. 2: racks. 3: listener names. 4: offline replicas. 5: broker epoch; partitions grouped
 by topic. 7: topic ids. 8: whether the controller is a KRaft one (KIP-866); whether every topic is named (``type``).
 
-Two tagged fields are our own: ``sequence``, the position of the request among those of one controller epoch, and
-``epoch``, that of a live broker's registration.
+Tagged fields of our own: ``sequence``, the position of the request among those of one controller epoch; ``epoch``, that
+of a live broker's registration; ``eligible_leader_replicas`` and ``last_leader``, who may lead outside of the ISR.
 """
 
 from typing import Final
@@ -42,6 +42,8 @@ class UpdateMetadataPartitionState(Message):
     zk_version: int = int32("0+", default=0)
     replicas: list[int] = array_of(int32, "0+", default_factory=list)
     offline_replicas: list[int] = array_of(int32, "4+", default_factory=list)
+    eligible_leader_replicas: list[int] = array_of(int32, "6+", default_factory=list, tag=OWN_TAGS)
+    last_leader: int = int32("6+", default=-1, tag=OWN_TAGS + 1)
 
 
 class UpdateMetadataTopicState(Message):

@@ -27,7 +27,7 @@ def test_version_2_keeps_every_transaction_whole(client: PhasedClient, broker: B
 
 @pytest.mark.parametrize("client", VERSION_1, ids=lambda client: client.name)
 def test_version_1_keeps_every_transaction_whole(client: PhasedClient, broker: BrokerProcess, name: Name) -> None:
-    """B105, B106: a late request comes over another connection than its client's last one (KAFKA-17754)."""
+    """B107, B108: a late request comes over another connection than its client's last one (KAFKA-17754)."""
     outcome = run(client, broker.address, name("topic"), SEED)
     assert outcome.protocol_version == 1
     assert outcome.late_frames >= 1_000

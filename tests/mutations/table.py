@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.mutations.client_table import CLIENT_MUTATIONS
 from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
+from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
 
@@ -101,6 +102,7 @@ _TEST_FRAMES: Final = "tests/unit/broker/network/test_frames.py"
 
 MUTATIONS: Final = (
     *CLIENT_MUTATIONS,
+    *ELIGIBLE_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *HISTORY_MUTATIONS,
     Mutation(
@@ -129,61 +131,61 @@ MUTATIONS: Final = (
         "::test_zombie_is_not_taken_for_a_successor_that_speaks_version_1",
     ),
     Mutation(
-        "B105", _CHALLENGE,
+        "B107", _CHALLENGE,
         "        return False\n    connection.when_responded(",
         "        return False\n    return False\n    connection.when_responded(",
         f"{_SCENARIOS_CHALLENGE}::test_late_end_txn_over_another_connection_ends_nothing",
     ),
     Mutation(
-        "B105", _CHALLENGE,
+        "B107", _CHALLENGE,
         "        return self._responded_at is not None and request_number > self._responded_at\n",
         "        return True\n",
         f"{_SCENARIOS_CHALLENGE}::test_late_end_txns_in_one_write_end_nothing",
     ),
     Mutation(
-        "B105", _CHALLENGE,
+        "B107", _CHALLENGE,
         "request_number > self._responded_at\n",
         "request_number >= 0\n",
         f"{_TEST_CHALLENGE}::test_requests_that_were_received_at_the_flush_are_no_repetitions",
     ),
     Mutation(
-        "B105", _CHALLENGE,
+        "B107", _CHALLENGE,
         " and self._producer == producer and self._action is action\n",
         " and self._producer == producer\n",
         f"{_TEST_CHALLENGE}::test_request_of_another_kind_is_no_repetition",
     ),
     Mutation(
-        "B105", _CHALLENGE,
+        "B107", _CHALLENGE,
         "        if self.connection_id == connection_id and self.producer == producer:\n",
         "        if self.connection_id == connection_id or self.producer != producer:\n",
         f"{_SCENARIOS_CHALLENGE}::test_owner_is_unknown_after_a_restart",
     ),
     Mutation(
-        "B105", "broker/network/request_order.py",
+        "B107", "broker/network/request_order.py",
         "            self._awaited[-1].on_flushed += (callback,)\n",
         "            self.unflushed += (callback,)\n",
         f"{_TEST_CONNECTION}::test_response_behind_one_that_is_awaited_is_not_noted_as_flushed",
     ),
     Mutation(
-        "B106", _OFFSET_CHALLENGE,
+        "B108", _OFFSET_CHALLENGE,
         "        if owner.producer != producer and not _has_epoch(leading, producer):\n",
         "        if True:\n",
         f"{_SCENARIOS_CHALLENGE}::test_late_offsets_over_another_connection_are_not_committed",
     ),
     Mutation(
-        "B106", _OFFSET_CHALLENGE,
+        "B108", _OFFSET_CHALLENGE,
         " and not _has_epoch(leading, producer):\n",
         " and False:\n",
         f"{_SCENARIOS_CHALLENGE}::test_first_offsets_of_an_epoch_need_no_repetition",
     ),
     Mutation(
-        "B107", _PRODUCERS,
+        "B109", _PRODUCERS,
         "        return 0 <= decision_offset <= entry.decision_offset\n",
         "        return False\n",
         f"{_TEST_MARKER_WRITE}::test_late_marker_of_an_earlier_transaction_is_refused",
     ),
     Mutation(
-        "B107", "coordinator/transaction/log_replay.py",
+        "B109", "coordinator/transaction/log_replay.py",
         "                txn.last_offset = offset\n",
         "",
         f"{_TEST_STATE_MANAGER}::test_decision_offset_of_a_prepared_transaction_survives_a_load",
@@ -899,7 +901,8 @@ MUTATIONS: Final = (
         "B57", "coordinator/controller/cluster_state.py",
         "if self.brokers[broker_id].epoch <= state.mzxid}",
         "}",
-        f"{_TEST_REPLICAS}::TestElections",
+        "tests/unit/coordinator/controller/test_cluster_state.py"
+        "::test_broker_registered_since_state_was_written_is_not_usable",
     ),
     Mutation(
         "B57", "coordinator/controller/cluster_state.py",

@@ -21,7 +21,7 @@ async def in_second_transaction(stage: Stage, partition: TopicPartition) -> Scri
 
 @scenario()
 async def test_late_end_txn_over_another_connection_ends_nothing(stage: Stage) -> None:
-    """B105."""
+    """B107."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await in_second_transaction(stage, invoices)
     late = await stage.call(producer.end_request(commit=True), requests.END_TXN_VERSION)
@@ -32,7 +32,7 @@ async def test_late_end_txn_over_another_connection_ends_nothing(stage: Stage) -
 
 @scenario()
 async def test_late_end_txns_in_one_write_end_nothing(stage: Stage) -> None:
-    """B105: the second one was sent before the response to the first, so it is no repetition."""
+    """B107: the second one was sent before the response to the first, so it is no repetition."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await in_second_transaction(stage, invoices)
     late = await stage.connect()
@@ -57,7 +57,7 @@ async def test_client_that_reconnects_repeats_its_end_txn(stage: Stage) -> None:
 
 @scenario()
 async def test_owner_is_unknown_after_a_restart(stage: Stage) -> None:
-    """B105: connections are numbered anew, and the first one may be any."""
+    """B107: connections are numbered anew, and the first one may be any."""
     (invoices,) = await stage.create_topic("invoices")
     producer = await in_second_transaction(stage, invoices)
     await stage.restart()
@@ -69,7 +69,7 @@ async def test_owner_is_unknown_after_a_restart(stage: Stage) -> None:
 
 @scenario()
 async def test_late_offsets_over_another_connection_are_not_committed(stage: Stage) -> None:
-    """B106."""
+    """B108."""
     (purchases,) = await stage.create_topic("purchases")
     await stage.find_coordinator(GROUP, transactional=False)
     producer = stage.producer("billing")

@@ -27,6 +27,7 @@ from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import NOTICED_SECONDS, assignments, controller_epoch, state_of
 from tests.simulation.control_post import KINDS, ControlPost
+from tests.simulation.harsh_faults import DamagedCopy, HarshFaults
 from tests.simulation.replication_history import batches
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
@@ -88,8 +89,10 @@ class Fault(Enum):
 class ClusterFaults:
     """``befall``, then ``heal``."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: random.Random, progress: Progress = dict) -> None:
-        """``progress``: the number of acknowledged writes to each partition."""
+    def __init__(
+        self, cluster: SimulatedCluster, rng: random.Random, progress: Progress = dict, *, harsh: bool = False
+    ) -> None:
+        """``progress``: the number of acknowledged writes to each partition; ``harsh``: power is lost at any time."""
         self._cluster = cluster
         self._progress = progress
         self._rng = rng
@@ -97,9 +100,13 @@ class ClusterFaults:
         """The brokers that something is being done to, so that nothing else is."""
         self._post = ControlPost(cluster)
         self._begun: list[asyncio.Future[None]] = []
+        self._damaged = DamagedCopy(cluster, self._everybody_has_everything)
+        self._harsh = (
+            HarshFaults(cluster, rng, busy=self._busy, damaged=self._damaged, start=self._start) if harsh else None
+        )
         self._deeds: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.KILL: self._to_some_broker(self._kill),
-            Fault.POWER_LOSS: self._lose_power,
+            Fault.POWER_LOSS: self._lose_power if self._harsh is None else self._harsh.strike,
             Fault.DISK: self._to_some_broker(self._fail_disk),
             Fault.FULL_DISK: self._to_some_broker(self._fill_disk),
             Fault.STALLED_DISK: self._to_some_broker(self._stall_disk),
@@ -126,6 +133,8 @@ class ClusterFaults:
     async def befall(self, count: int, disturb: Callable[[], Awaitable[None]]) -> None:
         """So many faults, of kinds that are chosen for the whole history; sometimes clients are disturbed, too."""
         chosen = self._rng.sample(list(Fault), self._rng.randint(3, len(Fault)))
+        if self._harsh is not None:
+            chosen += [Fault.POWER_LOSS] * (len(chosen) // 2)
         for _ in range(count):
             deed = self._deeds[self._rng.choice(chosen)]
             if deed not in (self._lose_power, self._cut_link) and self._rng.random() < _AT_THE_SAME_TIME:
@@ -216,10 +225,14 @@ class ClusterFaults:
                 broker.process = None
 
     async def _fail_disk(self, broker: ClusterBroker) -> None:
-        if broker.broker is not None:
+        if broker.broker is not None and self._damaged.may_begin():
+            if self._harsh is not None:
+                self._damaged.begin()  # Of pages that could not be written some are lost.
             broker.disk.fail(self._rng.choice(["append", "sync"]), self._rng.choice([".log", "index", ""]))
             await asyncio.sleep(self._rng.choice([0.1, 1.0]))
             await self._restart(broker)
+            if self._harsh is not None:
+                self._damaged.repair()
 
     async def _fill_disk(self, broker: ClusterBroker) -> None:
         """With room for a part of a write, or for none; the broker may be killed before there is room again."""

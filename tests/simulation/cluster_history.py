@@ -52,9 +52,9 @@ class Load(Protocol):
         ...
 
 
-async def play(cluster: SimulatedCluster, rng: random.Random, load: Load, count: int) -> None:
-    """Let so many faults happen, heal, and check."""
-    faults = ClusterFaults(cluster, rng, load.progress)
+async def play(cluster: SimulatedCluster, rng: random.Random, load: Load, count: int, *, harsh: bool = False) -> None:
+    """Let so many faults happen, heal, and check; ``harsh``: machines lose power at any time."""
+    faults = ClusterFaults(cluster, rng, load.progress, harsh=harsh)
     await load.setup()
     load.start()
     await faults.befall(count, load.disturb)

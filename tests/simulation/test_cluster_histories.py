@@ -35,17 +35,17 @@ MANNERS = Manners(
 )
 
 
-def run(seed: int) -> None:
-    """Of writers with acks=all."""
+def run(seed: int, *, harsh: bool = False) -> None:
+    """Of writers with acks=all; ``harsh``: machines lose power at any time."""
 
     async def story(cluster: SimulatedCluster) -> None:
         rng = random.Random(seed)
-        await play(cluster, rng, AcknowledgedWriters(cluster, rng), FAULTS)
+        await play(cluster, rng, AcknowledgedWriters(cluster, rng), FAULTS, harsh=harsh)
 
     _run(seed, story)
 
 
-def run_transactions(seed: int) -> None:
+def run_transactions(seed: int, *, harsh: bool = False) -> None:
     """Of transactional producers of both versions, idempotent producers, groups, and readers of what is committed."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -53,7 +53,7 @@ def run_transactions(seed: int) -> None:
         for broker in cluster.alive:
             broker.running.producer_ids._block_size = rng.choice([1, 3, 1000])
         load = Workload(cluster.loop, lambda: ClusterRoutes(cluster, rng), rng, MANNERS)
-        await play(cluster, rng, load, FAULTS_UNDER_TRANSACTIONS)
+        await play(cluster, rng, load, FAULTS_UNDER_TRANSACTIONS, harsh=harsh)
 
     _run(seed, story)
 
@@ -71,6 +71,18 @@ def _run(seed: int, story: Callable[[SimulatedCluster], Awaitable[None]]) -> Non
 def test_faults_lose_nothing_acknowledged_and_the_cluster_agrees_in_the_end(seed: int) -> None:
     """B49, B56, B60, B62, B65, B66, B67"""
     run(seed)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_power_losses_at_any_time_lose_nothing_acknowledged(seed: int) -> None:
+    """B57, B105, B106"""
+    run(seed, harsh=True)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_power_losses_at_any_time_leave_transactions_whole(seed: int) -> None:
+    """B57"""
+    run_transactions(seed, harsh=True)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -134,10 +134,10 @@ def filled(field: Field, version: int, number: int) -> Any:
 
 def as_peers_know_it(message: Message) -> Message:
     """The message without our own tagged fields, which no peer declares."""
-    ours = {field.name: field.default for field in type(message).fields if (field.tag or 0) >= FIRST_TAG_OF_OURS}
-    for name, default in ours.items():
-        setattr(message, name, default)
     for field in type(message).fields:
+        if (field.tag or 0) >= FIRST_TAG_OF_OURS:
+            setattr(message, field.name, field.default if field.default_factory is None else field.default_factory())
+            continue
         value = getattr(message, field.name)
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, Message):

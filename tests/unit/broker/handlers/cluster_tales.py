@@ -21,7 +21,14 @@ def broker_with(id_: int, *listeners: str, rack: str | None = None) -> UpdateMet
 
 
 def partition(
-    index: int, leader: int, replicas: Sequence[int], isr: Sequence[int], offline: Sequence[int] = ()
+    index: int,
+    leader: int,
+    replicas: Sequence[int],
+    isr: Sequence[int],
+    offline: Sequence[int] = (),
+    *,
+    eligible: Sequence[int] = (),
+    last_leader: int = -1,
 ) -> UpdateMetadataPartitionState:
     return UpdateMetadataPartitionState(
         partition_index=index,
@@ -30,6 +37,8 @@ def partition(
         replicas=list(replicas),
         isr=list(isr),
         offline_replicas=list(offline),
+        eligible_leader_replicas=list(eligible),
+        last_leader=last_leader,
     )
 
 

@@ -90,7 +90,8 @@ def test_api_versions_3_omits_features_whose_lowest_level_is_0() -> None:
 def test_api_versions_4_has_supported_and_finalised_features() -> None:
     response = on_the_wire(4)
     assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == [
-        ("transaction.version", 0, 2)
+        ("transaction.version", 0, 2),
+        ("eligible.leader.replicas.version", 0, 1),
     ]
     assert finalised(response) == [("transaction.version", 2, 2)]
     assert response.finalized_features_epoch == 7

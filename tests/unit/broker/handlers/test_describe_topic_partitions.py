@@ -115,3 +115,17 @@ async def test_unauthorized_client_gets_errors_of_named_topics_only() -> None:
         (denied,) = (await describe(broker, "a")).topics
         assert denied.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert denied.topic_id == bytes(16)
+
+
+async def test_eligible_leader_replicas_and_the_last_leader_are_described() -> None:
+    async with running_broker() as broker:
+        waiting = partition(0, -1, [1, 2, 3], [2], [2, 3], eligible=[3], last_leader=2)
+        tell(broker, [broker_with(1)], {"t": [waiting, partition(1, 1, [1, 2], [1, 2])]})
+        first, second = (await describe(broker, "t")).topics[0].partitions
+        assert (first.leader_id, first.isr_nodes, first.eligible_leader_replicas, first.last_known_elr) == (
+            -1,
+            [2],
+            [3],
+            [2],
+        )
+        assert (second.eligible_leader_replicas, second.last_known_elr) == ([], [])

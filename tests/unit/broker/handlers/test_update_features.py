@@ -21,6 +21,7 @@ from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
 
 TV = "transaction.version"
+ELR = "eligible.leader.replicas.version"
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 
@@ -48,14 +49,14 @@ async def reported(broker: Broker) -> tuple[dict[str, int], int]:
 @pytest.mark.parametrize("kind", [SAFE, UNSAFE])
 async def test_feature_level_is_lowered_and_raised_again(kind: int) -> None:
     async with running_broker() as broker:
-        assert await reported(broker) == ({TV: 2}, 0)
+        assert await reported(broker) == ({TV: 2, ELR: 1}, 0)
         assert await update(broker, key(1, kind)) == UpdateFeaturesResponse()
         assert broker.features.transaction_version == 1
-        assert await reported(broker) == ({TV: 1}, 1)
+        assert await reported(broker) == ({TV: 1, ELR: 1}, 1)
         await update(broker, key(0, kind))
-        assert await reported(broker) == ({}, 2)
+        assert await reported(broker) == ({ELR: 1}, 2)
         await update(broker, key(2))
-        assert await reported(broker) == ({TV: 2}, 3)
+        assert await reported(broker) == ({TV: 2, ELR: 1}, 3)
 
 
 async def test_dry_run_changes_nothing() -> None:
@@ -63,7 +64,7 @@ async def test_dry_run_changes_nothing() -> None:
         assert await update(broker, key(0, SAFE), validate_only=True) == UpdateFeaturesResponse()
         refused = await update(broker, key(3), validate_only=True)
         assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert await reported(broker) == ({TV: 2}, 0)
+        assert await reported(broker) == ({TV: 2, ELR: 1}, 0)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -77,7 +78,7 @@ async def test_update_features_with_one_refused_update_changes_none(version: int
             "for feature nonsense. Local controller 1 does not support this feature."
         )
         assert response.results == []
-        assert await reported(broker) == ({TV: 2}, 0)
+        assert await reported(broker) == ({TV: 2, ELR: 1}, 0)
 
 
 @pytest.mark.parametrize(("version", "named"), [(0, [TV]), (1, [TV]), (2, [])])
@@ -86,13 +87,13 @@ async def test_update_features_that_succeeds_names_features_before_version_2(ver
         response = await update(broker, key(1, SAFE, allow=True), version=version)
         assert (response.error_code, [result.feature for result in response.results]) == (ErrorCode.NONE, named)
         assert all(result.error_code == ErrorCode.NONE for result in response.results)
-        assert await reported(broker) == ({TV: 1}, 1)
+        assert await reported(broker) == ({TV: 1, ELR: 1}, 1)
 
 
 async def test_update_features_version_0_without_allow_downgrade_is_refused() -> None:
     async with running_broker() as broker:
         assert (await update(broker, key(1), version=0)).error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert await reported(broker) == ({TV: 2}, 0)
+        assert await reported(broker) == ({TV: 2, ELR: 1}, 0)
 
 
 @pytest.mark.parametrize("kind", [0, 4, -1])
@@ -109,7 +110,7 @@ async def test_update_features_needs_alter_on_the_cluster(version: int) -> None:
         broker.authorizer = Denies([Operation.ALTER])
         response = await update(broker, key(1, SAFE, allow=True), version=version)
         assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert await reported(broker) == ({TV: 2}, 0)
+        assert await reported(broker) == ({TV: 2, ELR: 1}, 0)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -129,12 +130,13 @@ async def test_updated_feature_survives_a_power_loss() -> None:
         await update(broker, key(0, SAFE))
         survivor = after_power_loss(disk)
     async with running_broker(survivor) as broker:
-        assert await reported(broker) == ({}, 2)
+        assert await reported(broker) == ({ELR: 1}, 2)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 async def test_level_of_a_new_cluster_is_a_setting(level: int) -> None:
-    async with running_broker(oncelog_transaction_version=str(level)) as broker:
+    settings = {"oncelog_transaction_version": str(level), "oncelog_eligible_leader_replicas_version": "0"}
+    async with running_broker(**settings) as broker:
         assert await reported(broker) == ({TV: level} if level else {}, 0)
 
 
@@ -158,7 +160,7 @@ async def test_broker_stops_when_a_level_is_finalised_that_it_does_not_support()
         await session.set(paths.FEATURE, znodes.encode_features(FinalizedFeatures(levels={TV: 3})))
         async with asyncio.timeout(5):
             assert "level 3" in await broker.failure
-        assert await reported(broker) == ({TV: 2}, 0)
+        assert await reported(broker) == ({TV: 2, ELR: 1}, 0)
 
 
 async def finalize(disk: SimDisk, features: FinalizedFeatures) -> None:

@@ -370,7 +370,7 @@ async def test_many_markers_for_a_connection_that_is_lost_end_before_the_next_sl
 
 @in_virtual_time
 async def test_late_marker_of_an_earlier_transaction_is_refused() -> None:
-    """B107: in version 1 only the record that decided the end tells two transactions apart."""
+    """B109: in version 1 only the record that decided the end tells two transactions apart."""
     broker = ReplicaSide()
     broker.lead("t")
     broker.append(transactional())

@@ -570,7 +570,7 @@ class NotesOrder:
 
 @every_loop
 def test_requests_are_numbered_and_flushed_responses_are_noted(loop_name: str) -> None:
-    """B105: what was received before a response was flushed cannot have been sent because of it."""
+    """B107: what was received before a response was flushed cannot have been sent because of it."""
 
     async def scenario() -> None:
         notes = NotesOrder()

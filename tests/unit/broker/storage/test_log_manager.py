@@ -147,6 +147,29 @@ def test_failed_log_leaves_no_mark(broker: Broker) -> None:
     assert log_of(broker.manager).log_end_offset == 20
 
 
+async def test_failed_log_is_damaged_at_the_next_start(broker: Broker) -> None:
+    """B105: a page that could not be written may be gone from the page cache, too."""
+    await broker.manager.directory.intact.note_registration(7)
+    log = broker.create(A, ID_A)
+    fill(log)
+    broker.disk.fail("append", ".log")
+    append(log, batch())
+    assert broker.kill().directory.intact.epochs is None
+
+
+async def test_log_that_recovery_cuts_is_damaged_although_power_held(broker: Broker) -> None:
+    """B105: a kill leaves whole batches; and what is cut off stays missing after the next kill."""
+    await broker.manager.directory.intact.note_registration(7)
+    fill(broker.create(A, ID_A))
+    assert broker.kill().directory.intact.since == 7
+    log = log_of(broker.manager)
+    name = f"{log.directory}/{log.segments[-1].base_offset:020d}.log"
+    file = broker.disk.open(name)
+    file.truncate(file.size() - 1)
+    assert broker.kill().directory.intact.epochs is None
+    assert broker.kill().directory.intact.epochs is None
+
+
 def test_close_that_fails_leaves_no_mark(broker: Broker) -> None:
     fill(broker.create(A, ID_A))
     broker.disk.fail("append", "recovery-point-offset-checkpoint.tmp")

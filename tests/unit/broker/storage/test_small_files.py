@@ -1,9 +1,11 @@
 """The small files of a data directory, byte for byte as in Kafka, and what is made of those that are broken."""
 
+import random
+
 import pytest
 
 from oncelog.broker.storage.checkpoints import OffsetCheckpoint
-from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH, take_mark, write_mark
+from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH, read_mark, remove_mark, write_mark
 from oncelog.broker.storage.log_files import delete_directory_name, offset_file, offset_of, parse_directory_name
 from oncelog.broker.storage.meta_properties import (
     InvalidMetaProperties,
@@ -72,17 +74,19 @@ async def test_write_on_the_loop_wins_over_an_older_one_off_the_loop(disk: SimDi
 
 
 def test_clean_shutdown_mark(disk: SimDisk) -> None:
-    assert take_mark(disk, "/data") is None
+    assert read_mark(disk, "/data") is None
     write_mark(disk, "/data", 77)
     assert disk.read("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":77}'
-    assert take_mark(disk, "/data") == 77
-    assert take_mark(disk, "/data") is None
+    assert read_mark(disk, "/data") == 77
+    remove_mark(disk, "/data")
+    disk.crash("power", random.Random(0))
+    assert read_mark(disk, "/data") is None
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", b'{"version":0,"brokerEpoch":null}'])
 def test_mark_of_an_older_broker(disk: SimDisk, data: bytes) -> None:
     disk.write_atomic("/data/.kafka_cleanshutdown", data)
-    assert take_mark(disk, "/data") == NO_BROKER_EPOCH
+    assert read_mark(disk, "/data") == NO_BROKER_EPOCH
 
 
 def test_meta_properties_have_the_format_of_kafka(disk: SimDisk) -> None:

@@ -84,3 +84,15 @@ def test_assess_offline_and_under_replicated_partitions_names_them() -> None:
         {"partition": "b-0", "state": "under-replicated", "leader": 1, "in_sync": [1], "not_in_sync": [2, 3]},
     ]
     assert (health.summary["offline"], health.summary["under_replicated"]) == (1, 2)
+
+
+def test_assess_partition_without_leader_names_the_brokers_that_it_waits_for() -> None:
+    seen = metadata(a=(-1, [1, 2, 3], [2]), b=(-1, [1, 2, 3], [2]), c=(-1, [1, 2], [1]), d=(1, [1, 2], [1]))
+    health = assess(seen, 1, [broker(1)], eligible={("a", 0): [1, 3], ("b", 0): [3]})
+    waiting = [problem for problem in health.problems if "wait for" in problem]
+    assert len(waiting) == 1
+    assert waiting[0].startswith(
+        "2 partitions wait for brokers 2, 3, which may alone have all acknowledged records (a-0, b-0); start them"
+    )
+    older = [problem for problem in assess(seen, 1, [broker(1)]).problems if "wait for" in problem]
+    assert older[0].startswith("2 partitions wait for broker 2, which may alone")

@@ -24,6 +24,7 @@ from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
 
 TV = "transaction.version"
+ELR = "eligible.leader.replicas.version"
 LEVEL_0_TO_2 = {TV: (0, 2)}
 UPGRADE, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 
@@ -137,7 +138,7 @@ class TestNewCluster:
                 assert member.features.transaction_version == 2
                 znode = await member.session.get(paths.broker(member.controller.broker_id))
                 assert znode is not None
-                assert znodes.decode_broker(0, znode.data).features == LEVEL_0_TO_2
+                assert znodes.decode_broker(0, znode.data).features == {**LEVEL_0_TO_2, ELR: (0, 1)}
 
     @pytest.mark.parametrize(
         ("ranges", "level"), [([], 2), ([(0, 2)], 2), ([(0, 2), (0, 1)], 1), ([(0, 3)], 2), ([None, (0, 2)], 0)]

@@ -115,6 +115,21 @@ class TestDecision:
         recovered = replace(recovering, controller_epoch=9, leader_recovery_state=LeaderRecoveryState.RECOVERED)
         assert decided(proposal({1: 101}), cluster_of(1, state=recovering)) == recovered
 
+    def test_replica_that_leaves_an_isr_below_its_minimum_is_eligible(self) -> None:
+        """B57"""
+        cluster = cluster_of(1, 2, 3, state=replace(STATE, epochs={1: 101, 2: 102}))
+        cluster.keeps_eligible, cluster.min_isr = lambda: True, lambda topic: 2
+        state = decided(proposal({1: 101}), cluster)
+        assert isinstance(state, PartitionState)
+        assert (state.isr, state.elr, state.epochs) == ((1,), (2,), {1: 101, 2: 102})
+
+    def test_member_that_lost_its_logs_does_not_stay_in_the_isr(self) -> None:
+        """B57: it registered anew, and the leader counts it as in sync from before."""
+        cluster = cluster_of(1, 2, 3, state=replace(STATE, epochs={1: 101, 2: 90}))
+        cluster.keeps_eligible = lambda: True
+        assert decided(proposal(ALL), cluster) is ErrorCode.INELIGIBLE_REPLICA
+        assert isinstance(decided(proposal({1: 101, 3: 103}), cluster), PartitionState)
+
     def test_partitions_that_are_gone_or_going_are_unknown(self) -> None:
         cluster = cluster_of(1, 2, 3)
         cluster.topics_to_delete["t"] = None
@@ -163,6 +178,20 @@ class TestRequest:
             for broker in cluster.brokers.values():
                 assert broker.metadata.image.topics["t"].partitions[0].isr == (1, 3)
                 assert len(broker.of_type(UpdateMetadataRequest)) == 1
+
+    async def test_request_of_the_controllers_own_broker_names_incarnations_too(self) -> None:
+        """B56: it is passed on as it is, with the fields of every version."""
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2, 3)))
+            only(await cluster.apis.alter_partition(request(cluster, "t", wanting(0, [1]))))
+            again = wanting(0, [1, 3], partition_epoch=1)
+            again.new_isr = [1, 3]
+            again.new_isr_with_epochs[1].broker_epoch = cluster.members[3].controller.broker_epoch - 1
+            (refused,) = only(await cluster.apis.alter_partition(request(cluster, "t", again)))
+            assert refused.error_code == ErrorCode.INELIGIBLE_REPLICA
+            again.new_isr_with_epochs[1].broker_epoch += 1
+            (accepted,) = only(await cluster.apis.alter_partition(request(cluster, "t", again)))
+            assert accepted.isr == [1, 3]
 
     async def test_repeated_request_gets_the_first_response(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:

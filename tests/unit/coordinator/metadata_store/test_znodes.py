@@ -1,6 +1,7 @@
 """The znodes' JSON: what Apache Kafka 3.9 writes and reads."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -93,6 +94,41 @@ def test_partition_state_has_kafkas_form() -> None:
     )
     assert json.loads(znodes.encode_partition_state(unclean))["leader_recovery_state"] == 1
     assert znodes.decode_partition_state(znodes.encode_partition_state(unclean)) == unclean
+
+
+def test_partition_state_remembers_eligible_replicas_beside_kafkas_fields() -> None:
+    state = PartitionState(
+        leader=-1,
+        leader_epoch=7,
+        isr=(1,),
+        controller_epoch=3,
+        elr=(3, 2),
+        epochs={1: 4294967300, 3: 20},
+        last_leader=1,
+    )
+    data = znodes.encode_partition_state(state)
+    assert json.loads(data) == {
+        "controller_epoch": 3,
+        "leader": -1,
+        "version": 1,
+        "leader_epoch": 7,
+        "isr": [1],
+        "elr": [3, 2],
+        "epochs": {"1": 4294967300, "3": 20},
+        "last_leader": 1,
+    }
+    assert znodes.decode_partition_state(data) == state
+
+
+def test_registration_says_since_when_its_logs_are_intact() -> None:
+    intact = replace(BROKER, intact_since=5, intact_until=9)
+    data = znodes.encode_broker(intact, 1_500)
+    assert {key: json.loads(data)[key] for key in ("intact_since", "intact_until")} == {
+        "intact_since": 5,
+        "intact_until": 9,
+    }
+    assert znodes.decode_broker(3, data) == intact
+    assert b"intact" not in znodes.encode_broker(replace(BROKER, intact_since=5), 1_500)
 
 
 def test_small_znodes_have_kafkas_form() -> None:

@@ -706,7 +706,7 @@ def test_exception_in_the_append_of_tombstones_leaves_no_id_busy(is_written: boo
 
 
 def test_markers_carry_the_offset_of_the_record_that_decided_the_end() -> None:
-    """B107: it grows from one transaction to the next."""
+    """B109: it grows from one transaction to the next."""
     with world() as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()

@@ -96,7 +96,7 @@ def test_prepared_transaction_is_completed_after_the_load(prepared: TransactionS
 
 
 def test_decision_offset_of_a_prepared_transaction_survives_a_load() -> None:
-    """B107: markers that the next coordinator sends again are known as the same."""
+    """B109: markers that the next coordinator sends again are known as the same."""
     with world() as w:
         w.cluster.add_topic("invoices")
         write(w, metadata(TransactionState.ONGOING, partitions=frozenset({INVOICES})))

@@ -1,0 +1,119 @@
+"""``intact-logs`` in the data directory: since which broker epoch its logs have lost nothing.
+
+A process that is killed loses nothing that it has written: the page cache belongs to the machine. A machine that stops
+may lose what was not synced. The file holds two broker epochs and the identity of the directory: in the incarnations
+from the first epoch to the second, nothing was lost, and they ran in the boot and in the directory of that identity.
+It counts at the next start if the logs were closed properly since, or if the identity is still the same. A copy of the
+directory has another identity; a copy that was closed properly and is restored later ends with an older second epoch
+than the broker has had, which the controller notices. A machine that cannot name its boot has no identity to compare:
+its logs count as intact only after a clean shutdown.
+
+The file is removed before anything that was found damaged is cut off, and when a log fails; so damage is not forgotten
+in a crash that follows. Without the file the logs count as damaged: in a new or emptied directory, after an earlier
+release, after a loss of power.
+"""
+
+from logging import getLogger
+from typing import Final, NamedTuple
+
+from oncelog.broker.storage.disk import UNKNOWN_BOOT, Disk
+from oncelog.broker.storage.disk_errors import is_transient
+
+FILE_NAME: Final = "intact-logs"
+_NO_REGISTRATION: Final = -1
+
+_log = getLogger(__name__)
+
+
+class IntactEpochs(NamedTuple):
+    """The incarnations of a broker in which its logs have lost nothing."""
+
+    since: int
+    """The first broker epoch."""
+    until: int
+    """The last broker epoch."""
+
+
+class IntactLogs:
+    """What the data directory says, and the file that says it."""
+
+    def __init__(self, disk: Disk, log_dir: str) -> None:
+        self._disk = disk
+        self._log_dir = log_dir
+        self._path = f"{log_dir}/{FILE_NAME}"
+        self.epochs: IntactEpochs | None = None
+        """None: the logs may have lost something before the present registration."""
+
+    def open(self, mark_epoch: int | None) -> None:
+        """Read the file, given the broker epoch of the clean-shutdown mark (None: there is none). Raise ``OSError``."""
+        noted, identity = self._read()
+        if noted is None:
+            return
+        closed_cleanly = mark_epoch in (noted.until, _NO_REGISTRATION)  # Another epoch: a release without this file.
+        if not closed_cleanly and (mark_epoch is not None or not self._is_here(identity)):
+            self.note_damage("the machine may have lost power, or this is a copy of the data directory")
+            return
+        self._write(noted)  # Before the mark goes: it counts in this boot, too.
+        self.epochs = noted
+
+    def _is_here(self, identity: str) -> bool:
+        """Return whether the file was written in this boot and directory."""
+        present = self._disk.identity(self._log_dir)
+        return identity == present and not present.startswith(UNKNOWN_BOOT)
+
+    def _read(self) -> tuple[IntactEpochs | None, str]:
+        if not self._disk.exists(self._path):
+            return None, ""
+        since, _, rest = self._disk.read(self._path).decode("ascii", "replace").strip().partition(" ")
+        until, _, identity = rest.partition(" ")
+        if not (since.isdecimal() and until.isdecimal()):
+            return None, ""
+        return IntactEpochs(int(since), int(until)), identity
+
+    @property
+    def since(self) -> int | None:
+        """The first broker epoch since which nothing was lost; None if there is none before the next registration."""
+        return None if self.epochs is None else self.epochs.since
+
+    @property
+    def until(self) -> int | None:
+        """The last broker epoch that the directory has seen; None without a first one."""
+        return None if self.epochs is None else self.epochs.until
+
+    async def note_registration(self, broker_epoch: int) -> None:
+        """Note that the broker is registered with a new epoch. A full disk keeps what was noted before.
+
+        Raise ``OSError``.
+        """
+        epochs = self.epochs = IntactEpochs(broker_epoch if self.epochs is None else self.epochs.since, broker_epoch)
+        try:
+            await self._disk.write_atomic_off_loop(self._path, self._content(epochs))
+        except OSError as error:
+            if not is_transient(error):
+                raise
+        if self.epochs is not epochs:  # A log has failed meanwhile.
+            self.note_damage("a log failed")
+
+    def note_damage(self, reason: str) -> None:
+        """Forget that the logs are intact. A disk that fails may keep the file."""
+        if self.epochs is None and not self._disk.exists(self._path):
+            return
+        _log.warning("%s: acknowledged records may be missing: %s", self._log_dir, reason)
+        self.epochs = None
+        try:
+            self._disk.remove(self._path)
+            self._disk.sync_dir(self._log_dir)
+        except OSError as error:
+            _log.error("%s cannot be removed: %s", self._path, error)
+
+    def _write(self, epochs: IntactEpochs) -> None:
+        content = self._content(epochs)
+        try:
+            if self._disk.read(self._path) != content:
+                self._disk.write_atomic(self._path, content)
+        except OSError as error:
+            if not is_transient(error):
+                raise
+
+    def _content(self, epochs: IntactEpochs) -> bytes:
+        return f"{epochs.since} {epochs.until} {self._disk.identity(self._log_dir)}\n".encode()

@@ -1,0 +1,91 @@
+"""What the controller's state says of one partition's replicas, for the decisions of ``eligible_leaders``. Pure."""
+
+from collections.abc import Collection
+
+from oncelog.coordinator.controller.cluster_state import ClusterState, VersionedState
+from oncelog.coordinator.controller.eligible_leaders import Standing, with_eligible, without_eligible
+from oncelog.coordinator.metadata_store.znodes import PartitionState
+from oncelog.protocol.topic_partition import TopicPartition
+
+
+def standing_of(cluster: ClusterState, partition: TopicPartition, controller_epoch: int) -> Standing:
+    """Return the standing of the replicas that are assigned to a partition, which has a state."""
+    versioned = cluster.state(partition)
+    assert versioned is not None, partition
+    members, broken = (*versioned.state.isr, *versioned.state.elr), broken_members(cluster, versioned)
+    return Standing(
+        replicas=cluster.replicas(partition).replicas,
+        incarnations=cluster.broker_epochs(),
+        usable=cluster.usable_brokers([member for member in members if member not in broken]),
+        broken=broken,
+        min_isr=cluster.min_isr(partition.topic),
+        controller_epoch=controller_epoch,
+    )
+
+
+def broken_members(cluster: ClusterState, versioned: VersionedState) -> Collection[int]:
+    """Return the registered members of ISR and ELR that may lack acknowledged records.
+
+    A state that was written while the cluster kept no ELR has no epochs. Then its members are judged by when it was
+    written: nothing may have been lost since.
+    """
+    state = versioned.state
+    broken = set()
+    for member in (*state.isr, *state.elr):
+        broker = cluster.brokers.get(member)
+        if broker is None:
+            continue
+        known = state.epochs.get(member)
+        if known is not None:
+            is_whole = broker.has_kept(known)
+        else:
+            is_whole = not state.epochs and broker.intact_since <= versioned.mzxid
+        if not is_whole:
+            broken.add(member)
+    return broken
+
+
+def leader_restarted(cluster: ClusterState, versioned: VersionedState) -> bool:
+    """Return whether the leader registered anew since it was elected."""
+    known, leader = versioned.state.epochs.get(versioned.state.leader), versioned.state.leader
+    if known is None:
+        return cluster.leader_restarted(versioned)
+    return leader in cluster.brokers and cluster.brokers[leader].epoch != known
+
+
+def completed(
+    cluster: ClusterState,
+    partition: TopicPartition,
+    decided: PartitionState,
+    controller_epoch: int,
+    *,
+    replicas: Collection[int] | None = None,
+) -> PartitionState:
+    """Return a decided state, which has a leader, with what the cluster remembers of eligible replicas.
+
+    ``replicas``: the assignment that is written together with the state, if it changes.
+    """
+    if not cluster.keeps_eligible():
+        return without_eligible(decided)
+    versioned = cluster.state(partition)
+    if versioned is None:
+        return decided
+    standing = standing_of(cluster, partition, controller_epoch)
+    if replicas is not None:
+        standing = standing._replace(replicas=tuple(replicas))
+    return with_eligible(decided, versioned.state, standing)
+
+
+def first_state(cluster: ClusterState, decided: PartitionState) -> PartitionState:
+    """Return the first state of a partition, with the incarnations of its in-sync replicas."""
+    if not cluster.keeps_eligible():
+        return decided
+    standing = Standing(
+        replicas=decided.isr,
+        incarnations=cluster.broker_epochs(),
+        usable=decided.isr,
+        broken=(),
+        min_isr=len(decided.isr),
+        controller_epoch=decided.controller_epoch,
+    )
+    return with_eligible(decided, decided, standing)

@@ -1,0 +1,135 @@
+"""``intact-logs``: what a data directory may claim after each way in which a broker can end."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from oncelog.broker.storage import clean_shutdown
+from oncelog.broker.storage.data_directory import DataDirectory
+from oncelog.broker.storage.disk import UNKNOWN_BOOT
+from oncelog.broker.storage.intact_logs import FILE_NAME, IntactEpochs
+from tests.simulation.sim_disk import SimDisk
+
+PATH = f"/data/{FILE_NAME}"
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_dirs("/data")
+    disk.sync_dir("/")
+    return disk
+
+
+def opened(disk: SimDisk) -> DataDirectory:
+    directory = DataDirectory(disk, "/data")
+    directory.open()
+    return directory
+
+
+async def registered(disk: SimDisk, *epochs: int) -> DataDirectory:
+    directory = opened(disk)
+    for epoch in epochs:
+        await directory.intact.note_registration(epoch)
+    return directory
+
+
+async def test_new_directory_is_intact_only_since_its_registration(disk: SimDisk) -> None:
+    directory = opened(disk)
+    assert (directory.intact.since, directory.intact.until) == (None, None)
+    await directory.intact.note_registration(7)
+    await directory.intact.note_registration(9)
+    assert directory.intact.epochs == IntactEpochs(7, 9)
+
+
+async def test_killed_process_has_lost_nothing(disk: SimDisk) -> None:
+    await registered(disk, 7)
+    disk.crash("process", random.Random(0))
+    assert opened(disk).intact.epochs == IntactEpochs(7, 7)
+
+
+async def test_loss_of_power_breaks_the_logs_also_after_another_kill(disk: SimDisk) -> None:
+    """B57"""
+    await registered(disk, 7)
+    disk.crash("power", random.Random(0))
+    assert opened(disk).intact.epochs is None
+    disk.crash("process", random.Random(0))
+    assert opened(disk).intact.epochs is None
+
+
+async def test_loss_of_power_is_not_forgotten_by_a_clean_shutdown(disk: SimDisk) -> None:
+    """B57: a broker that failed to start after the power was back, and ended properly."""
+    await registered(disk, 7)
+    disk.crash("power", random.Random(0))
+    opened(disk).close_cleanly(clean_shutdown.NO_BROKER_EPOCH)
+    assert opened(disk).intact.epochs is None
+
+
+async def test_clean_shutdown_outlives_a_loss_of_power(disk: SimDisk) -> None:
+    (await registered(disk, 7)).close_cleanly(7)
+    disk.crash("power", random.Random(0))
+    assert opened(disk).intact.epochs == IntactEpochs(7, 7)
+    disk.crash("process", random.Random(0))  # Before it registers: the mark is gone, the boot is noted.
+    assert opened(disk).intact.epochs == IntactEpochs(7, 7)
+
+
+async def test_start_that_never_registered_and_ended_properly_breaks_nothing(disk: SimDisk) -> None:
+    (await registered(disk, 7)).close_cleanly(7)
+    opened(disk).close_cleanly(clean_shutdown.NO_BROKER_EPOCH)
+    assert opened(disk).intact.epochs == IntactEpochs(7, 7)
+
+
+async def test_mark_of_an_incarnation_that_noted_nothing_proves_nothing(disk: SimDisk) -> None:
+    """B57: an earlier release ran in between, and may have lost power."""
+    await registered(disk, 7)
+    clean_shutdown.write_mark(disk, "/data", 9)
+    assert opened(disk).intact.epochs is None
+
+
+def emptied(disk: SimDisk) -> None:
+    disk.remove(PATH)
+
+
+def copied(disk: SimDisk) -> None:
+    disk.write_atomic(PATH, b"7 7 0 /elsewhere\n")
+
+
+def garbled(disk: SimDisk) -> None:
+    disk.write_atomic(PATH, b"\xff 7\n")
+
+
+@pytest.mark.parametrize("change", [emptied, copied, garbled])
+async def test_other_directory_is_broken(disk: SimDisk, change: Callable[[SimDisk], None]) -> None:
+    await registered(disk, 7)
+    disk.crash("process", random.Random(0))
+    change(disk)
+    assert opened(disk).intact.epochs is None
+
+
+async def test_machine_that_cannot_name_its_boot_needs_a_clean_shutdown(
+    disk: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimDisk, "identity", lambda self, path: f"{UNKNOWN_BOOT} 8:1")
+    (await registered(disk, 7)).close_cleanly(7)
+    assert opened(disk).intact.epochs == IntactEpochs(7, 7)
+    disk.crash("process", random.Random(0))
+    assert opened(disk).intact.epochs is None
+
+
+async def test_damage_is_on_disk_when_it_is_noted(disk: SimDisk) -> None:
+    directory = await registered(disk, 7)
+    directory.intact.note_damage("a segment is missing")
+    assert (directory.intact.since, disk.exists(PATH)) == (None, False)
+    disk.crash("process", random.Random(0))
+    assert opened(disk).intact.epochs is None
+
+
+async def test_full_disk_keeps_what_was_noted_before(disk: SimDisk) -> None:
+    directory = await registered(disk, 7)
+    disk.fill()
+    await directory.intact.note_registration(9)
+    assert directory.intact.epochs == IntactEpochs(7, 9)
+    disk.crash("process", random.Random(0))
+    disk.make_room()
+    assert opened(disk).intact.epochs == IntactEpochs(7, 7)
