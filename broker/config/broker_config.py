@@ -163,9 +163,7 @@ class BrokerConfig:
     )
     log_roll_hours: int = integer(168, "Maximum age of a log segment, in hours.", low=1)
     log_roll_jitter_ms: int | None = long(
-        None,
-        "Maximum random jitter subtracted from log.roll.ms; log.roll.jitter.hours if not set.",
-        low=0,
+        None, "Maximum random jitter subtracted from log.roll.ms; log.roll.jitter.hours if not set.", low=0
     )
     log_roll_jitter_hours: int = integer(0, "Maximum random jitter subtracted from log.roll.hours, in hours.", low=0)
     log_retention_ms: int | None = long(
@@ -307,14 +305,10 @@ class BrokerConfig:
         choices=(LEADER_SELECTOR, RACK_AWARE_SELECTOR),
     )  # fmt: skip
     leader_replication_throttled_rate: int = long(
-        INT64_MAX,
-        "Bytes per second that the leaders on the broker send to throttled replicas outside the ISR.",
-        low=0,
+        INT64_MAX, "Bytes per second that the leaders on the broker send to throttled replicas outside the ISR.", low=0
     )
     follower_replication_throttled_rate: int = long(
-        INT64_MAX,
-        "Bytes per second that the broker fetches for its throttled replicas outside the ISR.",
-        low=0,
+        INT64_MAX, "Bytes per second that the broker fetches for its throttled replicas outside the ISR.", low=0
     )
     replication_quota_window_num: int = integer(
         11, "Number of windows over which the rate of throttled replication is averaged.", low=1
