@@ -2,8 +2,9 @@
 
 Three brokers of one node each take part: ours with its defaults ("lazy": the operating system writes when it likes),
 ours with ``log.flush.interval.messages=1`` and Apache Kafka 4 with the same setting. Rounds of the three alternate;
-every measurement runs in a process of its own. The tables show medians and ratios. What the disk takes for an
-``fsync`` is measured in each round, too: all figures of the flushing brokers follow from it.
+every measurement runs in a process of its own. The table shows medians and ratios; "16 plain to 4" are 16 producers
+that are not idempotent, writing to four partitions. The time of an ``fsync`` is measured in each round, too: all
+figures of the flushing brokers follow from it.
 """
 
 import os
@@ -39,16 +40,22 @@ _CLIENTS: Final = 4
 
 
 def measure_requests(
-    address: str, round_number: int, *, partitions: int, is_idempotent: bool, seconds: float = _SECONDS
+    address: str,
+    round_number: int,
+    *,
+    partitions: int,
+    is_idempotent: bool,
+    producers: int = 16,
+    seconds: float = _SECONDS,
 ) -> Figures:
-    """16 producers with five requests in flight each, one batch of one record of 100 B in each."""
-    kind = "idempotent" if is_idempotent else "plain"
-    topic = f"requests-{partitions}-{kind}-{round_number}"
+    """Producers with five requests in flight each, one batch of one record of 100 B in each."""
+    kind = f"{producers} {'idempotent' if is_idempotent else 'plain'}"
+    topic = f"requests-{partitions}-{kind.replace(' ', '-')}-{round_number}"
     create_topic(address, topic, partitions)
     load = raw_producers.Load(
         topic=topic,
         partitions=partitions,
-        producers=16,
+        producers=producers,
         in_flight=5,
         records=1,
         size=100,
@@ -56,7 +63,7 @@ def measure_requests(
         seconds=seconds,
     )
     latencies = raw_producers.latencies_of(address, load)
-    name = f"{kind}, {partitions} partitions"
+    name = f"{kind} to {partitions}"
     return {
         f"requests, {name}, 1/s": len(latencies) / seconds,
         f"request p50, {name}, ms": percentile(latencies, 0.5) * 1e3,
@@ -78,7 +85,7 @@ def measure_clients(
         for future in [threads.submit(produce) for _ in range(_CLIENTS)]:
             future.result()
     seconds = time.perf_counter() - started
-    return {f"librdkafka, {kind}, {partitions} partitions, MB/s": _CLIENTS * count * 100 / 1e6 / seconds}
+    return {f"librdkafka, 4 {kind} to {partitions}, MB/s": _CLIENTS * count * 100 / 1e6 / seconds}
 
 
 def measure_synchronous(address: str, round_number: int) -> Figures:
@@ -118,6 +125,8 @@ MEASUREMENTS: Measurements = {
     "requests-1-idempotent": partial(measure_requests, partitions=1, is_idempotent=True),
     "requests-16": partial(measure_requests, partitions=16, is_idempotent=False),
     "requests-16-idempotent": partial(measure_requests, partitions=16, is_idempotent=True),
+    "many-requests-1": partial(measure_requests, partitions=1, is_idempotent=True, producers=64),
+    "many-requests-16": partial(measure_requests, partitions=16, is_idempotent=True, producers=64),
     "librdkafka-1": partial(measure_clients, partitions=1, is_idempotent=False),
     "librdkafka-1-idempotent": partial(measure_clients, partitions=1, is_idempotent=True),
     "librdkafka-16": partial(measure_clients, partitions=16, is_idempotent=False),

@@ -29,7 +29,7 @@ from tests.simulation.stopping_disk import StoppingDisk
 SEEDS: Final = 4
 MORE_SEEDS: Final = 40
 """Histories until the loss that a cell has is seen."""
-PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "durability.md"
 T0: Final = TopicPartition("t", 0)
 _LEADER: Final = 2
 _WRITTEN_OUT: Final = 5
@@ -218,9 +218,9 @@ TABLE: Final[dict[Failure, tuple[Loss | None, ...]]] = {
     disk_full: (NOTHING, NOTHING, LAST, NOTHING, NOTHING, NOTHING),
     disk_error: (NOTHING, NOTHING, LAST, NOTHING, NOTHING, NOTHING),
     disk_replaced: (EVERYTHING, EVERYTHING, LAST, NOTHING, NOTHING, NOTHING),
-    # Without the rules for eligible leader replicas (KIP-966); with them min ISR 2 loses nothing in either row.
-    last_in_sync_loses_power: (None, None, LAST, LAST, LAST, NOTHING),
-    disk_of_last_in_sync_replaced: (None, None, EVERYTHING, EVERYTHING, EVERYTHING, EVERYTHING),
+    # With min ISR 2 the others are eligible leader replicas (KIP-966); with min ISR 1 none is.
+    last_in_sync_loses_power: (None, None, LAST, LAST, NOTHING, NOTHING),
+    disk_of_last_in_sync_replaced: (None, None, EVERYTHING, EVERYTHING, NOTHING, NOTHING),
 }
 """By failure, the loss in each of ``COLUMNS``; None where the failure cannot happen."""
 ROWS: Final[dict[Failure, str]] = {
