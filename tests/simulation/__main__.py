@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tests.simulation.histories import KINDS, HistoryName, Played, mixture, play
+from tests.simulation.histories import KINDS, PLAIN, HistoryName, Played, mixture, play
 from tests.simulation.readable_trace import ReadableTrace
 from tests.simulation.runner import Totals, differing_digests, played
 
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_choice(parser: argparse.ArgumentParser, *, seeds: int) -> None:
     parser.add_argument("--seeds", type=int, default=seeds, help="number of histories (%(default)s)")
     parser.add_argument("--base", type=int, help="first seed of each kind; drawn by the system if not given")
-    parser.add_argument("--kinds", type=_kinds, default=list(KINDS), help="comma-separated kinds (all)")
+    parser.add_argument("--kinds", type=_kinds, default=list(PLAIN), help="comma-separated kinds (all without buggify)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)")
 
 
@@ -120,7 +120,7 @@ def determinism(arguments: argparse.Namespace) -> bool:
 def replay(arguments: argparse.Namespace) -> bool:
     """Play one history and print its trace; return whether it held."""
     kind, separator, seed = arguments.history.partition(":")
-    names = [HistoryName(kind, int(seed))] if separator else [HistoryName(each, int(kind)) for each in KINDS]
+    names = [HistoryName(kind, int(seed))] if separator else [HistoryName(each, int(kind)) for each in PLAIN]
     held = True
     with ExitStack() as resources:
         out = sys.stdout if arguments.to is None else resources.enter_context(arguments.to.open("w"))

@@ -51,8 +51,9 @@ async def age_producers(
 def _age(broker: SimulatedBroker, transactional_id: str, epoch: int) -> None:
     index = partition_for(transactional_id, int(SMALL["transaction.state.log.num.partitions"]))
     directory = f"/data/__transaction_state-{index}"
-    path = f"{directory}/{max(name for name in broker.disk.list_dir(directory) if name.endswith('.log'))}"
-    log = broker.disk.read(path)
+    segments = sorted(name for name in broker.disk.list_dir(directory) if name.endswith(".log"))
+    path = f"{directory}/{segments[-1]}"
+    log = b"".join(broker.disk.read(f"{directory}/{name}") for name in segments)
     headers = list(iter_batches(log))
     values = [
         record.value

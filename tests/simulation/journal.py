@@ -49,7 +49,7 @@ _CURRENT: contextvars.ContextVar[Journal | None] = contextvars.ContextVar("journ
 
 
 def current_journal() -> Journal:
-    """Return the journal that is kept, or one that nobody reads."""
+    """Return the journal that is kept, or one without a reader."""
     return _CURRENT.get() or Journal()
 
 

@@ -19,6 +19,7 @@ bytes and directory changes (``MachineStopped`` from then on, until ``crash``), 
 Off-loop calls run inline, after awaiting ``delay`` if there is one.
 """
 
+import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +28,7 @@ from typing import Final, Literal
 
 from oncelog.broker.storage.disk import AlreadyLocked, Directories
 from oncelog.protocol.schema import Buffer
+from tests.simulation.buggify import Swarm, current_swarm
 from tests.simulation.journal import Journal, current_journal
 
 SECTOR: Final = 512
@@ -183,10 +185,11 @@ class SimFile:
 
     def try_read_at(self, size: int, offset: int) -> Buffer | None:
         self._enter("read")
-        return None if self._disk.cold() else bytearray(self._content.volatile[offset : offset + size])
+        is_cold = self._disk.cold() or self._disk.swarm.strikes("cold read")
+        return None if is_cold else bytearray(self._content.volatile[offset : offset + size])
 
     async def read_at_off_loop(self, size: int, offset: int) -> bytes:
-        await self._disk.off_loop()
+        await self._disk.off_loop(("slow read", 0.2))
         return self.read_at(size, offset)
 
     def truncate(self, size: int) -> None:
@@ -204,7 +207,7 @@ class SimFile:
     async def sync_off_loop(self) -> None:
         self._enter("sync")
         covered = len(self._content.changes)
-        await self._disk.off_loop()
+        await self._disk.off_loop(("slow sync", 0.3), ("very slow sync", 5.0))
         self._disk.enter("sync end", self._path)
         if self._generation == self._disk.generation:  # The power may have gone meanwhile.
             self._content.sync(min(covered, len(self._content.changes)))
@@ -258,6 +261,7 @@ class SimDisk:
     name: str = "disk"
     """What the journal calls it."""
     journal: Journal = field(default_factory=current_journal)
+    swarm: Swarm = field(default_factory=current_swarm)
     _root: _Directory = field(default_factory=_Directory)
     _faults: list[_Fault] = field(default_factory=list)
     _shortened: dict[str, int] = field(default_factory=dict)
@@ -457,9 +461,13 @@ class SimDisk:
 
     # What files ask
 
-    async def off_loop(self) -> None:
+    async def off_loop(self, *points: tuple[str, float]) -> None:
+        """Wait for as long as a call off the loop takes; ``points`` may make it longer."""
         if self.delay is not None:
             await self.delay()
+        seconds = self.swarm.delay(("slow disk", 0.05), *points)
+        if seconds:
+            await asyncio.sleep(seconds)
 
     def enter(self, operation: str, path: str) -> None:
         if self._stopped:

@@ -36,6 +36,7 @@ from oncelog.coordinator.metadata_store.store import (
 )
 from oncelog.coordinator.metadata_store.znode_tree import Changes, CloseSession, Multi, OpenSession, ZnodeTree
 from oncelog.coordinator.metadata_store.zookeeper_address import SessionCredentials
+from tests.simulation.buggify import current_swarm
 from tests.simulation.journal import current_journal
 from tests.simulation.tree_events import describe
 from tests.simulation.virtual_loop import process_name
@@ -66,6 +67,7 @@ class SimZooKeeper:
     def __init__(self, rng: random.Random, *, longest_delay: float = LONGEST_DELAY) -> None:
         self.tree = ZnodeTree()
         self.journal = current_journal()
+        self.swarm = current_swarm()
         self._is_up = True
         self._rng = rng
         self._longest_delay = longest_delay
@@ -99,7 +101,8 @@ class SimZooKeeper:
         self._close(session_id)
 
     def delay(self) -> float:
-        return self._rng.uniform(0, self._longest_delay)
+        delay = self._rng.uniform(0, self._longest_delay)
+        return delay + self.swarm.delay(("slow ensemble", 0.3), ("very slow ensemble", 1.5))
 
     def call_later(self, seconds: float, call: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
         return self.call_at(self._loop.time() + seconds, call, *arguments)
@@ -194,7 +197,9 @@ class SimZooKeeper:
                 for connection, watch in list(table.get(path, ())):
                     if whom(connection):
                         del table[path][connection, watch]
-                        connection.to_client(connection.fire, watch)
+                        self.call_later(
+                            self.swarm.delay(("late watch", 0.5)), connection.to_client, connection.fire, watch
+                        )
 
 
 class _Past:
@@ -227,7 +232,15 @@ class _Connection:
             self._watches.append(watch)
         noticed = self._loop.call_later(self._session.timeout * _NOTICED_SHARE, self._session.lose, self)
         response.add_done_callback(lambda _: noticed.cancel())
-        if Direction.TO_ENSEMBLE not in self._session.store.cut:
+        swarm = self._ensemble.swarm
+        if watch is not None and swarm.strikes("spurious watch"):
+            self._loop.call_later(self._ensemble.delay(), self.fire, watch)
+        if swarm.strikes("stale member"):
+            self._ensemble.fall_behind(self.store)
+            self._ensemble.call_later(swarm.rng.uniform(0.0, 1.0), self._ensemble.catch_up, self.store)
+        if swarm.strikes("lost store request"):
+            self._loop.call_soon(self._session.lose, self)
+        elif Direction.TO_ENSEMBLE not in self._session.store.cut:
             self._ensemble.call_at(self._arrival(0), self._arrive, read, response, sent)
         return response
 
@@ -236,11 +249,17 @@ class _Connection:
         if not self.is_open or not self._ensemble.is_up:
             return
         session_id = self._session.session_id
+        if self._ensemble.swarm.strikes("expired session"):
+            self._ensemble.expire(session_id)
         if not self._ensemble.has_session(session_id):
             self.to_client(self._session.end, self)
             return
         self._ensemble.heard_of(session_id)
-        self.to_client(self._responded, response, read(self), sent)
+        value = read(self)
+        if self._ensemble.swarm.strikes("lost store response"):
+            self.to_client(self._session.lose, self)
+        else:
+            self.to_client(self._responded, response, value, sent)
 
     def _responded(self, response: "asyncio.Future[T]", value: T, sent: float) -> None:
         """At the client."""

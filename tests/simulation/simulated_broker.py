@@ -44,13 +44,15 @@ class SimulatedBroker:
         self._open_store = open_store
         self.disk = StoppingDisk()
         self.disk.name = f"disk of {name or 'broker'}"
-        self.settings = {**SMALL, **(settings or {})}
+        swarm = loop.swarm
+        self.settings = {**SMALL, **(settings or {}), **swarm.settings()}
+        self._skew_ms = swarm.rng.randint(-500, 500) if swarm.strikes("skewed clock") else 0
         self.process: SimProcess | None = None
         self.broker: Broker | None = None
         self.starts = 0
 
     def wall_clock(self) -> int:
-        return EPOCH_MS + int(self._loop.time() * 1000)
+        return EPOCH_MS + self._skew_ms + int(self._loop.time() * 1000)
 
     async def start(self) -> None:
         self.starts += 1

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
+from tests.simulation.buggify import Swarm, current_swarm
 from tests.simulation.journal import current_journal
 from tests.simulation.request_events import describe_request
 
@@ -110,6 +111,8 @@ def _name_of(process: SimProcess | None) -> str:
 HIGH_WATER = 64 * 1024
 MAX_SEGMENT = 64 * 1024
 FIRST_CLIENT_PORT: Final = 50_000
+_BYTEWISE: Final = 400
+"""Bytes of the longest write that may cross the network byte by byte."""
 _FEW_TASKS: Final = 32
 _FEW_TIMERS: Final = 100
 _RESOLUTION: Final = 1e-9
@@ -143,6 +146,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers_set = 0
         self._timers_cancelled = 0
         self.journal = current_journal()
+        self.swarm = current_swarm()
         self.journal.now = self.time
         self.rng = rng
         self.network = Network(self, rng)
@@ -360,7 +364,10 @@ class Network:
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple["SimTransport", Any]:
         assert host in ("127.0.0.1", "localhost"), "names of hosts are not simulated"
-        await asyncio.sleep(self.delay())
+        swarm = self._loop.swarm
+        await asyncio.sleep(self.delay() + swarm.delay(("slow connection", 0.5)))
+        if _PROCESS.get() is not None and swarm.strikes("refused connection"):
+            raise ConnectionRefusedError(111, f"{host}:{port} refuses a connection, for once")
         me = _PROCESS.get()
         while (server := self._listeners.get(port)) is not None and (
             self.is_severed(me, server.process) or self.is_severed(server.process, me)
@@ -382,7 +389,7 @@ class Network:
         delay = self._rng.uniform(*self.delay_seconds)
         if self.stall_probability and self._rng.random() < self.stall_probability:
             delay += self._rng.uniform(0.05, 1.5)
-        return delay
+        return delay + self._loop.swarm.delay(("late segment", 0.3), ("very late segment", 3.0))
 
 
 class SimServer:
@@ -496,14 +503,36 @@ class SimTransport(asyncio.Transport):
             self._loop.journal.note(
                 _name_of(self.process), "request", describe_request(whole, _name_of(self.peer.process))
             )
-        position = 0
-        while position < len(whole):
-            size = min(len(whole) - position, self._segment_size())
-            self._send(whole[position : position + size])
-            position += size
+        self._send_in_segments(whole, self._loop.swarm)
         if self._in_flight > HIGH_WATER and not self._writing_paused:
             self._writing_paused = True
             self._protocol.pause_writing()
+
+    def _send_in_segments(self, data: bytes, swarm: Swarm) -> None:
+        may_be_reset = not self._network.is_severed(self.process, self.peer.process)
+        if may_be_reset and swarm.strikes("reset on write"):
+            self._reset()
+            return
+        is_cut = may_be_reset and swarm.strikes("half of a write")
+        if is_cut:
+            data = data[: len(data) // 2]
+        longest = 1 if len(data) <= _BYTEWISE and swarm.strikes("byte segments") else MAX_SEGMENT
+        if swarm.strikes("split in two"):
+            longest = min(longest, len(data) // 2 + 1)
+        position = 0
+        while position < len(data):
+            size = min(len(data) - position, longest, self._segment_size())
+            self._send(data[position : position + size])
+            position += size
+        if is_cut or (may_be_reset and swarm.strikes("reset after write")):
+            self._reset()
+
+    def _reset(self) -> None:
+        """Break the connection behind what was sent: both ends hear of it when that has arrived."""
+        self._closing = True
+        error = ConnectionResetError(104, "connection reset by the network")
+        self._at_arrival(lambda: self.peer._lose(error))
+        self._loop.call_at(self._arrival, self._lose, error, context=self.context)
 
     def _segment_size(self) -> int:
         limit = self._network.segment_bytes
