@@ -338,7 +338,7 @@ def test_log_that_lost_its_end_while_records_waited_is_read_on_where_it_was_cut(
     """The position is still in the log. What waits to be polled is not, and new records have its offsets."""
     losses = []
 
-    @scenario(seeds=range(1, 13))
+    @scenario(seeds=range(1, 25))
     async def play(stage: Stage) -> None:
         (partition,) = await stage.create_topic("orders")
         await produce(stage, [partition], 3)
