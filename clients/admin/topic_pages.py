@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
+from oncelog.clients.admin.topics import PartitionDescription, TopicDescription, describe_topics
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.errors import BadResponse, Refusal, refusal
+from oncelog.clients.errors import BadResponse, Refusal, VersionNotSupported, refusal
 from oncelog.clients.routes import AnyBroker
 from oncelog.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -51,6 +51,22 @@ async def describe_topic_pages(
         if cursor is not None and _place(page.next_cursor) <= _place(cursor):
             raise BadResponse(f"the page after {_place(cursor)} ends at {_place(page.next_cursor)}")
         cursor = page.next_cursor
+
+
+async def describe_eligible(cluster: Cluster, name: str) -> TopicDescription | Refusal:
+    """Return a topic, with its eligible leader replicas where a broker can name them.
+
+    From a broker without DescribeTopicPartitions, or one that has not learned of the topic yet, its partitions are
+    plain ``PartitionDescription``.
+    """
+    described = (await describe_topics(cluster, [name]))[name]
+    if isinstance(described, Refusal):
+        return described
+    try:
+        detailed = (await describe_topic_pages(cluster, [name])).get(name)
+    except VersionNotSupported:
+        return described
+    return detailed if isinstance(detailed, TopicDescription) else described
 
 
 async def _page(

@@ -24,6 +24,7 @@ from oncelog.clients.cli.session import Session, example, with_session
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.printable import without_controls
 from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -115,35 +116,32 @@ def _unless_it_exists(outcome: Refusal | None) -> Refusal | None:
 @click.option("--offsets", is_flag=True, help="Include the first and next offset of each partition.")
 @with_session()
 def describe(session: Session, name: str, offsets: bool) -> None:
-    """Show a topic's partitions, their leaders and replicas."""
+    """Show a topic's partitions, their leaders and replicas.
 
-    async def work(cluster: Cluster) -> tuple[TopicDescription, dict[int, dict[str, int | None]]]:
-        described = (await describe_topics(cluster, [name]))[name]
+    ISR: the in-sync replicas. ELR: other replicas that certainly have every acknowledged record, and may lead when none
+    in sync is there (KIP-966). Below the table are the brokers that partitions without a leader wait for.
+    """
+    from oncelog.clients.admin.topic_pages import describe_eligible
+    from oncelog.clients.cli.topic_description import columns, partition_rows, problems
+
+    async def work(cluster: Cluster) -> tuple[TopicDescription, dict[int, dict[str, int | None]], set[int]]:
+        described = await describe_eligible(cluster, name)
         if isinstance(described, Refusal):
             raise described.as_error(f"topic {name}")
-        return described, await _log_ends(cluster, described) if offsets else {}
+        return described, await _log_ends(cluster, described) if offsets else {}, set(cluster.brokers)
 
-    described, ends = session.run(work)
-    rows = [
-        {
-            "partition": partition.partition,
-            "leader": partition.leader,
-            "epoch": partition.leader_epoch,
-            "replicas": list(partition.replicas),
-            "isr": list(partition.isr),
-            "offline": list(partition.offline),
-            **ends.get(partition.partition, {}),
-        }
-        for partition in described.partitions
-    ]
+    described, ends, alive = session.run(work)
+    rows = partition_rows(described, alive, ends)
     fields = {
         "topic": described.name,
         "topic_id": described.topic_id,
         "internal": described.is_internal,
         "replication_factor": described.replication_factor,
     }
-    columns = ["partition", "leader", "epoch", "replicas", "isr"] + (["begin", "end"] if offsets else [])
-    session.show_record(fields, "partitions", rows, columns)
+    session.show_record(fields, "partitions", rows, columns(rows, offsets=offsets))
+    if session.output != "json":
+        for problem in problems(described, alive):
+            click.echo(without_controls(f"\nProblem: {problem}"))
 
 
 async def _log_ends(cluster: Cluster, topic: TopicDescription) -> dict[int, dict[str, int | None]]:

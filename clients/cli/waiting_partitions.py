@@ -1,13 +1,13 @@
 """Partitions without a leader that wait for a replica which certainly has everything (KIP-966)."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from oncelog.clients.admin.topic_pages import PagedPartitionDescription, describe_topic_pages
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError, Refusal
-from oncelog.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
+from oncelog.protocol.messages.metadata import MetadataResponse
 
 WAITING_ADVICE: Final = (
     "start them; without them, unclean.leader.election.enable=true for the topic elects a replica that is there, and "
@@ -41,18 +41,27 @@ async def eligible_replicas(cluster: Cluster, metadata: MetadataResponse) -> Eli
 
 def about_waiting(metadata: MetadataResponse, eligible: EligibleReplicas, alive: Collection[int]) -> list[str]:
     """Return a sentence for each group of brokers that partitions without a leader wait for."""
-    waiting: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
+    waiting: list[tuple[str, tuple[int, ...]]] = []
     for topic in sorted(metadata.topics, key=lambda topic: topic.name or ""):
         for partition in topic.partitions:
-            members = {*partition.isr_nodes, *eligible.get((topic.name or "", partition.partition_index), ())}
-            away = tuple(sorted(members - set(alive)))
-            if away and partition.leader_id not in alive:
-                waiting[away].append(_name(topic.name, partition))
+            members = (*partition.isr_nodes, *eligible.get((topic.name or "", partition.partition_index), ()))
+            name = f"{topic.name}-{partition.partition_index}"
+            waiting.append((name, () if partition.leader_id in alive else absent_members(members, alive)))
+    return waiting_sentences(waiting)
+
+
+def absent_members(members: Iterable[int], alive: Collection[int]) -> tuple[int, ...]:
+    """Return the brokers that a partition without a leader waits for; ``members``: those in sync or eligible."""
+    return tuple(sorted(set(members) - set(alive)))
+
+
+def waiting_sentences(partitions: Iterable[tuple[str, tuple[int, ...]]]) -> list[str]:
+    """Return a sentence for each group of brokers, from partitions and the brokers that each waits for."""
+    waiting: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
+    for name, brokers in partitions:
+        if brokers:
+            waiting[brokers].append(name)
     return [_sentence(brokers, names) for brokers, names in sorted(waiting.items())]
-
-
-def _name(topic: str | None, partition: MetadataResponsePartition) -> str:
-    return f"{topic}-{partition.partition_index}"
 
 
 def _sentence(brokers: tuple[int, ...], names: list[str]) -> str:
