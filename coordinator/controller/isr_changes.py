@@ -8,14 +8,15 @@ proposes and the controller decides, each partition on its own, with Apache Kafk
 * what is so already is a success, whatever it was proposed on, because the first response may have been lost;
 * a proposal on an older state than the present one is INVALID_UPDATE_VERSION: the leader will be sent the newer one;
 * a replica that is not alive, that restarted since the leader learned of it (KIP-903), or that would come back although
-  it is suspected to be gone, is an INELIGIBLE_REPLICA.
+  it is suspected to be gone, is an INELIGIBLE_REPLICA; so is one that would join without the broker epoch of its last
+  fetch, where the cluster keeps eligible leader replicas.
 
 What is written is conditional on the version of the state's znode, so a leader and an election never overwrite each
 other.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -95,7 +96,7 @@ def decide(
     ineligible = [
         broker
         for broker, epoch in proposal.isr.items()
-        if not _is_eligible(broker, epoch, state, cluster) or (broker in broken and broker in state.isr)
+        if not (_stays(broker, epoch, broken, cluster) if broker in state.isr else _joins(broker, epoch, cluster))
     ]
     if ineligible:
         logger.debug("%s cannot have brokers %s in its ISR now", partition, ineligible)
@@ -117,11 +118,21 @@ def _makes_sense(proposal: IsrProposal, state: PartitionState, replicas: Sequenc
     return proposal.leader_recovery_state == LeaderRecoveryState.RECOVERED
 
 
-def _is_eligible(broker_id: int, epoch: int, state: PartitionState, cluster: ClusterState) -> bool:
+def _stays(broker_id: int, epoch: int, broken: Collection[int], cluster: ClusterState) -> bool:
     broker = cluster.brokers.get(broker_id)
-    if broker is None or epoch not in (UNKNOWN_EPOCH, broker.epoch):
+    return broker is not None and epoch in (UNKNOWN_EPOCH, broker.epoch) and broker_id not in broken
+
+
+def _joins(broker_id: int, epoch: int, cluster: ClusterState) -> bool:
+    """Return whether a broker may join the ISR: in the incarnation in which the leader saw it fetch.
+
+    An unknown epoch proves nothing: the leader may propose what a former incarnation had. It counts only in a cluster
+    without eligible replicas, which may have leaders that send none.
+    """
+    broker = cluster.brokers.get(broker_id)
+    if broker is None or broker_id not in cluster.reliable_brokers():
         return False
-    return broker_id in state.isr or broker_id in cluster.reliable_brokers()
+    return epoch == broker.epoch or (epoch == UNKNOWN_EPOCH and not cluster.keeps_eligible())
 
 
 async def _write(context: ControllerContext, accepted: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:

@@ -71,9 +71,15 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B57", "coordinator/controller/isr_changes.py",
-        " or (broker in broken and broker in state.isr)\n",
-        "\n",
+        "epoch in (UNKNOWN_EPOCH, broker.epoch) and broker_id not in broken\n",
+        "epoch in (UNKNOWN_EPOCH, broker.epoch)\n",
         "tests/unit/coordinator/controller/test_isr_changes.py::TestDecision",
+    ),
+    Mutation(
+        "B56", "coordinator/controller/isr_changes.py",
+        " or (epoch == UNKNOWN_EPOCH and not cluster.keeps_eligible())\n",
+        " or epoch == UNKNOWN_EPOCH\n",
+        f"{_TEST_LEVELS}::test_follower_that_registered_anew_joins_by_a_request_that_names_this_incarnation",
     ),
     Mutation(
         "B56", "coordinator/controller/alter_partition.py",

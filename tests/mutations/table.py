@@ -947,8 +947,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B56", _ISR_CHANGES,
-        "    if broker is None or epoch not in (UNKNOWN_EPOCH, broker.epoch):\n",
-        "    if broker is None:\n",
+        "    return epoch == broker.epoch or (epoch == UNKNOWN_EPOCH and not cluster.keeps_eligible())\n",
+        "    return True\n",
+        f"{_TEST_ISR_CHANGES}::TestDecision",
+    ),
+    Mutation(
+        "B56", _ISR_CHANGES,
+        " and epoch in (UNKNOWN_EPOCH, broker.epoch) and broker_id not in broken\n",
+        " and broker_id not in broken\n",
         f"{_TEST_ISR_CHANGES}::TestDecision",
     ),
     Mutation(

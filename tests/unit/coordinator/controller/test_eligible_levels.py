@@ -8,7 +8,9 @@ from oncelog.coordinator.controller.feature_changes import FeatureUpdate, Upgrad
 from oncelog.coordinator.controller.finalized_features import ELIGIBLE_LEADER_REPLICAS_VERSION as ELR
 from oncelog.coordinator.controller.finalized_features import TRANSACTION_VERSION
 from oncelog.coordinator.metadata_store.znodes import PartitionState
+from oncelog.protocol.compiler import decode, encode
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition import AlterPartitionRequest
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest
 from tests.unit.coordinator.controller.test_controller import create, manual, state_of
@@ -80,6 +82,33 @@ async def test_downgrade_clears_what_is_remembered(cluster: ClusterUnderTest) ->
     state = await state_of(cluster, "t", 0)
     assert (state.leader, set(state.isr), state.elr, state.epochs, state.last_leader) == (-1, {1, 2, 3}, (), {}, None)
     assert state.leader_epoch > before.leader_epoch
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_follower_that_registered_anew_joins_by_a_request_that_names_this_incarnation(
+    cluster: ClusterUnderTest, version: int
+) -> None:
+    """B56: over the network as in a plain call. Version 2 names no incarnation, so nobody joins by it."""
+    await shrunk(cluster)
+    before = cluster.members[3].controller.broker_epoch
+    await cluster.kill(3)
+    await cluster.start(3, begins_with=LEVEL_1)
+    present = cluster.members[3].controller.broker_epoch
+    assert present > before
+    outcomes = []
+    for epoch in (before, -1, present):
+        partition_epoch = cluster.brokers[1].metadata.image.topics["t"].partitions[0].partition_epoch
+        proposed = wanting(0, [1, 3], partition_epoch=partition_epoch)
+        proposed.new_isr = [1, 3]
+        proposed.new_isr_with_epochs[1].broker_epoch = epoch
+        sent = decode(AlterPartitionRequest, version, encode(request(cluster, "t", proposed), version))
+        (altered,) = only(await cluster.apis.alter_partition(sent))
+        outcomes.append(altered.error_code)
+    refused = ErrorCode.INELIGIBLE_REPLICA
+    assert outcomes == [refused, refused, ErrorCode.NONE if version == 3 else refused]
+    state = await state_of(cluster, "t", 0)
+    assert state.isr == ((1, 3) if version == 3 else (1,))
+    assert (state.epochs[3] == present) is (version == 3)
 
 
 async def test_broker_without_support_prevents_the_upgrade() -> None:

@@ -130,6 +130,28 @@ class TestDecision:
         assert decided(proposal(ALL), cluster) is ErrorCode.INELIGIBLE_REPLICA
         assert isinstance(decided(proposal({1: 101, 3: 103}), cluster), PartitionState)
 
+    @pytest.mark.parametrize("epoch", [-1, 99, 104])
+    def test_replica_joins_only_in_the_incarnation_in_which_the_leader_saw_it_fetch(self, epoch: int) -> None:
+        """B56: an unknown epoch proves nothing, where the state records who is whole."""
+        cluster = cluster_of(1, 2, 3, state=replace(STATE, epochs={1: 101, 2: 102}))
+        cluster.keeps_eligible = lambda: True
+        assert decided(proposal(ALL | {3: epoch}), cluster) is ErrorCode.INELIGIBLE_REPLICA
+        joined = decided(proposal({1: -1, 2: -1, 3: 103}), cluster)
+        assert isinstance(joined, PartitionState)
+        assert (joined.isr, joined.epochs) == ((1, 2, 3), ALL)
+
+    def test_member_that_stays_is_recorded_in_a_later_incarnation_only_if_it_lost_nothing(self) -> None:
+        """B56: its logs are intact from the recorded epoch on, by its registration."""
+        cluster = cluster_of(1, 2, 3, state=replace(STATE, epochs={1: 101, 2: 90}))
+        cluster.keeps_eligible = lambda: True
+        assert decided(proposal({1: 101, 2: -1, 3: 103}), cluster) is ErrorCode.INELIGIBLE_REPLICA
+        whole = BrokerRegistration(broker_id=2, endpoints=(), intact_since=80, intact_until=95)
+        cluster.brokers[2] = LiveBroker(registration=whole, epoch=102)
+        assert decided(proposal({1: 101, 2: 90, 3: 103}), cluster) is ErrorCode.INELIGIBLE_REPLICA
+        joined = decided(proposal({1: 101, 2: -1, 3: 103}), cluster)
+        assert isinstance(joined, PartitionState)
+        assert joined.epochs == ALL
+
     def test_partitions_that_are_gone_or_going_are_unknown(self) -> None:
         cluster = cluster_of(1, 2, 3)
         cluster.topics_to_delete["t"] = None
