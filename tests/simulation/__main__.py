@@ -8,13 +8,16 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tests.simulation.corpus import read_corpus
 from tests.simulation.histories import KINDS, PLAIN, HistoryName, Played, mixture, play
 from tests.simulation.readable_trace import ReadableTrace
 from tests.simulation.runner import Totals, differing_digests, played
+from tests.simulation.shrinking import shrink
 
 _REPORT_SECONDS: Final = 10.0
 _MOST_FAILURES_SHOWN: Final = 20
@@ -24,6 +27,8 @@ _EXAMPLES: Final = """examples:
   python -m tests.simulation run --kinds writers --base 0     writers:0, writers:1 and so on
   python -m tests.simulation replay transactions:17           the trace of one history
   python -m tests.simulation replay writers:3 --all --to trace.txt
+  python -m tests.simulation replay writers:3 --shrink        the fewest faults with which it still fails
+  python -m tests.simulation corpus                           every history that ever failed
   python -m tests.simulation determinism --seeds 1000         equal traces under three hash seeds
 """
 
@@ -40,6 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="play many histories; exit code 1 if one fails")
     _add_choice(run, seeds=200)
     run.add_argument("--keep-going", action="store_true", help="play on after a failure, and list all failures")
+    again = commands.add_parser("corpus", help="play every history that failed once; exit code 1 if one fails")
+    again.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)")
     determinism = commands.add_parser(
         "determinism", help="play histories under three hash seeds; exit code 1 if a trace differs"
     )
@@ -48,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("history", help="KIND:SEED, or SEED for the history of each kind with that seed")
     replay.add_argument("--to", type=Path, metavar="FILE", help="write the trace to a file")
     replay.add_argument("--lines", type=int, default=2000, help="print at most the last LINES lines (%(default)s)")
+    replay.add_argument(
+        "--shrink", action="store_true", help="find the fewest faults that still fail, and replay these"
+    )
+    replay.add_argument("--replays", type=int, default=200, help="most replays to shrink one (%(default)s)")
     replay.add_argument("--all", action="store_true", help="show Fetch, Metadata and the like, too")
     replay.add_argument("--log-level", default="WARNING", help="show log lines from this level on (%(default)s)")
     return parser
@@ -75,12 +86,21 @@ def _chosen(arguments: argparse.Namespace) -> Iterable[HistoryName]:
 
 def run(arguments: argparse.Namespace) -> bool:
     """Play many histories; return whether all held."""
+    return _play_all(_chosen(arguments), jobs=arguments.jobs, keep_going=arguments.keep_going)
+
+
+def corpus(arguments: argparse.Namespace) -> bool:
+    """Play every history that failed once; return whether all hold."""
+    return _play_all([entry.name for entry in read_corpus()], jobs=arguments.jobs, keep_going=True)
+
+
+def _play_all(names: Iterable[HistoryName], *, jobs: int, keep_going: bool) -> bool:
     totals, started, reported = Totals(), time.perf_counter(), time.perf_counter()
-    for one in played(_chosen(arguments), jobs=arguments.jobs):
+    for one in played(names, jobs=jobs):
         totals.add(one)
         if one.failure:
             _print_failure(one)
-            if not arguments.keep_going:
+            if not keep_going:
                 break
         if time.perf_counter() - reported >= _REPORT_SECONDS:
             reported = time.perf_counter()
@@ -105,7 +125,7 @@ def _print_totals(totals: Totals) -> None:
     for kind, count in totals.counts.most_common():
         print(f"{count:10}  {kind}")
     for one in totals.failed[:_MOST_FAILURES_SHOWN]:
-        print(f"FAILED {one.name}: {one.failure.strip().splitlines()[-1][:200]}")
+        print(f"FAILED {one.name}: {one.raised_in}: {one.failure.strip().splitlines()[-1][:200]}")
 
 
 def determinism(arguments: argparse.Namespace) -> bool:
@@ -126,18 +146,36 @@ def replay(arguments: argparse.Namespace) -> bool:
         out = sys.stdout if arguments.to is None else resources.enter_context(arguments.to.open("w"))
         for name in names:
             trace = ReadableTrace(most_lines=arguments.lines, everything=arguments.all)
+            faults = _fewest_faults(name, arguments.replays) if arguments.shrink else None
             with trace.with_log_lines(logging.getLevelName(arguments.log_level.upper())):
-                one = play(name, listener=trace.add)
+                one = play(name, listener=trace.add, faults=faults)
             print(*trace.lines(), sep="\n", file=out)
             print(f"{name}: {one.virtual_seconds:.1f} virtual seconds,", one.failure or "all held")
             held &= not one.failure
     return held
 
 
+def _fewest_faults(name: HistoryName, most_replays: int) -> list[Any] | None:
+    """Return what is left of a history's faults, or None for all of them if it holds."""
+    if KINDS[name.kind].plan is None:
+        print(f"{name}: histories of this kind cannot be shrunk")
+        return None
+    logging.disable(logging.CRITICAL)
+    try:
+        first, faults = shrink(name, most_replays=most_replays, progress=partial(print, flush=True))
+    finally:
+        logging.disable(logging.NOTSET)
+    if not first.failure:
+        print(f"{name} holds")
+        return None
+    print(f"{name} still fails with these {len(faults)}:", *faults, sep="\n  ", flush=True)
+    return faults
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 if everything held."""
     arguments = _parser().parse_args(argv)
-    commands = {"run": run, "determinism": determinism, "replay": replay}
+    commands = {"run": run, "corpus": corpus, "determinism": determinism, "replay": replay}
     return 0 if commands[arguments.command](arguments) else 1
 
 

@@ -8,8 +8,7 @@ partition has no third replica.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from enum import Enum, auto
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from oncelog.broker.storage.partition_log import PartitionLog
@@ -27,13 +26,13 @@ from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import NOTICED_SECONDS, assignments, controller_epoch, state_of
 from tests.simulation.control_post import KINDS, ControlPost
+from tests.simulation.fault_plan import BROKERS, Fault, PlannedFault
 from tests.simulation.harsh_faults import DamagedCopy, HarshFaults
+from tests.simulation.journal import current_journal
 from tests.simulation.replication_history import batches
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
 
-BROKERS: Final = (1, 2, 3)
-_AT_THE_SAME_TIME: Final = 0.3
 _LOOK_SECONDS: Final = 0.1
 _MOST_LOOKS: Final = 600
 _MOST_REPEATED: Final = 20
@@ -44,46 +43,9 @@ _MORE_TOPICS: Final = ("x", "y")
 
 
 Progress: TypeAlias = Callable[[], Mapping[TopicPartition, int]]
-
-
-class Fault(Enum):
-    """What may happen next."""
-
-    KILL = auto()
-    POWER_LOSS = auto()
-    DISK = auto()
-    """A log that cannot be written: the broker stops, and is started again with another disk cable."""
-    FULL_DISK = auto()
-    """For a while. Writes go on through the others, unless something else is wrong, too."""
-    STALLED_DISK = auto()
-    """A disk call that does not return for a while: the event loop stands still, the process's other threads go on."""
-    RESTART = auto()
-    """In an orderly way."""
-    PAUSE = auto()
-    ISOLATE = auto()
-    """One broker from the others, or two from each other."""
-    CUT_LINK = auto()
-    """Two brokers from each other, one way or both, and nothing else: little may change, and writes go on."""
-    CUT_FROM_ENSEMBLE = auto()
-    EXPIRE = auto()
-    ENSEMBLE_DOWN = auto()
-    ENSEMBLE_BEHIND = auto()
-    """What one broker reads of the ensemble is old for a while."""
-    UNREACHABLE = auto()
-    ELECT = auto()
-    REASSIGN = auto()
-    CREATE = auto()
-    DELETE = auto()
-    """A topic that no client uses."""
-    CONFIGURE = auto()
-    """A topic's setting is changed through any broker."""
-    HOLD_CONTROL = auto()
-    """What a controller sends to one broker is held up, perhaps until there is another controller."""
-    REPEAT_CONTROL = auto()
-    """Some of what controllers have sent arrives once more."""
-    MOVE_AWAY = auto()
-    """Replicas leave a broker that cannot be reached, and the controller changes before it hears of that."""
-    HEAL = auto()
+_DeedToOne: TypeAlias = Callable[[ClusterBroker, random.Random], Coroutine[None, None, None]]
+_DeedToAll: TypeAlias = Callable[[random.Random], Coroutine[None, None, None]]
+_Deed: TypeAlias = Callable[[PlannedFault, random.Random], Coroutine[None, None, None]]
 
 
 class ClusterFaults:
@@ -101,49 +63,45 @@ class ClusterFaults:
         self._post = ControlPost(cluster)
         self._begun: list[asyncio.Future[None]] = []
         self._damaged = DamagedCopy(cluster, self._everybody_has_everything)
-        self._harsh = (
-            HarshFaults(cluster, rng, busy=self._busy, damaged=self._damaged, start=self._start) if harsh else None
-        )
-        self._deeds: dict[Fault, Callable[[], Awaitable[None]]] = {
-            Fault.KILL: self._to_some_broker(self._kill),
-            Fault.POWER_LOSS: self._lose_power if self._harsh is None else self._harsh.strike,
-            Fault.DISK: self._to_some_broker(self._fail_disk),
-            Fault.FULL_DISK: self._to_some_broker(self._fill_disk),
-            Fault.STALLED_DISK: self._to_some_broker(self._stall_disk),
-            Fault.RESTART: self._to_some_broker(self._restart),
-            Fault.PAUSE: self._to_some_broker(self._pause),
-            Fault.ISOLATE: self._isolate,
-            Fault.CUT_LINK: self._cut_link,
-            Fault.CUT_FROM_ENSEMBLE: self._to_some_broker(self._cut_from_ensemble),
-            Fault.EXPIRE: self._to_some_broker(self._expire),
-            Fault.ENSEMBLE_DOWN: self._ensemble_down,
-            Fault.ENSEMBLE_BEHIND: self._to_some_broker(self._fall_behind),
-            Fault.UNREACHABLE: self._to_some_broker(self._report_unreachable),
-            Fault.ELECT: self._to_some_broker(self._elect),
-            Fault.REASSIGN: self._to_some_broker(self._reassign),
-            Fault.CREATE: self._to_some_broker(self._create_topic),
-            Fault.DELETE: self._to_some_broker(self._delete_topic),
-            Fault.CONFIGURE: self._to_some_broker(self._configure_topic),
-            Fault.HOLD_CONTROL: self._hold_control,
-            Fault.REPEAT_CONTROL: self._repeat_control,
-            Fault.MOVE_AWAY: self._to_some_broker(self._move_away),
-            Fault.HEAL: self._heal_network,
+        self._harsh = HarshFaults(cluster, busy=self._busy, damaged=self._damaged, start=self._start) if harsh else None
+        self._deeds: dict[Fault, _Deed] = {
+            Fault.KILL: self._to_one(self._kill),
+            Fault.POWER_LOSS: self._to_all(self._lose_power if self._harsh is None else self._harsh.strike),
+            Fault.DISK: self._to_one(self._fail_disk),
+            Fault.FULL_DISK: self._to_one(self._fill_disk),
+            Fault.STALLED_DISK: self._to_one(self._stall_disk),
+            Fault.RESTART: self._to_one(self._restart),
+            Fault.PAUSE: self._to_one(self._pause),
+            Fault.ISOLATE: self._to_all(self._isolate),
+            Fault.CUT_LINK: self._to_all(self._cut_link),
+            Fault.CUT_FROM_ENSEMBLE: self._to_one(self._cut_from_ensemble),
+            Fault.EXPIRE: self._to_one(self._expire),
+            Fault.ENSEMBLE_DOWN: self._to_all(self._ensemble_down),
+            Fault.ENSEMBLE_BEHIND: self._to_one(self._fall_behind),
+            Fault.UNREACHABLE: self._to_one(self._report_unreachable),
+            Fault.ELECT: self._to_one(self._elect),
+            Fault.REASSIGN: self._to_one(self._reassign),
+            Fault.CREATE: self._to_one(self._create_topic),
+            Fault.DELETE: self._to_one(self._delete_topic),
+            Fault.CONFIGURE: self._to_one(self._configure_topic),
+            Fault.HOLD_CONTROL: self._to_all(self._hold_control),
+            Fault.REPEAT_CONTROL: self._to_all(self._repeat_control),
+            Fault.MOVE_AWAY: self._to_one(self._move_away),
+            Fault.HEAL: self._to_all(self._heal_network),
         }
 
-    async def befall(self, count: int, disturb: Callable[[], Awaitable[None]]) -> None:
-        """So many faults, of kinds that are chosen for the whole history; sometimes clients are disturbed, too."""
-        chosen = self._rng.sample(list(Fault), self._rng.randint(3, len(Fault)))
-        if self._harsh is not None:
-            chosen += [Fault.POWER_LOSS] * (len(chosen) // 2)
-        for _ in range(count):
-            deed = self._deeds[self._rng.choice(chosen)]
-            if deed not in (self._lose_power, self._cut_link) and self._rng.random() < _AT_THE_SAME_TIME:
-                self._begun.append(asyncio.ensure_future(deed()))  # noqa: TID251
+    async def befall(self, plan: Sequence[PlannedFault], disturb: Callable[[], Awaitable[None]]) -> None:
+        """Carry out the plan, one fault after the other; sometimes clients are disturbed, too."""
+        for planned in plan:
+            current_journal().note("faults", f"fault: {planned.fault.name.lower()}", str(planned))
+            deed = self._deeds[planned.fault](planned, random.Random(planned.seed))
+            if planned.in_background:
+                self._begun.append(asyncio.ensure_future(deed))  # noqa: TID251
             else:
-                await deed()
-            if self._rng.random() < 0.1:
+                await deed
+            if planned.disturbs:
                 await disturb()
-            await asyncio.sleep(self._rng.choice([0.0, 0.05, 0.5, 3.0]) * self._rng.random())
+            await asyncio.sleep(planned.pause)
 
     async def heal(self) -> None:
         """Everything works again, and everybody is there."""
@@ -158,32 +116,38 @@ class ClusterFaults:
             self._catch_up(broker)
             await self._start(broker)
 
-    def _to_some_broker(self, deed: Callable[[ClusterBroker], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        async def do() -> None:
-            chosen = self._rng.choice(BROKERS)
-            if chosen not in self._busy:
-                self._busy.add(chosen)
-                await deed(self._cluster[chosen])
-                self._busy.discard(chosen)
+    def _to_one(self, deed: _DeedToOne) -> _Deed:
+        async def do(planned: PlannedFault, rng: random.Random) -> None:
+            if planned.broker_id not in self._busy:
+                self._busy.add(planned.broker_id)
+                await deed(self._cluster[planned.broker_id], rng)
+                self._busy.discard(planned.broker_id)
+
+        return do
+
+    @staticmethod
+    def _to_all(deed: _DeedToAll) -> _Deed:
+        async def do(planned: PlannedFault, rng: random.Random) -> None:
+            await deed(rng)
 
         return do
 
     # What happens to one broker
 
-    async def _kill(self, broker: ClusterBroker) -> None:
+    async def _kill(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None:
             broker.kill()
-        await asyncio.sleep(self._rng.choice([0.0, 0.3, 2.0]))
+        await asyncio.sleep(rng.choice([0.0, 0.3, 2.0]))
         await self._start(broker)
 
-    async def _lose_power(self) -> None:
+    async def _lose_power(self, rng: random.Random) -> None:
         await self._until_nothing_is_wrong()
-        one, other = self._rng.sample(list(self._cluster.brokers.values()), 2)
+        one, other = rng.sample(list(self._cluster.brokers.values()), 2)
         one.crash("power")
-        if self._rng.random() < 0.5 and not self._hold_all_of_a_partition({one.broker_id, other.broker_id}):
+        if rng.random() < 0.5 and not self._hold_all_of_a_partition({one.broker_id, other.broker_id}):
             other.kill()
         for broker in (one, other):
-            await asyncio.sleep(self._rng.choice([0.0, 0.3, 2.0]))
+            await asyncio.sleep(rng.choice([0.0, 0.3, 2.0]))
             await self._start(broker)
         await self._until_everybody_has_everything()
 
@@ -224,34 +188,34 @@ class ClusterFaults:
                 broker.disk.crash("process", self._rng)
                 broker.process = None
 
-    async def _fail_disk(self, broker: ClusterBroker) -> None:
+    async def _fail_disk(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None and self._damaged.may_begin():
             if self._harsh is not None:
                 self._damaged.begin()  # Of pages that could not be written some are lost.
-            broker.disk.fail(self._rng.choice(["append", "sync"]), self._rng.choice([".log", "index", ""]))
-            await asyncio.sleep(self._rng.choice([0.1, 1.0]))
-            await self._restart(broker)
+            broker.disk.fail(rng.choice(["append", "sync"]), rng.choice([".log", "index", ""]))
+            await asyncio.sleep(rng.choice([0.1, 1.0]))
+            await self._restart(broker, rng)
             if self._harsh is not None:
                 self._damaged.repair()
 
-    async def _fill_disk(self, broker: ClusterBroker) -> None:
+    async def _fill_disk(self, broker: ClusterBroker, rng: random.Random) -> None:
         """With room for a part of a write, or for none; the broker may be killed before there is room again."""
         if broker.broker is not None:
-            broker.disk.fill(self._rng.choice([0, 1, 50, 400]))
-            await asyncio.sleep(self._rng.choice([0.1, 2.0, 10.0]))
-            if self._rng.random() < 0.2 and broker.broker is not None:
+            broker.disk.fill(rng.choice([0, 1, 50, 400]))
+            await asyncio.sleep(rng.choice([0.1, 2.0, 10.0]))
+            if rng.random() < 0.2 and broker.broker is not None:
                 broker.kill()
             broker.disk.make_room()
             await self._start(broker)
 
-    async def _stall_disk(self, broker: ClusterBroker) -> None:
+    async def _stall_disk(self, broker: ClusterBroker, rng: random.Random) -> None:
         process = broker.process
         if process is not None:
             process.stall()
-            await asyncio.sleep(self._rng.choice([0.1, 3.0, 8.0]))
+            await asyncio.sleep(rng.choice([0.1, 3.0, 8.0]))
             process.resume()
 
-    async def _restart(self, broker: ClusterBroker) -> None:
+    async def _restart(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None:
             try:
                 async with asyncio.timeout(3 * SESSION_SECONDS):
@@ -260,130 +224,130 @@ class ClusterFaults:
                 broker.kill()
         await self._start(broker)
 
-    async def _pause(self, broker: ClusterBroker) -> None:
+    async def _pause(self, broker: ClusterBroker, rng: random.Random) -> None:
         process = broker.process
         if process is not None:
             process.pause()
-            await asyncio.sleep(self._rng.choice([0.1, 1.0, 4.0, 1.5 * SESSION_SECONDS]))
+            await asyncio.sleep(rng.choice([0.1, 1.0, 4.0, 1.5 * SESSION_SECONDS]))
             process.resume()
 
-    async def _cut_from_ensemble(self, broker: ClusterBroker) -> None:
+    async def _cut_from_ensemble(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.store is not None:
-            broker.cut_from_ensemble(self._rng.choice([Direction.TO_CLIENT, Direction.TO_ENSEMBLE, Direction.BOTH]))
-            await asyncio.sleep(self._rng.choice([0.1, 1.0, 1.5 * SESSION_SECONDS]))
+            broker.cut_from_ensemble(rng.choice([Direction.TO_CLIENT, Direction.TO_ENSEMBLE, Direction.BOTH]))
+            await asyncio.sleep(rng.choice([0.1, 1.0, 1.5 * SESSION_SECONDS]))
             broker.cut_from_ensemble(Direction.NONE)
 
-    async def _fall_behind(self, broker: ClusterBroker) -> None:
+    async def _fall_behind(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.store is not None:
             self._cluster.ensemble.fall_behind(broker.store)
-            await asyncio.sleep(self._rng.choice([0.1, 1.0, SESSION_SECONDS]))
+            await asyncio.sleep(rng.choice([0.1, 1.0, SESSION_SECONDS]))
             self._catch_up(broker)
 
     def _catch_up(self, broker: ClusterBroker) -> None:
         if broker.store is not None:
             self._cluster.ensemble.catch_up(broker.store)
 
-    async def _expire(self, broker: ClusterBroker) -> None:
+    async def _expire(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.store is not None and broker.store.session is not None:
             self._cluster.ensemble.expire(broker.store.session.session_id)
 
-    async def _report_unreachable(self, broker: ClusterBroker) -> None:
+    async def _report_unreachable(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None:
-            broker.broker.controller.report_unreachable(self._rng.choice(BROKERS))
+            broker.broker.controller.report_unreachable(rng.choice(BROKERS))
 
-    async def _elect(self, broker: ClusterBroker) -> None:
+    async def _elect(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None and broker.process is not None:
             broker.process.run(self._hold_election(broker))
 
     async def _hold_election(self, broker: ClusterBroker) -> None:
         await broker.running.controller_apis.elect_leaders(None, ElectionType.PREFERRED)
 
-    async def _reassign(self, broker: ClusterBroker) -> None:
+    async def _reassign(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None and broker.process is not None:
-            broker.process.run(self._move(broker))
+            broker.process.run(self._move(broker, rng))
 
-    async def _move(self, broker: ClusterBroker) -> None:
-        partition = self._rng.choice(sorted(assignments(self._cluster)))
-        target = self._rng.choice([None, self._rng.sample(BROKERS, 2), self._rng.sample(BROKERS, 3)])
+    async def _move(self, broker: ClusterBroker, rng: random.Random) -> None:
+        partition = rng.choice(sorted(assignments(self._cluster)))
+        target = rng.choice([None, rng.sample(BROKERS, 2), rng.sample(BROKERS, 3)])
         await broker.running.controller_apis.alter_reassignments({partition: target})
 
-    async def _create_topic(self, broker: ClusterBroker) -> None:
+    async def _create_topic(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None and broker.process is not None:
             topic = NewTopic(
-                name=self._rng.choice(_MORE_TOPICS),
+                name=rng.choice(_MORE_TOPICS),
                 partition_count=2,
                 replication_factor=2,
-                configs=self._rng.choice([{}, self._setting()]),
+                configs=rng.choice([{}, self._setting(rng)]),
             )
             broker.process.run(broker.running.controller_apis.create_topics([topic]))
 
-    async def _delete_topic(self, broker: ClusterBroker) -> None:
+    async def _delete_topic(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None and broker.process is not None:
-            name = self._rng.choice(_MORE_TOPICS)
+            name = rng.choice(_MORE_TOPICS)
             broker.process.run(broker.running.controller_apis.delete_topics([name], timeout_seconds=1.0))
 
-    async def _configure_topic(self, broker: ClusterBroker) -> None:
+    async def _configure_topic(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None and broker.process is not None:
-            resource = ConfigResource(ResourceType.TOPIC, self._rng.choice(_MORE_TOPICS))
-            operations = [ConfigOperation(key, OperationType.SET, value) for key, value in self._setting().items()]
+            resource = ConfigResource(ResourceType.TOPIC, rng.choice(_MORE_TOPICS))
+            operations = [ConfigOperation(key, OperationType.SET, value) for key, value in self._setting(rng).items()]
             alteration = ConfigAlteration(resource=resource, operations=tuple(operations))
             if broker.broker.metadata.topic_exists(resource.name):
                 broker.process.run(broker.broker.configs.alter([alteration]))
 
-    def _setting(self) -> dict[str, str]:
-        return {self._rng.choice(["retention.ms", "segment.ms"]): str(self._rng.randrange(10**9, 10**10))}
+    def _setting(self, rng: random.Random) -> dict[str, str]:
+        return {rng.choice(["retention.ms", "segment.ms"]): str(rng.randrange(10**9, 10**10))}
 
     # What happens to all of them
 
-    async def _isolate(self) -> None:
-        one, other, _ = self._rng.sample(BROKERS, 3)
-        self._cluster.isolate(one, *self._rng.choice([(), (other,)]))
-        await asyncio.sleep(self._rng.choice([0.1, 1.0, 5.0]))
-        if self._rng.random() < 0.7:
+    async def _isolate(self, rng: random.Random) -> None:
+        one, other, _ = rng.sample(BROKERS, 3)
+        self._cluster.isolate(one, *rng.choice([(), (other,)]))
+        await asyncio.sleep(rng.choice([0.1, 1.0, 5.0]))
+        if rng.random() < 0.7:
             self._cluster.loop.network.heal()
 
-    async def _hold_control(self) -> None:
-        receiver, kind = self._rng.choice(BROKERS), self._rng.choice([None, *KINDS.values()])
+    async def _hold_control(self, rng: random.Random) -> None:
+        receiver, kind = rng.choice(BROKERS), rng.choice([None, *KINDS.values()])
         self._post.wants = lambda frame: frame.receiver == receiver and kind in (None, frame.kind)
-        await asyncio.sleep(self._rng.choice([0.5, 2.0, 4.0]))
-        if self._rng.random() < 0.5:
-            await self._change_controller()
+        await asyncio.sleep(rng.choice([0.5, 2.0, 4.0]))
+        if rng.random() < 0.5:
+            await self._change_controller(rng)
         self._post.release()
 
-    async def _repeat_control(self) -> None:
-        if self._rng.random() < 0.3:
-            await self._change_controller()
+    async def _repeat_control(self, rng: random.Random) -> None:
+        if rng.random() < 0.3:
+            await self._change_controller(rng)
         past = list(self._post.sent)
-        for frame in self._rng.sample(past, min(len(past), _MOST_REPEATED)):
+        for frame in rng.sample(past, min(len(past), _MOST_REPEATED)):
             await self._post.deliver_again(frame)
 
-    async def _change_controller(self) -> None:
+    async def _change_controller(self, rng: random.Random) -> None:
         for broker_id in self._cluster.controllers:
-            await self._expire(self._cluster[broker_id])
-        await asyncio.sleep(self._rng.choice([0.1, 1.0]))
+            await self._expire(self._cluster[broker_id], rng)
+        await asyncio.sleep(rng.choice([0.1, 1.0]))
 
-    async def _move_away(self, broker: ClusterBroker) -> None:
+    async def _move_away(self, broker: ClusterBroker, rng: random.Random) -> None:
         """Bring at least the partitions of one topic elsewhere."""
         others = [other for other in BROKERS if other != broker.broker_id]
         self._cluster.isolate(broker.broker_id)
-        await asyncio.sleep(self._rng.choice([0.1, NOTICED_SECONDS]))
+        await asyncio.sleep(rng.choice([0.1, NOTICED_SECONDS]))
         moves = {p: others for p, replicas in assignments(self._cluster).items() if broker.broker_id in replicas}
-        chosen = self._rng.sample(sorted(moves), min(len(moves), 3))
+        chosen = rng.sample(sorted(moves), min(len(moves), 3))
         for controller_id in self._cluster.controllers:
             controller = self._cluster[controller_id]
             if controller is not broker and controller.process is not None:
                 targets = {partition: moves[partition] for partition in chosen}
                 controller.process.run(controller.running.controller_apis.alter_reassignments(targets))
-        await asyncio.sleep(self._rng.choice([0.5, 2.0]))
-        if self._rng.random() < 0.7:
-            await self._change_controller()
+        await asyncio.sleep(rng.choice([0.5, 2.0]))
+        if rng.random() < 0.7:
+            await self._change_controller(rng)
         self._cluster.loop.network.heal()
 
-    async def _cut_link(self) -> None:
+    async def _cut_link(self, rng: random.Random) -> None:
         await self._until_nothing_is_wrong()
         controllers, leaders = controller_epoch(self._cluster), self._leader_epochs()
-        link = [f"broker {broker_id}" for broker_id in self._rng.sample(BROKERS, 2)]
-        for sender, receiver in self._rng.choice([[link], [link, link[::-1]]]):
+        link = [f"broker {broker_id}" for broker_id in rng.sample(BROKERS, 2)]
+        for sender, receiver in rng.choice([[link], [link, link[::-1]]]):
             self._cluster.loop.network.sever(sender, receiver)
         await asyncio.sleep(_CUT_SECONDS)
         whole = [
@@ -402,12 +366,12 @@ class ClusterFaults:
     def _leader_epochs(self) -> dict[TopicPartition, int]:
         return {partition: state_of(self._cluster, *partition).leader_epoch for partition in assignments(self._cluster)}
 
-    async def _ensemble_down(self) -> None:
+    async def _ensemble_down(self, rng: random.Random) -> None:
         self._cluster.ensemble.is_up = False
-        await asyncio.sleep(self._rng.choice([0.1, 1.0, SESSION_SECONDS]))
+        await asyncio.sleep(rng.choice([0.1, 1.0, SESSION_SECONDS]))
         self._cluster.ensemble.is_up = True
 
-    async def _heal_network(self) -> None:
+    async def _heal_network(self, rng: random.Random) -> None:
         self._cluster.loop.network.heal()
 
 

@@ -6,7 +6,7 @@ to their common end, every broker knows every topic's settings, and nothing that
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from oncelog.broker.storage.partition_log import PartitionLog
@@ -16,6 +16,7 @@ from oncelog.protocol.records.record_batch import iter_batches, iter_records
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.cluster_stories import assert_agreement, assignments, state_of
+from tests.simulation.fault_plan import PlannedFault
 from tests.simulation.replication_history import batches
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
 from tests.simulation.topic_settings import assert_settings_are_known, described_overrides
@@ -52,12 +53,17 @@ class Load(Protocol):
         ...
 
 
-async def play(cluster: SimulatedCluster, rng: random.Random, load: Load, count: int, *, harsh: bool = False) -> None:
-    """Let so many faults happen, heal, and check; ``harsh``: machines lose power at any time."""
+async def play(
+    cluster: SimulatedCluster, rng: random.Random, load: Load, plan: Sequence[PlannedFault], *, harsh: bool = False
+) -> None:
+    """Let the planned faults happen, heal, and check.
+
+    ``rng``: of what the healing does, and of nothing else; ``harsh``: machines lose power at any time.
+    """
     faults = ClusterFaults(cluster, rng, load.progress, harsh=harsh)
     await load.setup()
     load.start()
-    await faults.befall(count, load.disturb)
+    await faults.befall(plan, load.disturb)
     await faults.heal()
     await _until_whole(cluster)
     await load.finish()

@@ -65,7 +65,6 @@ class HarshFaults:
     def __init__(
         self,
         cluster: SimulatedCluster,
-        rng: random.Random,
         *,
         busy: set[int],
         damaged: DamagedCopy,
@@ -73,22 +72,21 @@ class HarshFaults:
     ) -> None:
         """``busy``: the brokers that something else is being done to."""
         self._cluster = cluster
-        self._rng = rng
         self._busy = busy
         self._damaged = damaged
         self._start = start
 
-    async def strike(self) -> None:
+    async def strike(self, rng: random.Random) -> None:
         """Crash one to three brokers, and start them again in any order."""
         free = [broker for broker_id, broker in self._cluster.brokers.items() if broker_id not in self._busy]
-        wanted = self._rng.choice([1, 1, 2, 3])
-        victims = self._rng.sample(free, min(wanted, len(free)))
+        wanted = rng.choice([1, 1, 2, 3])
+        victims = rng.sample(free, min(wanted, len(free)))
         self._busy.update(victim.broker_id for victim in victims)
-        powerless = self._rng.choice([*victims, None])
+        powerless = rng.choice([*victims, None])
         for victim in victims:
             self._crash(victim, loses_power=victim is powerless)
-            await asyncio.sleep(self._rng.choice(_GAPS))
-        await asyncio.gather(*(self._return(victim, self._rng.choice(_ABSENCES)) for victim in victims))
+            await asyncio.sleep(rng.choice(_GAPS))
+        await asyncio.gather(*(self._return(victim, rng.choice(_ABSENCES) * rng.random()) for victim in victims))
 
     def _crash(self, broker: ClusterBroker, *, loses_power: bool) -> None:
         if broker.process is None:
@@ -101,6 +99,6 @@ class HarshFaults:
             broker.kill()
 
     async def _return(self, broker: ClusterBroker, absence: float) -> None:
-        await asyncio.sleep(absence * self._rng.random())
+        await asyncio.sleep(absence)
         await self._start(broker)
         self._busy.discard(broker.broker_id)

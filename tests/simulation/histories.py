@@ -3,16 +3,16 @@
 import signal
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import FrameType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tests.simulation import test_cluster_histories, test_one_broker, test_replication_histories
 from tests.simulation.buggify import Swarm, swarming
 from tests.simulation.journal import Entry, Journal, keep
-from tests.simulation.replication_history import run_history
+from tests.simulation.replication_history import Step, run_history
 
 LONGEST_CPU_SECONDS: Final = 120.0
 """Processor time after which a history is taken to hang: a hundred times what one takes."""
@@ -21,33 +21,55 @@ LONGEST_CPU_SECONDS: Final = 120.0
 class Kind(NamedTuple):
     """One kind of history."""
 
-    run: Callable[[int], object]
-    """Play the history of a seed; raise an exception if anything that must hold does not."""
+    run: Callable[..., object]
+    """Play the history of a seed; raise an exception if anything that must hold does not.
+
+    A second argument is the list of faults that happen instead of all that ``plan`` returns.
+    """
     about: str
     weight: int
     """How many of a mixture of seeds are of this kind."""
     swarm: bool = False
     """Whether each seed enables some of the buggify points."""
+    plan: Callable[[int], Sequence[Any]] | None = None
+    """Return the faults of a seed, or the steps; missing where a history cannot be played with fewer of them."""
 
 
-def _replicas(seed: int) -> None:
-    run_history(test_replication_histories.steps_of(seed), seed)
+def _replicas(seed: int, steps: Sequence[Step] | None = None) -> None:
+    run_history(test_replication_histories.steps_of(seed) if steps is None else steps, seed)
 
 
 PLAIN: Final[Mapping[str, Kind]] = {
     "one-broker": Kind(test_one_broker.run, "transactions on one broker that crashes or loses power", 10),
-    "replicas": Kind(_replicas, "appends, elections and crashes of three replicas under a scripted controller", 6),
-    "writers": Kind(test_cluster_histories.run, "writers with acks=all to a cluster of three, with faults", 2),
+    "replicas": Kind(
+        _replicas,
+        "appends, elections and crashes of three replicas under a scripted controller",
+        6,
+        plan=test_replication_histories.steps_of,
+    ),
+    "writers": Kind(
+        test_cluster_histories.run,
+        "writers with acks=all to a cluster of three, with faults",
+        2,
+        plan=test_cluster_histories.plan,
+    ),
     "transactions": Kind(
-        test_cluster_histories.run_transactions, "transactions, groups and readers on a cluster, with faults", 2
+        test_cluster_histories.run_transactions,
+        "transactions, groups and readers on a cluster, with faults",
+        2,
+        plan=test_cluster_histories.plan_under_transactions,
     ),
     "harsh-writers": Kind(
-        partial(test_cluster_histories.run, harsh=True), "the same writers; machines lose power at any time", 2
+        partial(test_cluster_histories.run, harsh=True),
+        "the same writers; machines lose power at any time",
+        2,
+        plan=partial(test_cluster_histories.plan, harsh=True),
     ),
     "harsh-transactions": Kind(
         partial(test_cluster_histories.run_transactions, harsh=True),
         "the same transactions; machines lose power at any time",
         2,
+        plan=partial(test_cluster_histories.plan_under_transactions, harsh=True),
     ),
 }
 """Those in which every part of the world keeps its manners, but for the faults that a history lists."""
@@ -79,27 +101,36 @@ class Played(NamedTuple):
     counts: Counter[str]
     digest: str
     """Of all that crossed the network, all disk calls and all events; empty unless it was wanted."""
+    raised_in: str = ""
+    """The type of the exception and the function that raised it: failures that agree in this are taken for the same."""
 
 
 class Hangs(BaseException):
     """A history uses the processor and comes to no end. No handler may swallow this."""
 
 
-def play(name: HistoryName, *, digests: bool = False, listener: Callable[[Entry], None] | None = None) -> Played:
-    """Play one history, in the main thread of a process."""
+def play(
+    name: HistoryName,
+    *,
+    digests: bool = False,
+    listener: Callable[[Entry], None] | None = None,
+    faults: Sequence[Any] | None = None,
+) -> Played:
+    """Play one history, in the main thread of a process; ``faults``: instead of all that its kind plans."""
     journal = Journal(listener, digests=digests)
-    failure = ""
+    failure = raised_in = ""
     kind = KINDS[name.kind]
     with keep(journal), ExitStack() as resources:
         resources.enter_context(_limited_to(LONGEST_CPU_SECONDS))
         if kind.swarm:
             resources.enter_context(swarming(Swarm.drawn(name.seed)))
         try:
-            kind.run(name.seed)
-        except (Exception, Hangs):
+            kind.run(name.seed) if faults is None else kind.run(name.seed, faults)
+        except (Exception, Hangs) as error:
             failure = traceback.format_exc()
+            raised_in = f"{type(error).__name__} in {traceback.extract_tb(error.__traceback__)[-1].name}"
     digest = "" if journal.digest is None else journal.digest.hexdigest()
-    return Played(name, failure, journal.seconds, journal.counts, digest)
+    return Played(name, failure, journal.seconds, journal.counts, digest, raised_in)
 
 
 def mixture(kinds: Mapping[str, Kind], base: int) -> Iterator[HistoryName]:

@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -10,6 +10,7 @@ from tests.simulation.acknowledged_writers import AcknowledgedWriters
 from tests.simulation.cluster_history import play
 from tests.simulation.cluster_routes import ClusterRoutes
 from tests.simulation.cluster_stories import simulate
+from tests.simulation.fault_plan import PlannedFault, fault_plan
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.workload import Manners, Workload
 
@@ -35,25 +36,37 @@ MANNERS = Manners(
 )
 
 
-def run(seed: int, *, harsh: bool = False) -> None:
-    """Of writers with acks=all; ``harsh``: machines lose power at any time."""
+def plan(seed: int, *, harsh: bool = False) -> list[PlannedFault]:
+    """Return the faults of a history of writers."""
+    return fault_plan(seed, FAULTS, harsh=harsh)
+
+
+def plan_under_transactions(seed: int, *, harsh: bool = False) -> list[PlannedFault]:
+    """Return the faults of a history of transactions."""
+    return fault_plan(seed, FAULTS_UNDER_TRANSACTIONS, harsh=harsh)
+
+
+def run(seed: int, faults: Sequence[PlannedFault] | None = None, *, harsh: bool = False) -> None:
+    """Of writers with acks=all; ``faults``: instead of all that are planned; ``harsh``: power is lost at any time."""
+    planned = plan(seed, harsh=harsh) if faults is None else faults
 
     async def story(cluster: SimulatedCluster) -> None:
-        rng = random.Random(seed)
-        await play(cluster, rng, AcknowledgedWriters(cluster, rng), FAULTS, harsh=harsh)
+        load = AcknowledgedWriters(cluster, random.Random(seed))
+        await play(cluster, random.Random(f"healing {seed}"), load, planned, harsh=harsh)
 
     _run(seed, story)
 
 
-def run_transactions(seed: int, *, harsh: bool = False) -> None:
+def run_transactions(seed: int, faults: Sequence[PlannedFault] | None = None, *, harsh: bool = False) -> None:
     """Of transactional producers of both versions, idempotent producers, groups, and readers of what is committed."""
+    planned = plan_under_transactions(seed, harsh=harsh) if faults is None else faults
 
     async def story(cluster: SimulatedCluster) -> None:
         rng = random.Random(seed)
         for broker in cluster.alive:
             broker.running.producer_ids._block_size = rng.choice([1, 3, 1000])
-        load = Workload(cluster.loop, lambda: ClusterRoutes(cluster, rng), rng, MANNERS)
-        await play(cluster, rng, load, FAULTS_UNDER_TRANSACTIONS, harsh=harsh)
+        load = Workload(cluster.loop, lambda: ClusterRoutes(cluster, random.Random(rng.random())), rng, MANNERS)
+        await play(cluster, random.Random(f"healing {seed}"), load, planned, harsh=harsh)
 
     _run(seed, story)
 

@@ -102,18 +102,18 @@ class Workload:
         self.late_post = LatePost(
             loop,
             new_routes(),
-            rng,
+            self._own_stream(),
             probability=rng.choice([0.0, 0.1, 0.3]),
             repeats_markers=manners.repeats_markers,
         )
-        self.level_changers = [LevelChanger(new_routes(), rng) for _ in range(rng.choice([0, 0, 1]))]
+        self.level_changers = [LevelChanger(new_routes(), self._own_stream()) for _ in range(rng.choice([0, 0, 1]))]
         self.writers = [self._writer(f"w{n}") for n in range(rng.choice([0, 1, 1, 2, 3]))]
         self.producers = [
             PipelinedProducer(
                 f"p{n}",
                 new_routes(),
                 rng.choice(SOURCES),
-                rng,
+                self._own_stream(),
                 rng.randint(5, manners.most_batches),
                 response_within=rng.choice([0.01, 0.05, 5.0]),
                 history=self._history,
@@ -124,19 +124,28 @@ class Workload:
         ]
         self.workers = [self._worker(source) for source in SOURCES[: rng.choice([0, 1, 2, 2])]]
         self.observers = [
-            Observer(new_routes(), partition, rng, self._history) for partition in rng.sample(ALL, rng.randint(0, 2))
+            Observer(new_routes(), partition, self._own_stream(), self._history)
+            for partition in rng.sample(ALL, rng.randint(0, 2))
         ]
         self._tasks: dict[Client, asyncio.Task[None]] = {}
 
+    def _own_stream(self) -> random.Random:
+        """Return the random stream of one client, which is the same whatever befalls the others."""
+        return random.Random(self._rng.random())
+
     def _writer(self, name: str) -> TransactionalWriter:
         rest = self._manners.longest_rest
-        return TransactionalWriter(name, JOURNALS, self._rng, self._session(name), self._history, longest_rest=rest)
+        return TransactionalWriter(
+            name, JOURNALS, self._own_stream(), self._session(name), self._history, longest_rest=rest
+        )
 
     def _worker(self, source: TopicPartition, incarnation: str = "") -> TransformWorker:
         session = self._session(f"transform-{source.partition}{incarnation}")
         rest = self._manners.longest_rest
         history = self._history
-        return TransformWorker(source, TARGETS, self._rng, session, history, incarnation=incarnation, longest_rest=rest)
+        return TransformWorker(
+            source, TARGETS, self._own_stream(), session, history, incarnation=incarnation, longest_rest=rest
+        )
 
     def _session(self, transactional_id: str) -> TransactionalSession:
         newest_version = self._rng.choice([1, 2, 2])
@@ -147,14 +156,16 @@ class Workload:
         return TransactionalSession(
             transactional_id,
             client,
-            self._rng,
+            self._own_stream(),
             newest_version=newest_version,
             timeout_ms=self._rng.choice([400, 5_000, 5_000]),
             topic_ids=self._topic_ids,
         )
 
     def _client(self, response_within: float = 5.0) -> PatientClient:
-        return PatientClient(self._new_routes(), self._rng, response_within=response_within, late_post=self.late_post)
+        return PatientClient(
+            self._new_routes(), self._own_stream(), response_within=response_within, late_post=self.late_post
+        )
 
     @property
     def sessions(self) -> list[TransactionalSession]:

@@ -1,0 +1,107 @@
+"""The faults of a cluster history as data: drawn before the history begins, from a random stream of their own.
+
+The clients draw from other streams, and each fault draws its details from one of its own. So a history can be played
+again without some of its faults, and the others stay what they are (``shrinking.py``). Delays of the network and what
+the brokers draw still come from one stream each, so what happens between the faults may change.
+"""
+
+import random
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+BROKERS: Final = (1, 2, 3)
+_AT_THE_SAME_TIME: Final = 0.3
+_DISTURBED: Final = 0.1
+_PAUSES: Final = (0.0, 0.05, 0.5, 3.0)
+"""Most seconds from one fault to the next."""
+
+
+class Fault(Enum):
+    """What may happen next."""
+
+    KILL = auto()
+    POWER_LOSS = auto()
+    DISK = auto()
+    """A log that cannot be written: the broker stops, and is started again with another disk cable."""
+    FULL_DISK = auto()
+    """For a while. Writes go on through the others, unless something else is wrong, too."""
+    STALLED_DISK = auto()
+    """A disk call that does not return for a while: the event loop stands still, the process's other threads go on."""
+    RESTART = auto()
+    """In an orderly way."""
+    PAUSE = auto()
+    ISOLATE = auto()
+    """One broker from the others, or two from each other."""
+    CUT_LINK = auto()
+    """Two brokers from each other, one way or both, and nothing else: little may change, and writes go on."""
+    CUT_FROM_ENSEMBLE = auto()
+    EXPIRE = auto()
+    ENSEMBLE_DOWN = auto()
+    ENSEMBLE_BEHIND = auto()
+    """What one broker reads of the ensemble is old for a while."""
+    UNREACHABLE = auto()
+    ELECT = auto()
+    REASSIGN = auto()
+    CREATE = auto()
+    DELETE = auto()
+    """A topic that no client uses."""
+    CONFIGURE = auto()
+    """A topic's setting is changed through any broker."""
+    HOLD_CONTROL = auto()
+    """What a controller sends to one broker is held up, perhaps until there is another controller."""
+    REPEAT_CONTROL = auto()
+    """Some of what controllers have sent arrives once more."""
+    MOVE_AWAY = auto()
+    """Replicas leave a broker that cannot be reached, and the controller changes before it hears of that."""
+    HEAL = auto()
+
+
+NEEDS_WHOLE_CLUSTER: Final = frozenset({Fault.POWER_LOSS, Fault.CUT_LINK})
+"""Faults that need a whole cluster, so that nothing else may begin meanwhile."""
+
+
+class PlannedFault(NamedTuple):
+    """One fault, or order."""
+
+    number: int
+    """In the plan as it was drawn."""
+    fault: Fault
+    broker_id: int
+    """The broker that it happens to, if it happens to one."""
+    seed: int
+    """Of the stream that gives its duration and its other details."""
+    in_background: bool
+    """Whether the next one may begin before its end."""
+    disturbs: bool
+    """Whether clients are disturbed, too."""
+    pause: float
+    """Seconds until the next one."""
+
+    def __str__(self) -> str:
+        """Return it as a line of a report."""
+        together = ", in the background" if self.in_background else ""
+        clients = ", clients are disturbed" if self.disturbs else ""
+        return f"{self.number}: {self.fault.name} (broker {self.broker_id}{together}{clients}; then {self.pause:.3f} s)"
+
+
+def fault_plan(seed: int, count: int, *, harsh: bool = False) -> list[PlannedFault]:
+    """Return so many faults, of kinds that are chosen for the whole history; ``harsh``: with more power losses."""
+    rng = random.Random(f"faults {seed}")
+    kinds = rng.sample(list(Fault), rng.randint(3, len(Fault)))
+    if harsh:
+        kinds += [Fault.POWER_LOSS] * (len(kinds) // 2)
+    return [_planned(number, rng, kinds, harsh=harsh) for number in range(count)]
+
+
+def _planned(number: int, rng: random.Random, kinds: list[Fault], *, harsh: bool) -> PlannedFault:
+    fault = rng.choice(kinds)
+    blocks = fault in NEEDS_WHOLE_CLUSTER and not (harsh and fault is Fault.POWER_LOSS)
+    return PlannedFault(
+        number=number,
+        fault=fault,
+        broker_id=rng.choice(BROKERS),
+        seed=rng.getrandbits(32),
+        in_background=rng.random() < _AT_THE_SAME_TIME and not blocks,
+        disturbs=rng.random() < _DISTURBED,
+        pause=rng.choice(_PAUSES) * rng.random(),
+    )
