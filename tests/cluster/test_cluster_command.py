@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tests.command import Oncelog
 from tests.processes import KAFKA_3_9, LIMIT_SECONDS, ClusterProcess
 
 SECONDS = LIMIT_SECONDS
+MOST_LOOKS = 300
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,11 @@ def until_gone(pid: int) -> None:
         assert select.select([descriptor], [], [], SECONDS)[0], f"{pid} still runs"
     finally:
         os.close(descriptor)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Look until a condition holds, which runs a command each time."""
+    assert any(condition() for _ in range(MOST_LOOKS)), f"not so after {MOST_LOOKS} commands"
 
 
 def states(cluster: ClusterProcess) -> dict[str, str]:
@@ -127,6 +133,27 @@ def test_process_that_ends_by_itself_is_reported_and_stays_ended(cluster: Cluste
     assert "broker 1 ended unexpectedly: killed by SIGKILL" in (cluster.directory / "stdout.log").read_text()
     cluster.verb("start", 1)
     Oncelog(cluster.address)("wait --brokers 3")
+
+
+def test_topic_describe_names_the_brokers_that_a_partition_waits_for(cluster: ClusterProcess) -> None:
+    """With two replicas on three brokers, one partition has none of them on broker 1."""
+    alive = Oncelog(cluster.verb("status")["1"]["address"])
+    alive("topic create waiting -r 2 -p 3")
+    described = alive.json("topic describe waiting")["partitions"]
+    (index,) = (each["partition"] for each in described if 1 not in each["replicas"])
+
+    def waiting_for() -> dict[int, list[int]]:
+        rows = alive.json("topic describe waiting")["partitions"]
+        assert all({*row["isr"], *row["elr"]} == set(row["replicas"]) for row in rows)
+        return {row["partition"]: row["waiting_for"] for row in rows if row["waiting_for"]}
+
+    cluster.verb("kill", 2, 3)
+    until(lambda: waiting_for() == {index: [2, 3]})
+    said = f"1 partition waits for brokers 2, 3, which may alone have all acknowledged records (waiting-{index});"
+    assert said in alive("topic describe waiting")
+    cluster.verb("start", 2, 3)
+    until(lambda: not waiting_for())
+    alive("wait --brokers 3")
 
 
 def test_directory_of_a_running_cluster_starts_no_second_one(cluster: ClusterProcess) -> None:
