@@ -18,8 +18,8 @@ SPARK_KILLS := sink_processes replaced_targets sink_kills sink_speculation check
 KILLS ?= 200
 SEED ?= 1
 SIMULATED = $(SEEDS:%=--seeds %) $(BASE:%=--base %) $(KINDS:%=--kinds %)
-# Tests of processes wait half of their time, so there is one process more than processors.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Tests of processes wait half of their time, so there are two processes more than processors.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # A file is run by one process, in the order of its tests. The levels that wait come first, so that none is left to the end.
 PARALLEL_PYTEST = $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 INSTALLING = echo "Installing $(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
@@ -48,7 +48,7 @@ compose-test: $(DEV)  ## The image and docker-compose.yml, for real (needs a Doc
 demo: $(DEV)  ## Purchases to invoices and shipments, exactly once, through kill -9
 	$(BIN)/python -m tests.demo
 
-test: $(DEV)  ## Unit, scenario, conformance, simulation, chaos and integration tests, side by side: make test [WORKERS=3]
+test: $(DEV)  ## Unit, scenario, conformance, simulation, chaos and integration tests, side by side: make test [WORKERS=4]
 	$(PARALLEL_PYTEST) tests/integration tests/simulation tests/scenarios tests/chaos tests/unit tests/conformance
 
 test-deep: $(DEV)  ## Ten times as many seeds of the simulations, and each property ten times, drawn anew
