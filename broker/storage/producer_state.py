@@ -115,6 +115,7 @@ class ProducerStateEntry:
     """One producer's epoch, last batches, and open transaction on this partition."""
 
     __slots__ = (
+        "abort_offset",
         "batches",
         "coordinator_epoch",
         "decision_offset",
@@ -128,6 +129,8 @@ class ProducerStateEntry:
     def __init__(self, producer_id: int, producer_epoch: int = NO_PRODUCER_EPOCH) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
+        self.abort_offset = -1
+        """Of the last marker that aborted; -1 if none is known. Not persisted."""
         self.coordinator_epoch = -1
         self.decision_offset = -1
         """The highest of the markers that this broker wrote as the leader: of the record that decided the end; -1 if
@@ -403,6 +406,8 @@ class ProducerStateManager:
         entry.last_active_ms = self._wall_clock()
         first_offset = entry.txn_first_offset
         entry.end_transaction(header.producer_epoch, marker.coordinator_epoch, header.max_timestamp)
+        if not marker.commit:
+            entry.abort_offset = offset
         if first_offset is None:
             return None
         completed = CompletedTransaction(producer_id, first_offset, offset, not marker.commit)

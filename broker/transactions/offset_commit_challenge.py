@@ -6,6 +6,10 @@ first commit of an epoch needs no challenge: its client has added the partition 
 transaction is over, its marker has left the epoch in the partition's producer state. A producer whose epoch is in there
 has had a transaction here, and without an owner it is challenged.
 
+An abort marker makes the leader forget the owner: a client that aborts may have given up the connection of a commit
+that got no response, and need not come back over another one before its next transaction adds the group. After a
+commit nothing can be late, since a client does not commit with an unanswered TxnOffsetCommit.
+
 The owners of a partition are dropped with the leadership: meanwhile another leader may have had another owner. They are
 bounded: beyond ``most_producers`` the one that was used least recently is forgotten, and is challenged once more.
 """
@@ -15,14 +19,30 @@ from typing import Final
 
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.storage.producer_state import ProducerStateEntry
 from oncelog.coordinator.ports import ClientConnection
 from oncelog.coordinator.transaction.connection_challenge import Action, ConnectionChallenge, is_challenged
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 
+CHALLENGED: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+"""The response to a challenged commit. Every version and client knows it, and sends the commit to the same coordinator
+again. kafkajs 2.2 looks for COORDINATOR_LOAD_IN_PROGRESS under a name that its table of errors does not have, and gives
+up."""
 MOST_PRODUCERS: Final = 5_000
 """Of one partition of the offsets topic. An entry is about 200 bytes."""
+
+
+class _Owner(ConnectionChallenge):
+    """The owner of one producer's offsets, until an abort marker comes."""
+
+    __slots__ = ("abort_offset",)
+
+    def __init__(self, abort_offset: int) -> None:
+        super().__init__()
+        self.abort_offset = abort_offset
+        """Of the last abort marker before the owner became it; -1 if there was none."""
 
 
 class _Owners:
@@ -30,7 +50,7 @@ class _Owners:
 
     def __init__(self, leading: LeadingPartition) -> None:
         self.leading = leading
-        self.by_producer_id: OrderedDict[int, ConnectionChallenge] = OrderedDict()
+        self.by_producer_id: OrderedDict[int, _Owner] = OrderedDict()
 
 
 class OffsetCommitChallenges:
@@ -47,37 +67,34 @@ class OffsetCommitChallenges:
     def is_challenged(
         self, partition: TopicPartition, producer: ProducerIdAndEpoch, connection: ClientConnection
     ) -> bool:
-        """Return whether a commit must be refused with COORDINATOR_LOAD_IN_PROGRESS, and await its repetition."""
+        """Return whether a commit must be refused with ``CHALLENGED``, and await its repetition."""
         if not self._is_enabled:
             return False
         leading = self._replicas.led_partition(partition)
         if isinstance(leading, ErrorCode):
             return False  # The group's coordinator returns its own error.
-        owner = self._owner(partition, leading, producer.id) or self._add(partition, producer.id)
-        if owner.producer != producer and not _has_epoch(leading, producer):
+        entry = leading.log.producer_state.producers.get(producer.id)
+        owner = self._owner(partition, leading, producer.id, -1 if entry is None else entry.abort_offset)
+        if owner.producer != producer and not _has_epoch(entry, producer):
             owner.grant(producer, connection.id)
         return is_challenged(owner, producer, Action.COMMIT_OFFSETS, connection)
 
     def _owner(
-        self, partition: TopicPartition, leading: LeadingPartition, producer_id: int
-    ) -> ConnectionChallenge | None:
+        self, partition: TopicPartition, leading: LeadingPartition, producer_id: int, abort_offset: int
+    ) -> _Owner:
         owners = self._owners.get(partition)
         if owners is None or owners.leading is not leading:
             owners = self._owners[partition] = _Owners(leading)
-        owner = owners.by_producer_id.get(producer_id)
-        if owner is not None:
-            owners.by_producer_id.move_to_end(producer_id)
-        return owner
-
-    def _add(self, partition: TopicPartition, producer_id: int) -> ConnectionChallenge:
-        by_producer_id = self._owners[partition].by_producer_id
-        owner = by_producer_id[producer_id] = ConnectionChallenge()
+        by_producer_id = owners.by_producer_id
+        owner = by_producer_id.get(producer_id)
+        if owner is None or owner.abort_offset != abort_offset:
+            owner = by_producer_id[producer_id] = _Owner(abort_offset)
+        by_producer_id.move_to_end(producer_id)
         if len(by_producer_id) > self._most_producers:
             by_producer_id.popitem(last=False)
         return owner
 
 
-def _has_epoch(leading: LeadingPartition, producer: ProducerIdAndEpoch) -> bool:
+def _has_epoch(entry: ProducerStateEntry | None, producer: ProducerIdAndEpoch) -> bool:
     """Return whether a commit or a marker of the producer's epoch is in the partition."""
-    entry = leading.log.producer_state.producers.get(producer.id)
     return entry is not None and entry.producer_epoch >= producer.epoch

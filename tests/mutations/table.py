@@ -168,15 +168,21 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B108", _OFFSET_CHALLENGE,
-        "        if owner.producer != producer and not _has_epoch(leading, producer):\n",
+        "        if owner.producer != producer and not _has_epoch(entry, producer):\n",
         "        if True:\n",
         f"{_SCENARIOS_CHALLENGE}::test_late_offsets_over_another_connection_are_not_committed",
     ),
     Mutation(
         "B108", _OFFSET_CHALLENGE,
-        " and not _has_epoch(leading, producer):\n",
+        " and not _has_epoch(entry, producer):\n",
         " and False:\n",
         f"{_SCENARIOS_CHALLENGE}::test_first_offsets_of_an_epoch_need_no_repetition",
+    ),
+    Mutation(
+        "B108", _OFFSET_CHALLENGE,
+        "if owner is None or owner.abort_offset != abort_offset:",
+        "if owner is None:",
+        f"{_SCENARIOS_CHALLENGE}::test_late_offsets_of_an_aborted_transaction_are_not_committed_by_the_owner",
     ),
     Mutation(
         "B109", _PRODUCERS,

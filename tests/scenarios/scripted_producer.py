@@ -6,7 +6,7 @@ the broker has done its work, the producer does not know.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Any
 
 from oncelog.protocol.errors import ErrorCode
@@ -16,13 +16,16 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.wire_client import NoResponse, WireClient
 
-_NOT_YET = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-}
+_NOT_YET = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+_OFFSETS_NOT_YET = _NOT_YET | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _PAUSE_SECONDS = 0.01
 _PATIENCE = 2_000
 
@@ -105,6 +108,7 @@ class ScriptedProducer:
             request,
             requests.TXN_OFFSET_COMMIT_VERSION,
             lambda response: next(iter(requests.committed_partitions(response).values())),
+            _OFFSETS_NOT_YET,
         )
         return next(iter(requests.committed_partitions(response).values()))
 
@@ -175,7 +179,9 @@ class ScriptedProducer:
         request = requests.find_coordinator(self.transactional_id or "", transactional=True)
         await self._settled(request, requests.FIND_COORDINATOR_VERSION, lambda response: response.error_code)
 
-    async def _settled(self, request: Message, version: int, code: Callable[[Any], int]) -> Any:
+    async def _settled(
+        self, request: Message, version: int, code: Callable[[Any], int], not_yet: Set[ErrorCode] = _NOT_YET
+    ) -> Any:
         """The first response that is not "not yet"."""
         said = "nothing"
         for _ in range(_PATIENCE):
@@ -184,7 +190,7 @@ class ScriptedProducer:
             except NoResponse:
                 self.disconnect()
             else:
-                if code(response) not in _NOT_YET:
+                if code(response) not in not_yet:
                     return response
                 said = ErrorCode(code(response)).name
             await asyncio.sleep(_PAUSE_SECONDS)

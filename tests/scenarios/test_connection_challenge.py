@@ -8,6 +8,7 @@ from tests.simulation import requests
 
 GROUP = "billing"
 CHALLENGED = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+OFFSETS_CHALLENGED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def in_second_transaction(stage: Stage, partition: TopicPartition) -> ScriptedProducer:
@@ -81,7 +82,7 @@ async def test_late_offsets_over_another_connection_are_not_committed(stage: Sta
             ok(await producer.end(commit=True))
     late = requests.txn_offset_commit("billing", producer.producer_id, producer.epoch, GROUP, {purchases: 5})
     response = await stage.call(late, requests.TXN_OFFSET_COMMIT_VERSION)
-    assert response.topics[0].partitions[0].error_code == CHALLENGED
+    assert response.topics[0].partitions[0].error_code == OFFSETS_CHALLENGED
     ok(await producer.end(commit=True))
     assert await stage.group_offset(GROUP, purchases) == 6
 
@@ -96,3 +97,50 @@ async def test_first_offsets_of_an_epoch_need_no_repetition(stage: Stage) -> Non
     first = requests.txn_offset_commit("billing", producer.producer_id, producer.epoch, GROUP, {purchases: 5})
     response = await stage.call(first, requests.TXN_OFFSET_COMMIT_VERSION)
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+@scenario()
+async def test_late_offsets_of_an_aborted_transaction_are_not_committed_by_the_owner(stage: Stage) -> None:
+    """B108: the client gave up the connection that was the owner, and aborted at the transaction coordinator."""
+    (purchases,) = await stage.create_topic("purchases")
+    await stage.find_coordinator(GROUP, transactional=False)
+    producer = stage.producer("billing")
+    ok(await producer.init())
+    given_up = await stage.connect()
+
+    async def commit(offset: int) -> ErrorCode:
+        request = requests.txn_offset_commit(
+            "billing", producer.producer_id, producer.epoch, GROUP, {purchases: offset}
+        )
+        response = await given_up.call(request, requests.TXN_OFFSET_COMMIT_VERSION)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    for offset, is_committed in ((5, True), (6, False)):
+        ok(await producer.add_offsets(GROUP))
+        ok(await commit(offset))
+        ok(await producer.end(commit=is_committed))
+    ok(await producer.add_offsets(GROUP))
+    assert await commit(7) == OFFSETS_CHALLENGED
+    ok(await producer.end(commit=True))
+    assert await stage.group_offset(GROUP, purchases) == 5
+
+
+@scenario()
+async def test_offsets_over_the_same_connection_after_an_abort_need_one_repetition(stage: Stage) -> None:
+    (purchases,) = await stage.create_topic("purchases")
+    await stage.find_coordinator(GROUP, transactional=False)
+    producer = stage.producer("billing")
+    ok(await producer.init())
+    connection = await stage.connect()
+    errors = []
+    for offset, is_committed in ((5, False), (6, True), (7, True)):
+        ok(await producer.add_offsets(GROUP))
+        request = requests.txn_offset_commit(
+            "billing", producer.producer_id, producer.epoch, GROUP, {purchases: offset}
+        )
+        for _ in range(2):
+            response = await connection.call(request, requests.TXN_OFFSET_COMMIT_VERSION)
+            errors.append(response.topics[0].partitions[0].error_code)
+        ok(await producer.end(commit=is_committed))
+    assert errors == [ErrorCode.NONE] * 2 + [OFFSETS_CHALLENGED] + [ErrorCode.NONE] * 3
+    assert await stage.group_offset(GROUP, purchases) == 7
