@@ -48,6 +48,9 @@ class _Attempts:
     last_at: float
     is_under_way: bool
     is_connected: bool
+    """Whether the connection of the attempt that ``reason`` is of was accepted."""
+    is_accepted: bool = False
+    """Whether that of the attempt under way is."""
 
 
 class Obstacles:
@@ -61,15 +64,16 @@ class Obstacles:
 
         How the attempt before it failed says more: that stays the reason until this one fails, or is connected.
         """
-        before = self._attempts.get(subject)
+        before, was_connected = self._attempts.get(subject), is_connected
         if before is not None and not is_connected and not before.is_under_way and _is_current(before, now):
-            reason, is_connected = before.reason, before.is_connected
-        self._note(subject, reason, now, is_under_way=True, is_connected=is_connected)
+            reason, was_connected = before.reason, before.is_connected
+        self._note(subject, reason, now, is_under_way=True, is_connected=was_connected)
+        self._attempts[subject].is_accepted = is_connected
 
     def fail(self, subject: Hashable, reason: str, now: float) -> None:
         """Report that an attempt has failed."""
         known = self._attempts.get(subject)
-        self._note(subject, reason, now, is_under_way=False, is_connected=known is not None and known.is_connected)
+        self._note(subject, reason, now, is_under_way=False, is_connected=known is not None and known.is_accepted)
 
     def overcome(self, subject: Hashable) -> None:
         """Report that an attempt has succeeded: the obstacle is gone."""

@@ -51,6 +51,17 @@ def test_attempt_after_a_failure_keeps_its_reason_until_it_gets_further() -> Non
     assert seconds(obstacles, 7.0) == [("no response to ApiVersions", 7.0)]
 
 
+def test_address_that_refuses_after_it_accepted_is_not_called_connected() -> None:
+    """The broker was killed while a connection waited for its response."""
+    obstacles = Obstacles()
+    obstacles.begin(HERE, "no response to ApiVersions", 0.0, is_connected=True)
+    obstacles.fail(HERE, "closed", 0.5)
+    obstacles.begin(HERE, "no response to the attempt", 1.0)
+    assert obstacles.current(1.0)[0].is_connected
+    obstacles.fail(HERE, "Connection refused", 1.5)
+    assert not obstacles.current(1.5)[0].is_connected
+
+
 def test_attempt_long_after_a_failure_has_a_reason_of_its_own() -> None:
     obstacles = Obstacles()
     obstacles.fail(HERE, "Connection refused", 0.0)
