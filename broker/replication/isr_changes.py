@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, TypeAlias
 
+from oncelog.broker.process.containment import Containment
 from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
 from oncelog.coordinator.ports import BrokerChannel
 from oncelog.protocol.errors import ErrorCode, error_of
@@ -172,13 +173,15 @@ class AlterPartitionSender:
             for decision in topic.partitions
         }
         undecided: dict[IsrProposal, ErrorCode] = {}
+        contained = Containment(_log_failure)
         for proposal in proposals:
             decision = decisions.get((proposal.topic_id, proposal.topic_partition.partition))
             error = ErrorCode.UNKNOWN_SERVER_ERROR if decision is None else error_of(decision.error_code)
             if decision is None or error not in _DECIDED:
                 undecided[proposal] = error
             elif not proposal.withdrawn:
-                proposal.on_decided(proposal, decision)
+                with contained:  # Else one partition's failure would end the changes of all ISRs of this broker.
+                    proposal.on_decided(proposal, decision)
         self._put_off(undecided)
         self._send()
 
@@ -223,6 +226,10 @@ class AlterPartitionSender:
             self._next_log = now + _LOG_SECONDS
             reason = "no response" if error is None else error.name
             logger.info("Controller %d did not decide on %s: %s", self._last_controller, changes, reason)
+
+
+def _log_failure(error: Exception) -> None:
+    logger.error("A partition could not act on the controller's decision on its ISR", exc_info=error)
 
 
 def _request(broker_id: int, broker_epoch: int, proposals: list[IsrProposal]) -> AlterPartitionRequest:

@@ -96,6 +96,21 @@ async def test_proposals_of_one_turn_share_a_request() -> None:
 
 
 @in_virtual_time
+async def test_exception_of_one_partition_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """What waits for a high watermark runs within the decision, and may fail."""
+    fixture = Fixture()
+    failing = fixture.submit(0)
+    failing.on_decided = lambda *_: ["no such index"][1]
+    fixture.submit(1)
+    await end_of_turn()
+    fixture.submit(2)
+    fixture.channel.respond()
+    fixture.channel.respond()
+    assert fixture.decided == [(1, ErrorCode.NONE), (2, ErrorCode.NONE)]
+    assert "could not act on the controller's decision" in caplog.text
+
+
+@in_virtual_time
 async def test_second_request_waits_for_the_response_to_the_first() -> None:
     fixture = Fixture()
     fixture.submit(0)
