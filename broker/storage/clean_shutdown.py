@@ -1,7 +1,7 @@
 """``.kafka_cleanshutdown``: the mark that all logs of a data directory were closed properly.
 
 It is written last at shutdown and removed first at start, so that after any crash it is not there. Its content is JSON:
-a version and the broker epoch with which the broker was registered (-1 if it has none).
+a version and the broker epoch with which the broker was last registered (-1 if it has none).
 """
 
 import json

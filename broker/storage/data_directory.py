@@ -118,9 +118,9 @@ class DataDirectory:
                 raise
 
     def close_cleanly(self, broker_epoch: int) -> None:
-        """Write the clean-shutdown mark, with the epoch with which the broker was registered. Raise ``OSError``."""
+        """Write the clean-shutdown mark, with the epoch of the registration (-1: none). Raise ``OSError``."""
         self.note_boot()
-        clean_shutdown.write_mark(self._disk, self.path, broker_epoch)
+        clean_shutdown.write_mark(self._disk, self.path, self.intact.mark_epoch(broker_epoch))
 
 
 def _parent(path: str) -> str:

@@ -16,11 +16,11 @@ release, after a loss of power.
 from logging import getLogger
 from typing import Final, NamedTuple
 
+from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.disk import UNKNOWN_BOOT, Disk
 from oncelog.broker.storage.disk_errors import is_transient
 
 FILE_NAME: Final = "intact-logs"
-_NO_REGISTRATION: Final = -1
 
 _log = getLogger(__name__)
 
@@ -49,7 +49,7 @@ class IntactLogs:
         noted, identity = self._read()
         if noted is None:
             return
-        closed_cleanly = mark_epoch in (noted.until, _NO_REGISTRATION)  # Another epoch: a release without this file.
+        closed_cleanly = mark_epoch == noted.until  # Else a release without this file ran since.
         if not closed_cleanly and (mark_epoch is not None or not self._is_here(identity)):
             self.note_damage("the machine may have lost power, or this is a copy of the data directory")
             return
@@ -93,6 +93,14 @@ class IntactLogs:
                 raise
         if self.epochs is not epochs:  # A log has failed meanwhile.
             self.note_damage("a log failed")
+
+    def mark_epoch(self, broker_epoch: int) -> int:
+        """Return the epoch for the clean-shutdown mark of this incarnation; ``broker_epoch``: -1 if it has none.
+
+        One that was never registered passes on that of the last one that was, which tells it from one of a release
+        without this file.
+        """
+        return self.epochs.until if broker_epoch == NO_BROKER_EPOCH and self.epochs is not None else broker_epoch
 
     def note_damage(self, reason: str) -> None:
         """Forget that the logs are intact. A disk that fails may keep the file."""

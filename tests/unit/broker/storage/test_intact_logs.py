@@ -80,10 +80,12 @@ async def test_start_that_never_registered_and_ended_properly_breaks_nothing(dis
     assert opened(disk).intact.epochs == IntactEpochs(7, 7)
 
 
-async def test_mark_of_an_incarnation_that_noted_nothing_proves_nothing(disk: SimDisk) -> None:
-    """B57: an earlier release ran in between, and may have lost power."""
+@pytest.mark.parametrize("epoch", [9, clean_shutdown.NO_BROKER_EPOCH])
+async def test_mark_of_an_incarnation_that_noted_nothing_proves_nothing(disk: SimDisk, epoch: int) -> None:
+    """B57: an earlier release ran in between, and recovered from a loss of power."""
     await registered(disk, 7)
-    clean_shutdown.write_mark(disk, "/data", 9)
+    disk.crash("power", random.Random(0))
+    clean_shutdown.write_mark(disk, "/data", epoch)
     assert opened(disk).intact.epochs is None
 
 
