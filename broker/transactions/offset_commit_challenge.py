@@ -28,8 +28,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 CHALLENGED: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 """The response to a challenged commit. Every version and client knows it, and sends the commit to the same coordinator
-again. kafkajs 2.2 looks for COORDINATOR_LOAD_IN_PROGRESS under a name that its table of errors does not have, and gives
-up."""
+again, also one that does not know COORDINATOR_LOAD_IN_PROGRESS by its present name."""
 MOST_PRODUCERS: Final = 5_000
 """Of one partition of the offsets topic. An entry is about 200 bytes."""
 
