@@ -32,6 +32,8 @@ from tests.simulation.journal import current_journal
 from tests.simulation.replication_history import batches
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
+from tests.simulation.worn_links import WornLinks
+from tests.simulation.worn_machines import WornMachines
 
 _LOOK_SECONDS: Final = 0.1
 _MOST_LOOKS: Final = 600
@@ -88,6 +90,24 @@ class ClusterFaults:
             Fault.REPEAT_CONTROL: self._to_all(self._repeat_control),
             Fault.MOVE_AWAY: self._to_one(self._move_away),
             Fault.HEAL: self._to_all(self._heal_network),
+            **self._wear(),
+        }
+
+    def _wear(self) -> dict[Fault, _Deed]:
+        async def restart(broker: ClusterBroker) -> None:
+            await self._restart(broker, self._rng)
+
+        machines, links = WornMachines(self._damaged, start=self._start, restart=restart), WornLinks(self._cluster)
+        return {
+            Fault.SHORT_WRITE: self._to_one(machines.shorten_write),
+            Fault.SLOW_DISK: self._to_one(machines.slow_down),
+            Fault.READ_ERROR: self._to_one(machines.fail_reads),
+            Fault.BIT_ROT: self._to_one(machines.rot),
+            Fault.CLOCK_SKEW: self._to_one(machines.skew_clock),
+            Fault.CLOCK_JUMP: self._to_one(machines.jump_clock),
+            Fault.ONE_WAY_CUT: self._to_all(links.cut_one_way),
+            Fault.REFUSED_LINK: self._to_all(links.refuse),
+            Fault.LATE_DELIVERY: self._to_all(links.deliver_late),
         }
 
     async def befall(self, plan: Sequence[PlannedFault], disturb: Callable[[], Awaitable[None]]) -> None:

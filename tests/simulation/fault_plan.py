@@ -6,6 +6,7 @@ the brokers draw still come from one stream each, so what happens between the fa
 """
 
 import random
+from collections.abc import Collection
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -54,8 +55,24 @@ class Fault(Enum):
     MOVE_AWAY = auto()
     """Replicas leave a broker that cannot be reached, and the controller changes before it hears of that."""
     HEAL = auto()
+    SHORT_WRITE = auto()
+    SLOW_DISK = auto()
+    """Calls off the loop, such as fsync, take up to seconds for a while."""
+    READ_ERROR = auto()
+    BIT_ROT = auto()
+    """Of a broker that was killed, at its end of a log."""
+    CLOCK_SKEW = auto()
+    CLOCK_JUMP = auto()
+    """By minutes: what times out in wall-clock time does so minutes late."""
+    ONE_WAY_CUT = auto()
+    REFUSED_LINK = auto()
+    LATE_DELIVERY = auto()
+    """What one broker has sent to another arrives late, perhaps when both have given their connection up."""
 
 
+WEAR: Final = tuple(Fault)[tuple(Fault).index(Fault.SHORT_WRITE) :]
+"""Those of disks, clocks and links that only worn clusters have; seeds of the other kinds do not depend on them."""
+_USUAL: Final = tuple(Fault)[: -len(WEAR)]
 NEEDS_WHOLE_CLUSTER: Final = frozenset({Fault.POWER_LOSS, Fault.CUT_LINK})
 """Faults that need a whole cluster, so that nothing else may begin meanwhile."""
 
@@ -87,10 +104,18 @@ class PlannedFault(NamedTuple):
 def fault_plan(seed: int, count: int, *, harsh: bool = False) -> list[PlannedFault]:
     """Return so many faults, of kinds that are chosen for the whole history; ``harsh``: with more power losses."""
     rng = random.Random(f"faults {seed}")
-    kinds = rng.sample(list(Fault), rng.randint(3, len(Fault)))
+    kinds = rng.sample(_USUAL, rng.randint(3, len(_USUAL)))
     if harsh:
         kinds += [Fault.POWER_LOSS] * (len(kinds) // 2)
     return [_planned(number, rng, kinds, harsh=harsh) for number in range(count)]
+
+
+def worn_plan(seed: int, count: int, *, excluded: Collection[Fault] = ()) -> list[PlannedFault]:
+    """Return so many faults of a worn cluster, in which power is lost at any time, too."""
+    rng = random.Random(f"wear {seed}")
+    wear = [fault for fault in WEAR if fault not in excluded]
+    kinds = [*rng.sample(wear, rng.randint(2, len(wear))), *rng.sample(_USUAL, rng.randint(1, 8)), Fault.POWER_LOSS]
+    return [_planned(number, rng, kinds, harsh=True) for number in range(count)]
 
 
 def _planned(number: int, rng: random.Random, kinds: list[Fault], *, harsh: bool) -> PlannedFault:

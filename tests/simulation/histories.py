@@ -71,6 +71,18 @@ PLAIN: Final[Mapping[str, Kind]] = {
         2,
         plan=partial(test_cluster_histories.plan_under_transactions, harsh=True),
     ),
+    "worn-writers": Kind(
+        test_cluster_histories.run_worn,
+        "the same writers; disks, clocks and links are worn",
+        2,
+        plan=test_cluster_histories.plan_of_wear,
+    ),
+    "worn-transactions": Kind(
+        test_cluster_histories.run_worn_transactions,
+        "the same transactions; disks, clocks and links are worn",
+        2,
+        plan=test_cluster_histories.plan_of_wear_under_transactions,
+    ),
 }
 """Those in which every part of the world keeps its manners, but for the faults that a history lists."""
 SWARM: Final = "swarm-"

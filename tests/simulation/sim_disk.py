@@ -478,15 +478,19 @@ class SimDisk:
         for fault in self._faults:
             if fault.operation == operation and path.endswith(fault.path_ending) and fault.times > 0:
                 fault.times -= 1
+                self.journal.note(self.name, f"failed {operation}", path)
                 raise OSError(fault.error, f"{operation} {path}")
 
     def admit(self, path: str, data: bytes) -> bytes:
         """The part of an append that is taken: less on a full disk, or if a fault requests it."""
         for ending in [ending for ending in self._shortened if path.endswith(ending)]:
             data = data[: self._shortened.pop(ending)]
+            self.journal.note(self.name, "shortened write", path)
         if self.capacity is None or not data:
             return data
         room = max(0, self.capacity - self._used(self._root))
+        if room < len(data):
+            self.journal.note(self.name, "no space", path)
         if room == 0:
             raise OSError(errno.ENOSPC, path)
         return data[:room]

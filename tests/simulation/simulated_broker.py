@@ -54,6 +54,11 @@ class SimulatedBroker:
     def wall_clock(self) -> int:
         return EPOCH_MS + self._skew_ms + int(self._loop.time() * 1000)
 
+    def jump_clock(self, milliseconds: int, kind: str) -> None:
+        """Put the wall clock forward, or back; ``kind``: of the event."""
+        self._skew_ms += milliseconds
+        self._note(kind, f"{milliseconds} ms")
+
     async def start(self) -> None:
         self.starts += 1
         self._note("start")
@@ -98,8 +103,8 @@ class SimulatedBroker:
         self.disk.crash("process", self._rng)  # Nothing is lost; the lock goes with its process.
         self.process = self.broker = None
 
-    def _note(self, event: str) -> None:
-        self._loop.journal.note(self._name or "broker", event)
+    def _note(self, event: str, detail: str = "") -> None:
+        self._loop.journal.note(self._name or "broker", event, detail)
 
     @staticmethod
     async def _stop(broker: Any) -> None:

@@ -10,7 +10,7 @@ from tests.simulation.acknowledged_writers import AcknowledgedWriters
 from tests.simulation.cluster_history import play
 from tests.simulation.cluster_routes import ClusterRoutes
 from tests.simulation.cluster_stories import simulate
-from tests.simulation.fault_plan import PlannedFault, fault_plan
+from tests.simulation.fault_plan import Fault, PlannedFault, fault_plan, worn_plan
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.workload import Manners, Workload
 
@@ -44,6 +44,26 @@ def plan(seed: int, *, harsh: bool = False) -> list[PlannedFault]:
 def plan_under_transactions(seed: int, *, harsh: bool = False) -> list[PlannedFault]:
     """Return the faults of a history of transactions."""
     return fault_plan(seed, FAULTS_UNDER_TRANSACTIONS, harsh=harsh)
+
+
+def plan_of_wear(seed: int) -> list[PlannedFault]:
+    """Return the faults of a history of writers to a worn cluster."""
+    return worn_plan(seed, FAULTS)
+
+
+def plan_of_wear_under_transactions(seed: int) -> list[PlannedFault]:
+    """Return the same for transactions, which would time out too late after a clock jumped."""
+    return worn_plan(seed, FAULTS_UNDER_TRANSACTIONS, excluded={Fault.CLOCK_JUMP})
+
+
+def run_worn(seed: int, faults: Sequence[PlannedFault] | None = None) -> None:
+    """Of writers to a cluster whose disks, clocks and links are worn."""
+    run(seed, plan_of_wear(seed) if faults is None else faults, harsh=True)
+
+
+def run_worn_transactions(seed: int, faults: Sequence[PlannedFault] | None = None) -> None:
+    """Of transactions on such a cluster."""
+    run_transactions(seed, plan_of_wear_under_transactions(seed) if faults is None else faults, harsh=True)
 
 
 def run(seed: int, faults: Sequence[PlannedFault] | None = None, *, harsh: bool = False) -> None:

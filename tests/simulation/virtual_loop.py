@@ -314,6 +314,7 @@ class Network:
         self.stall_probability = 0.0
         """How likely a segment, and with it all that follows on its connection, is held up for a while."""
         self._severed: set[tuple[str, str]] = set()
+        self._refused: set[tuple[str, str]] = set()
         self._healed = asyncio.Event()
         self.holding: dict[SimTransport, None] = {}
         """Ends of connections that keep what they sent until the way is open again."""
@@ -357,11 +358,35 @@ class Network:
         if self._severed:
             self._loop.journal.note("network", "heal", f"{len(self._severed)} links")
         self._severed.clear()
+        self._refused.clear()
         self._healed.set()
         self._healed = asyncio.Event()
         holding, self.holding = self.holding, {}
         for transport in holding:
             transport.release()
+
+    def refuse(self, caller: str, receiver: str, *, breaks: bool) -> None:
+        """Refuse connections from one process to another, until ``accept_again``; ``breaks``: those that exist end."""
+        self._refused.add((caller, receiver))
+        self._loop.journal.note(caller, "refused link", f"to {receiver}")
+        if breaks:
+            for transport in self._between(caller, receiver):
+                transport.reset()
+
+    def accept_again(self, caller: str, receiver: str) -> None:
+        """Refuse no more."""
+        self._refused.discard((caller, receiver))
+
+    def hold(self, sender: str, receiver: str) -> "list[SimTransport]":
+        """Keep what one process has sent to another; return the ends of connections, to be released."""
+        ends = self._between(sender, receiver)
+        for transport in ends:
+            transport.hold()
+        return ends
+
+    def _between(self, sender: str, receiver: str) -> "list[SimTransport]":
+        wanted = sender, receiver
+        return [end for end in self._transports if (_name_of(end.process), _name_of(end.peer.process)) == wanted]
 
     def is_severed(self, sender: SimProcess | None, receiver: SimProcess | None) -> bool:
         return sender is not None and receiver is not None and (sender.name, receiver.name) in self._severed
@@ -377,6 +402,9 @@ class Network:
             self.is_severed(me, server.process) or self.is_severed(server.process, me)
         ):
             await self._healed.wait()
+        if server is not None and (_name_of(me), _name_of(server.process)) in self._refused:
+            self._loop.journal.note(_name_of(me), "refused connection", f"to {_name_of(server.process)}")
+            raise ConnectionRefusedError(111, f"{host}:{port} refuses connections")
         if server is None:
             raise ConnectionRefusedError(111, f"nothing listens on {host}:{port}")
         self._next_client_port += 1
@@ -515,7 +543,7 @@ class SimTransport(asyncio.Transport):
     def _send_in_segments(self, data: bytes, swarm: Swarm) -> None:
         may_be_reset = not self._network.is_severed(self.process, self.peer.process)
         if may_be_reset and swarm.strikes("reset on write"):
-            self._reset()
+            self.reset()
             return
         is_cut = may_be_reset and swarm.strikes("half of a write")
         if is_cut:
@@ -529,9 +557,9 @@ class SimTransport(asyncio.Transport):
             self._send(data[position : position + size])
             position += size
         if is_cut or (may_be_reset and swarm.strikes("reset after write")):
-            self._reset()
+            self.reset()
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
         """Break the connection behind what was sent: both ends hear of it when that has arrived."""
         self._closing = True
         error = ConnectionResetError(104, "connection reset by the network")
@@ -568,6 +596,8 @@ class SimTransport(asyncio.Transport):
         """The way is open again."""
         self._is_held = False
         held, self._held = self._held, deque()
+        if held:
+            self._loop.journal.note("network", "late delivery", f"{len(held)} segments")
         for action in held:
             self._loop.call_soon(action, context=self.peer.context)
 
