@@ -6,8 +6,8 @@ in it (KAFKA-17754). But a late request is never sent again: its client has give
 
 * For each (producer id, epoch) the *owner* is remembered: the connection over which a request last changed the
   transaction, or which the producer got its epoch over. Requests of the owner take effect at once.
-* A request of any other connection changes nothing. It is *challenged*: refused with COORDINATOR_LOAD_IN_PROGRESS, an
-  error that clients retry after a pause.
+* A request of any other connection changes nothing. It is *challenged*: refused with an error that clients retry after a
+  pause, COORDINATOR_LOAD_IN_PROGRESS (for offsets UNKNOWN_TOPIC_OR_PARTITION).
 * Its repetition makes that connection the owner and takes effect: a request of the same kind, over the same connection,
   that began to arrive after the response to the challenged one had been handed to the operating system.
 
@@ -113,7 +113,7 @@ class ConnectionChallenge:
 def is_challenged(
     owner: ConnectionChallenge, producer: ProducerIdAndEpoch, action: Action, connection: ClientConnection
 ) -> bool:
-    """Return whether a request must be refused with COORDINATOR_LOAD_IN_PROGRESS, and await its repetition."""
+    """Return whether a request must be refused with an error that clients retry, and await its repetition."""
     if owner.admit(producer, action, connection.id, connection.request_number()):
         return False
     connection.when_responded(owner.challenge(producer, action, connection.id).note_response)

@@ -311,7 +311,7 @@ InitProducerId(i) ==
                  /\ history' = IF next.tx # now.tx THEN [history EXCEPT ![next.tx].fate = "running"] ELSE history
     /\ UNCHANGED <<partition, late, parked, lateMarkers>>
 
-(* COORDINATOR_LOAD_IN_PROGRESS: the client retries. *)
+(* An error that the client retries: COORDINATOR_LOAD_IN_PROGRESS, or UNKNOWN_TOPIC_OR_PARTITION for offsets. *)
 ChallengeClient(i) ==
     LET f == Frame(i) IN
     /\ f.request.kind # "none" /\ IsFirst(f) /\ ~Passes(f)
