@@ -97,6 +97,8 @@ def _epoch_of(member: int, before: PartitionState, standing: Standing, *, keep: 
     known = before.epochs.get(member)
     if member not in standing.incarnations or (keep and known is not None):
         return known
+    if member in before.isr and member in standing.broken:
+        return known  # It has not joined anew: only that would prove that it has everything.
     return standing.incarnations[member]
 
 

@@ -18,7 +18,7 @@ from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import next_state, preferred_state
 from oncelog.coordinator.controller.partition_states import PARTITIONS_PER_PASS, Decide, change_states, chunks
 from oncelog.coordinator.controller.propagation import send_changes
-from oncelog.coordinator.controller.replica_standing import completed, standing_of
+from oncelog.coordinator.controller.replica_standing import completed, fit_to_lead, standing_of
 from oncelog.coordinator.metadata_store.znodes import PartitionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
@@ -95,7 +95,8 @@ def _preferred(context: ControllerContext) -> Decide:
         if versioned is None:
             return None
         replicas = context.state.replicas(partition).replicas
-        decided = preferred_state(versioned.state, replicas, reliable, context.epoch)
+        fit = fit_to_lead(context.state, versioned, reliable)
+        decided = preferred_state(versioned.state, replicas, fit, context.epoch)
         return None if decided is None else completed(context.state, partition, decided, context.epoch)
 
     return decide

@@ -25,7 +25,7 @@ from oncelog.coordinator.controller.reassignment import (
     plan,
     target_of,
 )
-from oncelog.coordinator.controller.replica_standing import completed
+from oncelog.coordinator.controller.replica_standing import completed, fit_to_lead
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Done, MultiFailed, Operation, SetData
 from oncelog.coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
@@ -100,8 +100,9 @@ class Reassignments:
             return None
         if is_reordered(present, planned):
             return _Step(assignment=planned, state=versioned.state)
-        usable = cluster.usable_brokers(versioned.state.isr)
-        state = begun_state(versioned.state, planned, usable, self._context.epoch)
+        usable = cluster.usable_brokers(fit_to_lead(cluster, versioned, versioned.state.isr))
+        fit = fit_to_lead(cluster, versioned, usable)
+        state = begun_state(versioned.state, planned, fit, self._context.epoch)
         return _NO_LEADER_LEFT if state is None else self._step(partition, planned, state)
 
     async def finish(self, partitions: Iterable[TopicPartition]) -> None:
@@ -123,7 +124,8 @@ class Reassignments:
         if not is_moving(assignment) or not is_complete(assignment, versioned.state):
             return None
         target = target_of(assignment)
-        state = completed_state(versioned.state, target, cluster.reliable_brokers(), self._context.epoch)
+        fit = fit_to_lead(cluster, versioned, cluster.reliable_brokers())
+        state = completed_state(versioned.state, target, fit, self._context.epoch)
         return None if state is None else self._step(partition, ReplicaAssignment(replicas=target), state)
 
     def _step(self, partition: TopicPartition, assignment: ReplicaAssignment, state: PartitionState) -> _Step:

@@ -45,6 +45,14 @@ def broken_members(cluster: ClusterState, versioned: VersionedState) -> Collecti
     return broken
 
 
+def fit_to_lead(cluster: ClusterState, versioned: VersionedState, candidates: Collection[int]) -> Collection[int]:
+    """Return the candidates without the members of ISR and ELR that may lack acknowledged records."""
+    if not cluster.keeps_eligible():
+        return candidates
+    broken = broken_members(cluster, versioned)
+    return [candidate for candidate in candidates if candidate not in broken]
+
+
 def leader_restarted(cluster: ClusterState, versioned: VersionedState) -> bool:
     """Return whether the leader registered anew since it was elected."""
     known, leader = versioned.state.epochs.get(versioned.state.leader), versioned.state.leader
