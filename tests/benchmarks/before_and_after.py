@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 from tests.benchmarks import librdkafka, raw_transactions, transactions, wire
 from tests.benchmarks.cluster_side_by_side import broker_pids
 from tests.benchmarks.side_by_side import create_topic, leader_address, percentile, resident_mib
-from tests.processes import REPOSITORY, BrokerProcess, ClusterProcess, OncelogProcess
+from tests.former_code import code_of, command_of, worktree
+from tests.processes import BrokerProcess, ClusterProcess, OncelogProcess
 
 _MODULE: Final = "tests.benchmarks.before_and_after"
 _PARTITIONS: Final = 4
@@ -121,18 +122,6 @@ _RAW: Final = (
 WORKLOADS: Final = {workload.row: workload for workload in (*_COMMON, *_RAW)}
 
 
-def _code_of(tree: Path) -> dict[str, str]:
-    """Return the environment that makes ``python -m oncelog`` run the code of another tree."""
-    return {"PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
-
-
-def _command_of(tree: Path, command: list[str]) -> list[str]:
-    """Return a command of ours for another tree: before there was one import name, the module was ``broker``."""
-    if (tree / "oncelog").is_dir():
-        return command
-    return ["broker" if word == "oncelog" else word for word in command]
-
-
 class FormerBroker(OncelogProcess):
     """A broker that runs the code of another tree."""
 
@@ -141,10 +130,10 @@ class FormerBroker(OncelogProcess):
         self._tree = tree
 
     def command(self) -> list[str]:
-        return _command_of(self._tree, super().command())
+        return command_of(self._tree, super().command())
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), **_code_of(self._tree)}
+        return {**super().environment(), **code_of(self._tree)}
 
 
 class FormerCluster(ClusterProcess):
@@ -155,10 +144,10 @@ class FormerCluster(ClusterProcess):
         self._tree = tree
 
     def command(self) -> list[str]:
-        return _command_of(self._tree, super().command())
+        return command_of(self._tree, super().command())
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), **_code_of(self._tree)}
+        return {**super().environment(), **code_of(self._tree)}
 
 
 class Version:
@@ -194,19 +183,6 @@ def precise_processor_seconds(pid: int) -> float:
     """Return the processor time of a process's living threads, to the nanosecond where ``/proc/PID/stat`` has ticks."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
-
-
-@contextmanager
-def worktree(commit: str) -> Iterator[Path]:
-    """Yield a folder with the tree of a commit; it is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="oncelog-before-") as folder:
-        tree = Path(folder, "tree")
-        git = ["git", "-C", str(REPOSITORY), "worktree"]
-        subprocess.run([*git, "add", "--quiet", "--detach", str(tree), commit], check=True)
-        try:
-            yield tree
-        finally:
-            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
 
 
 @contextmanager

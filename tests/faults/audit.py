@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from oncelog.clients.admin.admin import Admin
@@ -10,7 +11,6 @@ from oncelog.clients.errors import ClientError
 from oncelog.clients.partition_results import PartitionResults
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.faults.checker import Violation
-from tests.faults.cluster_under_test import ClusterUnderTest
 from tests.faults.log_audit import look_at_log
 from tests.faults.replicas import below, difference, log_directories, read_log
 from tests.faults.roles import Roles
@@ -21,13 +21,13 @@ _LOOK_SECONDS: Final = 0.2
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
-async def audit(cluster: ClusterUnderTest, roles: Roles) -> list[Violation]:
-    """All that is wrong when it had time to settle."""
+async def audit(places: Mapping[int, Path], roles: Roles) -> list[Violation]:
+    """All that is wrong when it had time to settle; ``places``: the brokers' data directories."""
     looks: list[Callable[[], Awaitable[list[Violation]]]] = [
         lambda: _look_at_isrs(roles),
         lambda: _look_at_transactions(roles),
         lambda: _look_at_logs(roles),
-        lambda: _look_at_replicas(cluster, roles),
+        lambda: _look_at_replicas(places, roles),
     ]
     found: list[Violation] = []
     for look in looks:
@@ -96,22 +96,22 @@ def _offsets(responses: PartitionResults[FoundOffset]) -> dict[TopicPartition, i
     }
 
 
-async def _look_at_replicas(cluster: ClusterUnderTest, roles: Roles) -> list[Violation]:
+async def _look_at_replicas(places: Mapping[int, Path], roles: Roles) -> list[Violation]:
     async with roles.admin() as admin:
         ends = _offsets(await admin.list_offsets(dict.fromkeys(await _partitions(admin), LATEST)))
-    return await asyncio.to_thread(_compare, cluster, ends)
+    return await asyncio.to_thread(_compare, places, ends)
 
 
-def _compare(cluster: ClusterUnderTest, ends: Mapping[TopicPartition, int | None]) -> list[Violation]:
-    places = {broker_id: log_directories(cluster.place(broker_id)) for broker_id in cluster.broker_ids}
+def _compare(places: Mapping[int, Path], ends: Mapping[TopicPartition, int | None]) -> list[Violation]:
+    directories = {broker_id: log_directories(place) for broker_id, place in places.items()}
     found = []
     for partition, end in ends.items():
         name = f"{partition.topic}-{partition.partition}"
-        missing = [broker_id for broker_id, place in places.items() if name not in place]
+        missing = [broker_id for broker_id, logs_of in directories.items() if name not in logs_of]
         if missing or end is None:
             found.append(Violation("replicas", f"{name}: no log at brokers {missing}, or no high watermark ({end})"))
             continue
-        logs = {broker_id: read_log(place[name]) for broker_id, place in places.items()}
+        logs = {broker_id: read_log(logs_of[name]) for broker_id, logs_of in directories.items()}
         differs = difference(logs, end)
         if differs is not None:
             found.append(Violation("replicas", f"{name} below {end}: {differs}"))

@@ -29,7 +29,7 @@ def table(results: Sequence[RoundResult]) -> str:
     faults = dict.fromkeys(result.fault for result in results)
     rows = [_row(fault, [result for result in results if result.fault == fault], clients) for fault in faults]
     rows.append(_row("all", results, clients))
-    return _aligned(head, rows)
+    return aligned(head, rows)
 
 
 def _row(name: str, results: Sequence[RoundResult], clients: Iterable[str]) -> tuple[str, ...]:
@@ -47,7 +47,8 @@ def _row(name: str, results: Sequence[RoundResult], clients: Iterable[str]) -> t
     )
 
 
-def _aligned(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+def aligned(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a table as text: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = []
     for row in (head, *rows):

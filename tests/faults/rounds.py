@@ -143,4 +143,7 @@ class Stage:
         so_far = Counter(str(transaction.outcome) for transaction in evidence.transactions.values())
         result.outcomes, self._outcomes = so_far - self._outcomes, so_far
         result.violations += check(evidence)
-        result.violations += await audit(self._cluster, self._roles)
+        result.violations += await audit(self._places(), self._roles)
+
+    def _places(self) -> dict[int, Path]:
+        return {broker_id: self._cluster.place(broker_id) for broker_id in self._cluster.broker_ids}
