@@ -43,6 +43,8 @@ class IntactLogs:
         self._path = f"{log_dir}/{FILE_NAME}"
         self.epochs: IntactEpochs | None = None
         """None: the logs may have lost something before the present registration."""
+        self._is_unwritten = False
+        """Whether there was no room for the present epochs."""
 
     def open(self, mark_epoch: int | None) -> None:
         """Read the file, given the broker epoch of the clean-shutdown mark (None: there is none). Raise ``OSError``."""
@@ -83,16 +85,24 @@ class IntactLogs:
     async def note_registration(self, broker_epoch: int) -> None:
         """Note that the broker is registered with a new epoch. A full disk keeps what was noted before.
 
-        Raise ``OSError``.
+        Then ``note_again`` must be called until it succeeds. Raise ``OSError``.
         """
         epochs = self.epochs = IntactEpochs(broker_epoch if self.epochs is None else self.epochs.since, broker_epoch)
+        self._is_unwritten = False
         try:
             await self._disk.write_atomic_off_loop(self._path, self._content(epochs))
         except OSError as error:
             if not is_transient(error):
                 raise
+            self._is_unwritten = self.epochs is epochs
         if self.epochs is not epochs:  # A log has failed meanwhile.
             self.note_damage("a log failed")
+
+    def note_again(self) -> None:
+        """Write what there was no room for. Raise ``OSError``."""
+        if self._is_unwritten and self.epochs is not None:
+            self._disk.write_atomic(self._path, self._content(self.epochs))
+        self._is_unwritten = False
 
     def mark_epoch(self, broker_epoch: int) -> int:
         """Return the epoch for the clean-shutdown mark of this incarnation; ``broker_epoch``: -1 if it has none.

@@ -70,7 +70,19 @@ class LogMaintenance:
             self._logs.fail(error)
 
     async def check_space(self) -> None:
-        """Check whether a full disk has room again."""
+        """Check whether a full disk has room again.
+
+        The controller may rely on this broker as soon as it reports room. A kill must not make its logs count as damaged
+        then, so the present registration is noted first.
+        """
+        try:
+            self._logs.directory.intact.note_again()
+        except OSError as error:
+            if not is_transient(error):
+                self._logs.fail(error)
+            else:
+                self._logs.space.note(error, self._logs.log_dir)
+            return
         self._logs.space.check()
 
     async def apply_retention(self) -> None:

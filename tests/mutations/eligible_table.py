@@ -76,6 +76,24 @@ ELIGIBLE_MUTATIONS: Final = (
         "tests/unit/coordinator/controller/test_isr_changes.py::TestDecision",
     ),
     Mutation(
+        "B57", "coordinator/controller/reassignments.py",
+        "        fit = fit_to_lead(cluster, versioned, usable)\n",
+        "        fit = usable\n",
+        f"{_TEST_STORIES}::test_reassignment_elects_no_replica_that_lost_its_tail",
+    ),
+    Mutation(
+        "B57", "coordinator/controller/leader_elections.py",
+        "        fit = fit_to_lead(context.state, versioned, reliable)\n",
+        "        fit = reliable\n",
+        f"{_TEST_STORIES}::test_reassignment_elects_no_replica_that_lost_its_tail",
+    ),
+    Mutation(
+        "B105", "broker/storage/log_maintenance.py",
+        "            self._logs.directory.intact.note_again()\n",
+        "            pass\n",
+        f"{_TEST_STORIES}::test_registration_on_a_full_disk_breaks_no_logs",
+    ),
+    Mutation(
         "B56", "coordinator/controller/isr_changes.py",
         " or (epoch == UNKNOWN_EPOCH and not cluster.keeps_eligible())\n",
         " or epoch == UNKNOWN_EPOCH\n",

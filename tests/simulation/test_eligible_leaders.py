@@ -18,6 +18,7 @@ from oncelog.coordinator.controller.config_changes import (
 )
 from oncelog.coordinator.controller.leader_elections import ElectionType
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState
+from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import NOTICED_SECONDS, create, simulate, state_of
@@ -110,6 +111,55 @@ def test_last_leader_leads_although_a_member_that_was_dropped_may_have_more() ->
         await asyncio.sleep(LONG)
         state = state_of(cluster, "t")
         assert (state.leader, set(state.isr)) == (2, {2, 3})
+
+    simulate(story, settings=MIN_ISR_2)
+
+
+def test_reassignment_elects_no_replica_that_lost_its_tail() -> None:
+    """harsh-writers:5000414: the partition waits for broker 3, and is moved meanwhile."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await written(cluster, 2, 3)
+        cluster[3].kill()
+        cluster[2].crash("power")
+        await cluster[2].start()
+        await asyncio.sleep(LONG)
+        assert state_of(cluster, "t").leader == -1
+        apis = cluster[1].running.controller_apis
+        assert (await apis.alter_reassignments({T0: [2, 1]}))[T0].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        await apis.elect_leaders([T0], ElectionType.PREFERRED)
+        assert state_of(cluster, "t").leader == -1
+        await cluster[3].start()
+        await asyncio.sleep(LONG)
+        assert state_of(cluster, "t").leader == 3
+        writer.assert_nothing_is_lost(cluster[2].content(T0))
+
+    simulate(story, settings=MIN_ISR_2)
+
+
+def test_registration_on_a_full_disk_breaks_no_logs() -> None:
+    """harsh-writers:5000521: broker 3 registers anew while its disk is full, and is killed when it has room again."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await written(cluster, 2, 3)
+        cluster[3].disk.fill(0)
+        session = cluster[3].store.session
+        assert session is not None
+        cluster.ensemble.expire(session.session_id)
+        await asyncio.sleep(LONG)
+        cluster[3].disk.make_room()
+        await asyncio.sleep(LONG)
+        await writer.write(20)
+        await asyncio.sleep(1.0)
+        assert set(state_of(cluster, "t").isr) == {2, 3}
+        cluster[3].kill()
+        await asyncio.sleep(LONG)
+        cluster[2].crash("power")
+        await cluster[2].start()
+        await cluster[3].start()
+        await asyncio.sleep(LONG)
+        assert state_of(cluster, "t").leader == 3
+        writer.assert_nothing_is_lost(cluster[2].content(T0))
 
     simulate(story, settings=MIN_ISR_2)
 

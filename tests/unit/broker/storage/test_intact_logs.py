@@ -135,3 +135,15 @@ async def test_full_disk_keeps_what_was_noted_before(disk: SimDisk) -> None:
     disk.crash("process", random.Random(0))
     disk.make_room()
     assert opened(disk).intact.epochs == IntactEpochs(7, 7)
+
+
+async def test_registration_on_a_full_disk_is_noted_as_soon_as_there_is_room(disk: SimDisk) -> None:
+    directory = await registered(disk, 7)
+    disk.fill()
+    await directory.intact.note_registration(9)
+    with pytest.raises(OSError, match="28"):
+        directory.intact.note_again()
+    disk.make_room()
+    directory.intact.note_again()
+    disk.crash("process", random.Random(0))
+    assert opened(disk).intact.epochs == IntactEpochs(7, 9)
