@@ -72,8 +72,8 @@ class LogMaintenance:
     async def check_space(self) -> None:
         """Check whether a full disk has room again.
 
-        The controller may rely on this broker as soon as it reports room. A kill must not make its logs count as damaged
-        then, so the present registration is noted first.
+        The controller may rely on this broker as soon as it reports room. A kill must not make its logs count as
+        damaged then, so the present registration is noted first.
         """
         try:
             self._logs.directory.intact.note_again()
