@@ -150,10 +150,13 @@ class FollowedPartition:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether its flush policy requires an fsync before the next request reports the appended records."""
+        """Whether an fsync must come before the next request, by the flush policy or because the log was cut."""
         log = self.log
+        if log.failed:
+            return False
         interval = log.config.flush_interval_messages
-        return interval != NO_LIMIT and not log.failed and log.log_end_offset - log.flushed_offset >= interval
+        is_due = interval != NO_LIMIT and log.log_end_offset - log.flushed_offset >= interval
+        return is_due or log.flush_state.has_unsynced_truncation
 
 
 def _common_end(log: PartitionLog, leaders: EpochEndOffset) -> int:

@@ -41,6 +41,7 @@ class FlushState:
         "_directory",
         "_disk",
         "_flushing",
+        "_synced_truncations",
         "_truncations",
         "_unsynced_files",
         "_unsynced_names",
@@ -55,6 +56,7 @@ class FlushState:
         self._directory = directory
         self._flushing = asyncio.Lock()
         self._truncations = 0
+        self._synced_truncations = 0
         self._unsynced_files: set[str] = set()
         self._unsynced_names = True
         self.checkpointed_recovery_point = recovery_point
@@ -68,6 +70,14 @@ class FlushState:
     def is_settled(self) -> bool:
         """No name and no small file waits to be synced."""
         return not self._unsynced_names and not self._unsynced_files
+
+    @property
+    def has_unsynced_truncation(self) -> bool:
+        """Whether a loss of power may bring back what the log was cut of.
+
+        What is appended meanwhile may reach the medium in part: then batches of the past stand before those of today.
+        """
+        return self._truncations != self._synced_truncations
 
     def names_changed(self) -> None:
         """Note that a file of the log's directory was created, renamed or removed."""
@@ -170,6 +180,7 @@ class FlushState:
     def _finish(self, plan: FlushPlan) -> None:
         if plan.truncations != self._truncations:
             return
+        self._synced_truncations = plan.truncations
         self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)
         if plan.is_full:
             self.recovery_point = max(self.recovery_point, plan.flushed_offset)

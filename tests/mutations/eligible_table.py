@@ -88,6 +88,12 @@ ELIGIBLE_MUTATIONS: Final = (
         f"{_TEST_STORIES}::test_reassignment_elects_no_replica_that_lost_its_tail",
     ),
     Mutation(
+        "B57", "broker/replication/followed_partition.py",
+        "        return is_due or log.flush_state.has_unsynced_truncation\n",
+        "        return is_due\n",
+        "tests/unit/broker/replication/test_followed_partition.py::test_cut_is_synced_before_the_next_fetch",
+    ),
+    Mutation(
         "B105", "broker/storage/log_maintenance.py",
         "            self._logs.directory.intact.note_again()\n",
         "            pass\n",

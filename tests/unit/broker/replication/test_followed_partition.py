@@ -1,5 +1,6 @@
 """What a follower does with answers: where it cuts its log, and when it begins anew. Logs are real."""
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -24,9 +25,9 @@ from tests.unit.broker.storage.logs import log_host
 ME, LEADER = 1, 2
 
 
-def log_of(epochs: Sequence[int]) -> PartitionLog:
+def log_of(epochs: Sequence[int], disk: SimDisk | None = None) -> PartitionLog:
     """A log with one record per offset, of these leader epochs."""
-    disk = SimDisk()
+    disk = disk or SimDisk()
     disk.make_dirs("/data/t-0")
     log = PartitionLog.open(log_host(disk, lambda: 1_000), "/data/t-0", TopicPartition("t", 0), LogConfig(), NotedLog())
     for epoch in epochs:
@@ -35,10 +36,10 @@ def log_of(epochs: Sequence[int]) -> PartitionLog:
     return log
 
 
-def following(epochs: Sequence[int], *, leader_epoch: int = 9) -> FollowedPartition:
+def following(epochs: Sequence[int], *, leader_epoch: int = 9, disk: SimDisk | None = None) -> FollowedPartition:
     partition = Partition(TopicPartition("t", 0), ReplicaHost(broker_id=ME, spawn=Supervisor().spawn))
     state = LeaderAndIsrPartitionState(leader=LEADER, leader_epoch=leader_epoch, replicas=[ME, LEADER], isr=[LEADER])
-    partition.become_follower(state, log_of(epochs))
+    partition.become_follower(state, log_of(epochs, disk))
     return FollowedPartition(partition)
 
 
@@ -75,6 +76,27 @@ def test_truncation_ignores_the_high_watermark() -> None:
     followed = following([1, 1, 1])
     assert followed.position()[1:3] == (3, 1)
     assert followed.log.high_watermark == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_cut_is_synced_before_the_next_fetch(seed: int) -> None:
+    """B57: else a loss of power may bring back what was cut, in front of what was fetched since."""
+    disk = SimDisk()
+    followed = following([1, 2, 2], disk=disk)
+    log = followed.log
+    disk.sync_dir("/")
+    log.flush()
+    assert not followed.needs_flush
+    followed.take(PartitionData(diverging_epoch=EpochEndOffset(epoch=1, end_offset=1)))
+    assert followed.needs_flush
+    await log.flush_off_loop()
+    assert not followed.needs_flush
+    view, header = with_header(batch(b"of epoch 3"))
+    log.append_as_leader(view, header, 3, AppendOrigin.CLIENT)
+    disk.crash("power", random.Random(seed))
+    content = disk.read("/data/t-0/00000000000000000000.log")
+    assert b"of epoch 1" in content
+    assert b"of epoch 2" not in content
 
 
 def _epochs() -> st.SearchStrategy[list[int]]:
