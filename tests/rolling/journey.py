@@ -30,7 +30,10 @@ FEATURE: Final = "eligible.leader.replicas.version"
 _IN_SYNC_SECONDS: Final = 60.0
 _COMMITS_AT_LEVEL: Final = 20
 """Of each role after the feature has changed."""
+_EXPIRED_SECONDS: Final = 60.0
+"""Longer than ZooKeeper keeps the registration of a killed broker."""
 _LOOK_SECONDS: Final = 0.1
+_RETRY_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +95,9 @@ class Journey:
             "back": lambda result: self._roll(result, self._former),
             "upgrade again": lambda result: self._roll(result, REPOSITORY),
             "raise again": lambda result: self._set_level(result, 1),
+            "lower again": lambda result: self._set_level(result, 0),
+            "back again": lambda result: self._roll(result, self._former),
+            "raise while one is down": self._raise_while_one_is_down,
         }
 
     async def _play_leg(self, leg: str, walk: Callable[[LegResult], Awaitable[None]]) -> LegResult:
@@ -120,6 +126,34 @@ class Journey:
         expected = self._former_supports or tree == REPOSITORY
         if await self._supports() != expected:
             result.violations.append(Violation("code", f"the brokers do not run the code of {tree}"))
+
+    async def _raise_while_one_is_down(self, result: LegResult) -> None:
+        """Raise the level when the only broker on the former code is down; that code must not start then."""
+        *others, last = self._cluster.brokers
+        for broker in others:
+            await self._cluster.change(broker, REPOSITORY, kill=self._kill)
+            result.restarts += 1
+            await self._settle(result, f"broker {broker.broker_id} restarted for {result.leg!r}")
+        await self._cluster.end(last, kill=self._kill)
+        await self._raise_once_allowed()
+        await self._load.until_progress()
+        if not self._former_supports:
+            try:
+                await self._cluster.change(last, self._former, kill=self._kill)
+                result.violations.append(Violation("code", f"the former code serves a cluster with {FEATURE}"))
+            except BrokerDied as error:
+                if f"has finalised {FEATURE}" not in str(error):
+                    raise
+        await self._cluster.change(last, REPOSITORY, kill=self._kill)
+        result.restarts += 1
+        await self._settle(result, f"broker {last.broker_id} back with the present code")
+
+    async def _raise_once_allowed(self) -> None:
+        """Raise the level; it is refused until the registration of a killed broker has expired."""
+        async with asyncio.timeout(_EXPIRED_SECONDS):
+            while (refusal := await self._update(1)) is not None:
+                self._say(f"  one is down: {refusal}")
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _supports(self) -> bool:
         """Whether the controller's code has the feature, which shows that it is the code that was meant."""

@@ -65,6 +65,10 @@ class MixedCluster:
 
     async def change(self, broker: MixedBroker, tree: Path, *, kill: bool) -> None:
         """End a broker by SIGTERM or kill -9, and start it with the code of a tree."""
-        await asyncio.to_thread(broker.kill if kill else broker.stop)
+        await self.end(broker, kill=kill)
         broker.tree = tree
         await asyncio.to_thread(broker.start)
+
+    async def end(self, broker: MixedBroker, *, kill: bool) -> None:
+        """End a broker by SIGTERM or kill -9, if it runs."""
+        await asyncio.to_thread(broker.kill if kill else broker.stop)
