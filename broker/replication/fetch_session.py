@@ -14,6 +14,7 @@ Invariants:
 * A position leaves `dirty` only when a visit found it quiet: no records above its offset, no error, nothing diverging.
   So a position that is not dirty has nothing that was not sent to the client.
 * `sent_high_watermark` and `sent_log_start_offset` are what the client last saw; a difference is always sent.
+  A follower names what it has, because it may not have counted a response.
 * A request advances the session's epoch when it is accepted, not when its response is sent; a response whose epoch has
   been overtaken is INVALID_FETCH_SESSION_EPOCH.
 
@@ -50,6 +51,8 @@ _POSITION_BYTES: Final = 400
 """What a position costs beside the name of its topic."""
 _MAX_INT32: Final = 2**31 - 1
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+_NOT_NAMED: Final = 2**63 - 1
+"""The high watermark in a request of a consumer, or of a follower that does not name its own."""
 
 PartitionKey: TypeAlias = tuple[str | bytes, int]
 """Topic name or topic id, and the partition's index."""
@@ -164,6 +167,14 @@ class FetchPosition:
         """Return whether the client was sent these watermarks before."""
         return reply.high_watermark == self.sent_high_watermark and reply.log_start_offset == self.sent_log_start_offset
 
+    def take_known(self, high_watermark: int) -> None:
+        """Take over the high watermark that a follower names with its position (KIP-1166).
+
+        It may not have counted a response that it was sent, because another request was under way.
+        """
+        if high_watermark != _NOT_NAMED:
+            self.sent_high_watermark = high_watermark
+
     def must_send(self, reply: PartitionData) -> bool:
         """Return whether an incremental response carries this reply; remember what the client then knows."""
         changed = (
@@ -234,6 +245,7 @@ class FetchSession:
                     self.cost_bytes += _cost_bytes(key)
                 else:
                     position.update(requested)
+                    position.take_known(requested.high_watermark)
                 self.dirty[position] = None
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:

@@ -85,6 +85,7 @@ class FollowedPartition:
             last_fetched_epoch=position.last_fetched_epoch,
             log_start_offset=position.log_start_offset,
             partition_max_bytes=max_bytes,
+            high_watermark=self.log.high_watermark,
         )
 
     def accepts_response_to(self, request_number: int) -> bool:

@@ -137,6 +137,22 @@ def test_retried_request_is_refused_as_its_session_epoch_is_used(cache: FetchSes
     assert cache.open(request, WITH_NAMES, nameless, 0) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+@pytest.mark.parametrize(("named", "is_sent_again"), [(4, True), (5, False), (2**63 - 1, False)])
+def test_follower_that_names_another_high_watermark_is_sent_it_again(
+    cache: FetchSessionCache, named: int, is_sent_again: bool
+) -> None:
+    """transactions:5000055: the follower did not count the response, which another request had overtaken."""
+    session_id = kept_session(cache, 0, replica_id=2)
+    request = fetch(0, session_id=session_id, epoch=1, replica_id=2)
+    position = next(iter(opened(cache, request).session.positions.values()))
+    reply = PartitionData(high_watermark=5, log_start_offset=0)
+    position.remember(reply)
+    request = fetch(0, session_id=session_id, epoch=2, replica_id=2)
+    request.topics[0].partitions[0].high_watermark = named
+    opened(cache, request)
+    assert position.must_send(reply) is is_sent_again
+
+
 def test_response_is_overtaken_by_the_next_request(cache: FetchSessionCache) -> None:
     session_id = kept_session(cache, 0)
     first = opened(cache, fetch(session_id=session_id, epoch=1))
