@@ -149,6 +149,9 @@ class FetchPosition:
         self.available = 0
         """Visible bytes above `fetch_offset`, as a waiting fetch has counted them up to `seen_end`."""
         self.seen_end = requested.fetch_offset
+        # A follower names its own (KIP-1166): it may not have counted a response while another request was under way.
+        if requested.high_watermark != _NOT_NAMED:
+            self.sent_high_watermark = requested.high_watermark
 
     def watch(self, partition: Watched) -> None:
         if self.watched is partition:
@@ -166,14 +169,6 @@ class FetchPosition:
     def knows(self, reply: PartitionData) -> bool:
         """Return whether the client was sent these watermarks before."""
         return reply.high_watermark == self.sent_high_watermark and reply.log_start_offset == self.sent_log_start_offset
-
-    def take_known(self, high_watermark: int) -> None:
-        """Take over the high watermark that a follower names with its position (KIP-1166).
-
-        It may not have counted a response that it was sent, because another request was under way.
-        """
-        if high_watermark != _NOT_NAMED:
-            self.sent_high_watermark = high_watermark
 
     def must_send(self, reply: PartitionData) -> bool:
         """Return whether an incremental response carries this reply; remember what the client then knows."""
@@ -245,7 +240,6 @@ class FetchSession:
                     self.cost_bytes += _cost_bytes(key)
                 else:
                     position.update(requested)
-                    position.take_known(requested.high_watermark)
                 self.dirty[position] = None
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:

@@ -153,11 +153,9 @@ class FollowedPartition:
     def needs_flush(self) -> bool:
         """Whether an fsync must come before the next request, by the flush policy or because the log was cut."""
         log = self.log
-        if log.failed:
-            return False
         interval = log.config.flush_interval_messages
         is_due = interval != NO_LIMIT and log.log_end_offset - log.flushed_offset >= interval
-        return is_due or log.flush_state.has_unsynced_truncation
+        return (is_due or log.flush_state.has_unsynced_truncation) and not log.failed
 
 
 def _common_end(log: PartitionLog, leaders: EpochEndOffset) -> int:

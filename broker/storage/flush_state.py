@@ -41,12 +41,12 @@ class FlushState:
         "_directory",
         "_disk",
         "_flushing",
-        "_synced_truncations",
         "_truncations",
         "_unsynced_files",
         "_unsynced_names",
         "checkpointed_recovery_point",
         "flushed_offset",
+        "has_unsynced_truncation",
         "recovery_point",
         "unflushed_since_ms",
     )
@@ -56,12 +56,16 @@ class FlushState:
         self._directory = directory
         self._flushing = asyncio.Lock()
         self._truncations = 0
-        self._synced_truncations = 0
         self._unsynced_files: set[str] = set()
         self._unsynced_names = True
         self.checkpointed_recovery_point = recovery_point
         """What is in the checkpoint file; set by ``LogCheckpoints``."""
         self.flushed_offset = recovery_point
+        self.has_unsynced_truncation = False
+        """Whether a loss of power may bring back what the log was cut of.
+
+        What is appended meanwhile may reach the medium in part: then batches of the past stand before those of today.
+        """
         self.recovery_point = recovery_point
         self.unflushed_since_ms: int | None = None
         """When ``flush.ms`` began to count, by the wall clock; set by ``LogMaintenance``."""
@@ -70,14 +74,6 @@ class FlushState:
     def is_settled(self) -> bool:
         """No name and no small file waits to be synced."""
         return not self._unsynced_names and not self._unsynced_files
-
-    @property
-    def has_unsynced_truncation(self) -> bool:
-        """Whether a loss of power may bring back what the log was cut of.
-
-        What is appended meanwhile may reach the medium in part: then batches of the past stand before those of today.
-        """
-        return self._truncations != self._synced_truncations
 
     def names_changed(self) -> None:
         """Note that a file of the log's directory was created, renamed or removed."""
@@ -95,6 +91,7 @@ class FlushState:
         All of that segment counts as unflushed: the next flush must sync its length, and recovery derive its indexes.
         """
         self._truncations += 1
+        self.has_unsynced_truncation = True
         self.flushed_offset = min(self.flushed_offset, base_offset)
         self.recovery_point = min(self.recovery_point, base_offset)
 
@@ -180,7 +177,7 @@ class FlushState:
     def _finish(self, plan: FlushPlan) -> None:
         if plan.truncations != self._truncations:
             return
-        self._synced_truncations = plan.truncations
+        self.has_unsynced_truncation = False
         self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)
         if plan.is_full:
             self.recovery_point = max(self.recovery_point, plan.flushed_offset)

@@ -89,8 +89,8 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B57", "broker/replication/followed_partition.py",
-        "        return is_due or log.flush_state.has_unsynced_truncation\n",
-        "        return is_due\n",
+        "        return (is_due or log.flush_state.has_unsynced_truncation) and not log.failed\n",
+        "        return is_due and not log.failed\n",
         "tests/unit/broker/replication/test_followed_partition.py::test_cut_is_synced_before_the_next_fetch",
     ),
     Mutation(
