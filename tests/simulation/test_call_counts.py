@@ -129,8 +129,8 @@ async def play(cluster: SimulatedCluster, operation: Callable[[TransactionalClie
         (1, TransactionalClient.produce_one, 72),
         (1, TransactionalClient.fetch_one, 86),
         (1, TransactionalClient.commit_one, 446),
-        (3, TransactionalClient.produce_one, 550),
-        (3, TransactionalClient.commit_one, 3_068),
+        (3, TransactionalClient.produce_one, 556),
+        (3, TransactionalClient.commit_one, 3_104),
     ],
 )
 def test_operation_takes_few_calls(
