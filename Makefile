@@ -49,7 +49,8 @@ demo: $(DEV)  ## Purchases to invoices and shipments, exactly once, through kill
 	$(BIN)/python -m tests.demo
 
 test: $(DEV)  ## Unit, scenario, conformance, simulation, chaos and integration tests, side by side: make test [WORKERS=4]
-	$(PARALLEL_PYTEST) tests/integration tests/simulation tests/scenarios tests/chaos tests/unit tests/conformance
+	@export ONCELOG_MIXTURE_BASE=$${ONCELOG_MIXTURE_BASE:-$$(date +%s)}; echo "Fresh histories from seed $$ONCELOG_MIXTURE_BASE on"; \
+	  set -x; $(PARALLEL_PYTEST) tests/integration tests/simulation tests/scenarios tests/chaos tests/unit tests/conformance
 
 test-deep: $(DEV)  ## Ten times as many seeds of the simulations, and each property ten times, drawn anew
 	ONCELOG_SEEDS=3000 ONCELOG_CLUSTER_SEEDS=60 ONCELOG_REPLICATION_SEEDS=400 $(PARALLEL_PYTEST) tests/simulation

@@ -14,7 +14,7 @@ from tests.simulation.fault_plan import Fault, PlannedFault, fault_plan, worn_pl
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.workload import Manners, Workload
 
-SEEDS = int(os.environ.get("ONCELOG_CLUSTER_SEEDS", "6"))
+SEEDS = int(os.environ.get("ONCELOG_CLUSTER_SEEDS", "3"))
 FAULTS = 25
 FAULTS_UNDER_TRANSACTIONS = 12
 REPLICATED = {

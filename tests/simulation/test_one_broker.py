@@ -20,8 +20,8 @@ from tests.simulation.simulated_broker import PORT, SimulatedBroker
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.workload import Workload
 
-SEEDS = int(os.environ.get("ONCELOG_SEEDS", "300"))
-CHUNKS = 10
+SEEDS = int(os.environ.get("ONCELOG_SEEDS", "150"))
+CHUNKS = 5
 AT_LEAST = {
     "ended in version 1": 100,
     "ended in version 2": 100,
@@ -164,6 +164,6 @@ def test_crashes_lose_duplicate_and_tear_nothing(chunk: int) -> None:
     events: Counter[str] = Counter()
     for seed in range(chunk, SEEDS, CHUNKS):
         events += run(seed)
-    if SEEDS >= 300:
+    if SEEDS >= 30 * CHUNKS:
         seen = {what: sum(events[event] for event in events if event.startswith(what)) for what in AT_LEAST}
         assert all(seen[what] >= count for what, count in AT_LEAST.items()), f"too little of something: {seen}"
