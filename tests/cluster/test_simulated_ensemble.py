@@ -3,6 +3,9 @@
 ``ONCELOG_ENSEMBLE_SEQUENCES`` is the number of sequences. Each has a directory of its own: creates (ephemeral,
 sequential), sets and deletes with versions, multis, reads with and without one-shot watches; then one session ends.
 Compared are every result, which watches have fired, and what is left. Transaction ids: only as equal or different.
+
+A real watch may also fire for what happened before it was left: kazoo reports events and responses in two threads, so a
+read can overtake the event of an older watch of that path. A watch must never be missing.
 """
 
 import asyncio
@@ -144,7 +147,14 @@ async def _real(server: ZooKeeperServer, seeds: range) -> list[Any]:
 
 @pytest.mark.real_loop
 def test_simulated_ensemble_responds_as_zookeeper_does(zookeeper: ZooKeeperServer) -> None:
+    spurious = 0
     for start in range(0, SEQUENCES, _PER_PAIR):
         seeds = range(start, min(start + _PER_PAIR, SEQUENCES))
         for simulated, real in zip(_simulated(seeds), asyncio.run(_real(zookeeper, seeds)), strict=True):
-            assert simulated == real, f"sequence {simulated[0]}"
+            (seed, seen, fired, left), (_, real_seen, real_fired, real_left) = simulated, real
+            assert (seen, left) == (real_seen, real_left), f"sequence {seed}"
+            assert fired.keys() == real_fired.keys(), f"sequence {seed}"
+            missing = [name for name, count in fired.items() if real_fired[name] < count]
+            assert not missing, f"sequence {seed}: watches that did not fire: {missing}"
+            spurious += sum(real_fired[name] > count for name, count in fired.items())
+    assert spurious <= SEQUENCES // 50, f"{spurious} watches fired for nothing"
