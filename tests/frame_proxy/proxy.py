@@ -94,6 +94,7 @@ class FrameProxy:
                 await self._pass_requests(number, client, upstream, responses)
                 await responses.put(None)
         finally:
+            client.cut()
             if number not in self._held:
                 upstream.close()
 

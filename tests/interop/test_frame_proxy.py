@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import pytest
+
 from oncelog.clients import VERSION
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
@@ -17,6 +19,7 @@ from oncelog.protocol.messages.list_transactions import ListTransactionsRequest,
 from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.frame_proxy.exchange import Request
 from tests.frame_proxy.proxy import FrameProxy
+from tests.frame_proxy.proxy_thread import ProxyThread
 from tests.frame_proxy.script import FORWARD, Action, Cut, Delay, ForwardEverything, LateFrame, Script
 from tests.interop.broker_under_test import needs_one_broker
 from tests.processes import LIMIT_SECONDS, BrokerProcess
@@ -140,3 +143,13 @@ async def test_delayed_frame_is_overtaken_by_other_connections_only(broker: Brok
         other.close()
     responded = [api for what, api in script.order if what == "answer" and api is not ApiKey.API_VERSIONS]
     assert responded == [ApiKey.METADATA, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER]
+
+
+async def test_client_that_stays_connected_at_the_end_is_cut(broker: BrokerProcess) -> None:
+    with ProxyThread(broker.address) as proxy:
+        host, _, port = proxy.address.rpartition(":")
+        client = await connect(Address(host, int(port)))
+        await client.send(MetadataRequest(topics=[]), MetadataResponse)
+    with pytest.raises(ClientError):
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await client.send(MetadataRequest(topics=[]), MetadataResponse)
