@@ -100,8 +100,8 @@ interop-smoke: $(DEV) peers  ## One scenario for each real client
 interop-cluster-smoke: $(DEV) peers  ## The same on a cluster
 	INTEROP_BROKER=cluster $(BIN)/python -m pytest -q tests/interop -m smoke
 
-late-frames: $(DEV) peers  ## A thousand late frames against each version of transactions, on us and on Kafka
-	$(BIN)/python -m tests.interop.late_frames
+late-frames: $(DEV) peers  ## Late frames for each of eight clients, on us and on Kafka: make late-frames [FRAMES=1200] (of each client on each broker)
+	$(BIN)/python -m tests.interop.late_frames $(FRAMES:%=--frames %)
 
 bench: bench-broker bench-cluster  ## Side by side with Apache Kafka on this machine, both of the following
 

@@ -14,8 +14,8 @@ in it (KAFKA-17754). But a late request is never sent again: its client has give
 Until the owner changes, the client's earlier requests can only arrive in the transaction that they were sent for: the
 client begins the next one over a connection that has become the owner. After it has changed, they are challenged. So a
 late request takes effect in its own transaction or not at all. It does not hold if two requests of the same kind are
-sent over one connection without waiting for the response in between, and the connection is given up; no known client
-does that.
+sent over one connection without waiting for the response in between, and the connection is given up. Of the known
+clients only kafkajs does that, on a cluster, with AddPartitionsToTxn after a time-out, which ends no transaction.
 
 After a load the owner is not known, so the next request is challenged.
 

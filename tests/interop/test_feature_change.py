@@ -20,9 +20,10 @@ from tests.interop.drivers.driver import TIMEOUT_SECONDS
 from tests.interop.drivers.kafka_tools import KafkaTools
 from tests.interop.drivers.oncelog_client import OncelogClient
 from tests.interop.feature_gates import CUT_AT_END, CUT_AT_PRODUCE, PRODUCERS, FeatureGates
-from tests.interop.late_frames.client import PhasedClient, PhasedJavaClient
+from tests.interop.late_frames.client import PhasedClient
 from tests.interop.late_frames.confluent_client import PhasedConfluent
 from tests.interop.late_frames.observation import observe
+from tests.interop.late_frames.program_clients import PhasedJavaClient
 from tests.interop.late_frames.verdict import judge
 from tests.interop.late_frames.workload import PARTITIONS, Outcome, Transaction, transactions, with_outcomes
 from tests.processes import BrokerProcess

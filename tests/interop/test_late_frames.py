@@ -7,7 +7,8 @@ import pytest
 
 from tests.interop.broker_under_test import TRANSACTION_VERSION, needs_one_broker
 from tests.interop.drivers.oncelog_client import OncelogClient
-from tests.interop.late_frames.client import VERSION_1, VERSION_2, PhasedClient
+from tests.interop.late_frames.client import PhasedClient
+from tests.interop.late_frames.clients import VERSION_1, VERSION_2
 from tests.interop.late_frames.experiment import run
 from tests.processes import BrokerProcess, OncelogProcess
 

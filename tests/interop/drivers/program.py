@@ -132,8 +132,12 @@ class KafkaJs(Program):
         return lacking_peer(self.name, "node")
 
     def call(self, verb: str, *words: object, lines: Sequence[str] = ()) -> list[str]:
+        return self.run_program("interop_client.js", verb, *words, lines=lines)
+
+    def run_program(self, program: str, *words: object, lines: Sequence[str] = ()) -> list[str]:
+        """Run one of ``programs/*.js`` with this client; return the lines that it prints."""
         environment = {"NODE_PATH": str(PEERS / "kafkajs" / "node_modules"), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
-        command = ["node", str(PROGRAMS / "interop_client.js"), verb, *map(str, words)]
+        command = ["node", str(PROGRAMS / program), *map(str, words)]
         return run(command, lines, environment).splitlines()
 
 

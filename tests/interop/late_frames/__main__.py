@@ -1,7 +1,7 @@
-"""Print both counts: ``python -m tests.interop.late_frames [--seed N] [--frames N] [--broker NAME] [--client NAME]``.
+"""Late frames for each client on each broker: ``python -m tests.interop.late_frames --help``.
 
-Ends with 1 if our broker or version 2 let anything through, or version 1 on Apache Kafka nothing: then the reproduction
-of KAFKA-17754 has gone.
+Prints what was found in each run, and a table of all of them at the end. Ends with 1 if our broker or version 2 let
+anything through, or version 1 on Apache Kafka nothing: then the reproduction of KAFKA-17754 has gone.
 """
 
 import argparse
@@ -10,40 +10,61 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.interop.late_frames.aiokafka_client import PhasedAioKafka
-from tests.interop.late_frames.client import VERSION_1, VERSION_2, PhasedClient
-from tests.interop.late_frames.confluent_client import PhasedConfluent
-from tests.interop.late_frames.experiment import FAULTS, TRANSACTIONS_EACH, Run, run
+from tests.interop.late_frames.client import PhasedClient
+from tests.interop.late_frames.clients import VERSION_1, VERSION_2
+from tests.interop.late_frames.experiment import FAULTS, TRANSACTIONS_EACH, Run, rounds, run
+from tests.interop.late_frames.summary import Summary, table
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
 
 BROKERS: dict[str, type[OncelogProcess] | type[KafkaProcess]] = {"oncelog": OncelogProcess, "kafka": KafkaProcess}
 
-CLIENTS: Sequence[PhasedClient] = (*VERSION_2, *VERSION_1, PhasedConfluent(), PhasedAioKafka())
+CLIENTS: Sequence[PhasedClient] = (*VERSION_2, *VERSION_1)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Late frames against version 1 and 2 of the transaction protocol.")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--frames", type=int, default=FAULTS, help="late frames for each client, with transactions to match"
-    )
-    parser.add_argument("--broker", choices=BROKERS, action="append")
-    parser.add_argument("--client", choices=[client.name for client in CLIENTS], action="append")
-    options = parser.parse_args()
-    as_expected = True
+    options = _options()
+    summaries = []
     for name in options.broker or BROKERS:
         with tempfile.TemporaryDirectory() as directory, BROKERS[name](Path(directory)) as broker:
-            for client, outcome in runs(broker, options.seed, options.frames, options.client):
-                print_run(name, client, outcome)
-                as_expected &= outcome.verdict.is_clean == (name == "oncelog" or outcome.protocol_version == 2)
-    return 0 if as_expected else 1
+            for client in CLIENTS:
+                if options.client is None or client.name in options.client:
+                    summaries.append(_summary(name, broker, client, options.seed, options.frames))
+    print(table(summaries))
+    return 0 if all(summary.is_as_expected for summary in summaries) else 1
 
 
-def runs(broker: BrokerProcess, seed: int, frames: int, names: Sequence[str] | None) -> Iterator[tuple[str, Run]]:
-    each = TRANSACTIONS_EACH * frames // FAULTS
-    for client in CLIENTS:
-        if names is None or client.name in names:
-            yield client.name, run(client, broker.address, f"late-frames-{client.name}", seed, each=each, faults=frames)
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.interop.late_frames",
+        description="Late frames against version 1 and 2 of the transaction protocol.",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="the first one; equal seeds give equal faults (default: 1)")
+    parser.add_argument(
+        "--frames",
+        type=int,
+        default=FAULTS,
+        help=f"late frames of each client on each broker, with transactions to match (default: {FAULTS}); more than "
+        f"{FAULTS} are played in runs of at most {FAULTS}, each with the next seed",
+    )
+    parser.add_argument("--broker", choices=BROKERS, action="append", help="may be repeated (default: both)")
+    parser.add_argument(
+        "--client", choices=[client.name for client in CLIENTS], action="append", help="may be repeated (default: all)"
+    )
+    return parser.parse_args()
+
+
+def _summary(name: str, broker: BrokerProcess, client: PhasedClient, seed: int, frames: int) -> Summary:
+    summary = Summary(name, client.name)
+    for outcome in runs(broker, client, seed, frames):
+        print_run(name, client.name, outcome)
+        summary.add(outcome)
+    return summary
+
+
+def runs(broker: BrokerProcess, client: PhasedClient, seed: int, frames: int) -> Iterator[Run]:
+    for each_seed, faults in rounds(seed, frames):
+        topic = f"late-frames-{client.name}-{each_seed}"
+        yield run(client, broker.address, topic, each_seed, each=TRANSACTIONS_EACH * faults // FAULTS, faults=faults)
 
 
 def print_run(broker: str, client: str, outcome: Run) -> None:

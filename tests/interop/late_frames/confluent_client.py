@@ -1,11 +1,12 @@
 """librdkafka as a client of workloads whose phases are acknowledged one by one; it speaks version 1."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.interop.drivers.driver import TIMEOUT_SECONDS
+from tests.interop.late_frames.producer_threads import run_in_threads
 from tests.interop.late_frames.workload import Outcome, Phase, Transaction
 
 
@@ -20,16 +21,7 @@ class PhasedConfluent:
     def run_phases(
         self, address: str, topic: str, transactional_id_prefix: str, transactions: Sequence[Transaction]
     ) -> list[str]:
-        numbers = sorted({transaction.producer for transaction in transactions})
-        with ThreadPoolExecutor(len(numbers)) as threads:
-            running = []
-            for number in numbers:
-                mine = [transaction for transaction in transactions if transaction.producer == number]
-                running.append(threads.submit(_run, address, topic, f"{transactional_id_prefix}-{number}", mine))
-            outcomes = [producer.result(2 * TIMEOUT_SECONDS) for producer in running]
-        return [
-            f"{number}\t{outcome.value}" for number, mine in zip(numbers, outcomes, strict=True) for outcome in mine
-        ]
+        return run_in_threads(partial(_run, address, topic), transactional_id_prefix, transactions)
 
 
 def _run(address: str, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> list[Outcome]:
@@ -51,7 +43,7 @@ def _transaction(producer: Producer, topic: str, group: str, transaction: Transa
     try:
         producer.begin_transaction()
         for phase in transaction.phases:
-            _send(producer, topic, phase)
+            send_phase(producer, topic, phase)
         if transaction.commits_offset:
             _commit_offset(producer, topic, group, transaction.offset)
     except KafkaException:
@@ -65,15 +57,18 @@ def _transaction(producer: Producer, topic: str, group: str, transaction: Transa
         return _aborted(producer, Outcome.COMMIT_FAILED)
 
 
-def _send(producer: Producer, topic: str, phase: Phase) -> None:
-    errors: list[object] = []
+def send_phase(producer: Producer, topic: str, phase: Phase) -> None:
+    errors: list[KafkaError | None] = []
     for value in phase.values:
         producer.produce(
             topic, value, key=value, partition=phase.partition, on_delivery=lambda error, _: errors.append(error)
         )
     producer.flush(TIMEOUT_SECONDS)
-    if errors != [None] * len(phase.values):
-        raise KafkaException(next((error for error in errors if error is not None), None))
+    failed = [error for error in errors if error is not None]  # By identity: a KafkaError compares with numbers only.
+    if failed:
+        raise KafkaException(failed[0])
+    if len(errors) < len(phase.values):
+        raise KafkaException("records of the phase are still unacknowledged")
 
 
 def _commit_offset(producer: Producer, topic: str, group: str, offset: int) -> None:

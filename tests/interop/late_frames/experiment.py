@@ -9,7 +9,7 @@ from tests.frame_proxy.proxy_thread import ProxyThread
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.late_frames.client import PhasedClient
 from tests.interop.late_frames.faults import Kind
-from tests.interop.late_frames.observation import observe
+from tests.interop.late_frames.observation import await_group_coordinator, observe
 from tests.interop.late_frames.script import LateFrames
 from tests.interop.late_frames.verdict import Verdict, judge
 from tests.interop.late_frames.workload import (
@@ -45,6 +45,15 @@ class Run:
         return sum(count for (_, api), count in self.faults.items() if api in LATE_APIS)
 
 
+def rounds(seed: int, frames: int) -> list[tuple[int, int]]:
+    """Return the runs, each a seed and its late frames, that have ``frames`` in all: at most ``FAULTS`` in each.
+
+    A client's time limits are for one run.
+    """
+    firsts = range(0, frames, FAULTS)
+    return [(seed + number, min(FAULTS, frames - first)) for number, first in enumerate(firsts)]
+
+
 def run(
     client: PhasedClient,
     broker_address: str,
@@ -59,6 +68,7 @@ def run(
     At most ``faults`` frames are late.
     """
     ConfluentKafka().create_topic(broker_address, topic, PARTITIONS)
+    asyncio.run(await_group_coordinator(broker_address, topic))
     work = transactions(seed, PRODUCERS, each)
     script = LateFrames(seed, topic, faults // PRODUCERS)
     with ProxyThread(broker_address, script) as proxy:

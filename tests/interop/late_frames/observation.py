@@ -39,6 +39,16 @@ async def observe(address: str, topic: str, partitions: int, producers: int) -> 
     return Observation(committed=committed, uncommitted=uncommitted, offsets=offsets, undecided=undecided)
 
 
+async def await_group_coordinator(address: str, group: str) -> None:
+    """Return when the group has a coordinator. A new Apache Kafka broker has none until it has made their topic.
+
+    librdkafka, if it meets that broker while its connections break, waits in ``send_offsets_to_transaction`` until its
+    time-out.
+    """
+    async with Cluster(parse_bootstrap(address), rng=Random(0)) as cluster:
+        await committed_offsets(cluster, group)
+
+
 async def _offsets(address: str, partition: TopicPartition, groups: Sequence[str]) -> tuple[dict[int, int], list[str]]:
     """What each group has committed for a partition, and the groups that an open transaction keeps from saying so."""
     found: dict[int, int] = {}
