@@ -63,7 +63,10 @@ def send_phase(producer: Producer, topic: str, phase: Phase) -> None:
         producer.produce(
             topic, value, key=value, partition=phase.partition, on_delivery=lambda error, _: errors.append(error)
         )
-    producer.flush(TIMEOUT_SECONDS)
+    try:
+        producer.flush(TIMEOUT_SECONDS)
+    except SystemError as error:  # A fatal error was raised, and a delivery callback ran before it was delivered.
+        raise KafkaException("a fatal error of the producer") from error
     failed = [error for error in errors if error is not None]  # By identity: a KafkaError compares with numbers only.
     if failed:
         raise KafkaException(failed[0])
