@@ -8,6 +8,7 @@ from oncelog.broker.storage.log_manager import LogManagerConfig
 from oncelog.broker.transactions.verification import VerificationSettings
 from oncelog.coordinator.controller.controller_settings import ControllerSettings
 from oncelog.coordinator.controller.finalized_features import ELIGIBLE_LEADER_REPLICAS_VERSION, TRANSACTION_VERSION
+from oncelog.coordinator.controller.recovery_strategy import STRATEGY_KEY, RecoverySettings, RecoveryStrategy
 from oncelog.coordinator.controller.topic_plan import TopicDefaults
 from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
@@ -96,11 +97,19 @@ def controller_settings(
         defaults=TopicDefaults(
             partition_count=config.num_partitions, replication_factor=config.default_replication_factor
         ),
-        unclean_leader_election=config.unclean_leader_election_enable,
         features={
             TRANSACTION_VERSION: config.oncelog_transaction_version,
             ELIGIBLE_LEADER_REPLICAS_VERSION: config.oncelog_eligible_leader_replicas_version,
         },
         balance_seconds=config.leader_imbalance_check_interval_seconds if config.auto_leader_rebalance_enable else None,
         tolerated_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+    )
+
+
+def recovery_settings(config: BrokerConfig) -> RecoverySettings:
+    """Return what finds a leader for partitions without an eligible one. The strategy counts if it was set."""
+    is_given = STRATEGY_KEY in config.given
+    return RecoverySettings(
+        strategy=RecoveryStrategy(config.unclean_recovery_strategy) if is_given else None,
+        unclean_election=config.unclean_leader_election_enable,
     )

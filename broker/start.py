@@ -30,7 +30,12 @@ from oncelog.broker.metadata.store_choice import OpenStore, open_store
 from oncelog.broker.network.heartbeats import Heartbeats
 from oncelog.broker.network.side_loop import SideLoop
 from oncelog.broker.network.socket_server import SocketServer
-from oncelog.broker.part_settings import controller_settings, log_manager_config, verification_settings
+from oncelog.broker.part_settings import (
+    controller_settings,
+    log_manager_config,
+    recovery_settings,
+    verification_settings,
+)
 from oncelog.broker.parts import Broker
 from oncelog.broker.peers.auto_topics import AutoTopicCreation
 from oncelog.broker.peers.controller_client import ControllerClient
@@ -433,6 +438,7 @@ class _Start:
         )
         controller.logs = data.logs.directory.intact
         self._settings.follow(lambda config: controller.stored.set_default_min_isr(config.min_insync_replicas))
+        self._settings.follow(lambda config: controller.stored.set_recovery(recovery_settings(config)))
         return ControllerApis(controller, ConfigRules(self._config), self._rng)
 
     def _begin_background(self, data: "_Data", controller: Controller) -> None:

@@ -29,6 +29,7 @@ from oncelog.broker.config.settings import (
     string,
     strings,
 )  # fmt: skip
+from oncelog.broker.config.unclean_recovery import STRATEGIES, STRATEGY
 
 _ASYNCIO: Final = "one event loop does this work, without a pool of threads"
 _NO_KRAFT: Final = "the cluster is coordinated by ZooKeeper or by the embedded store, not by KRaft"
@@ -144,6 +145,7 @@ class BrokerConfig:
     unclean_leader_election_enable: bool = boolean(
         False, "Whether a replica outside the ISR can be elected leader; this loses records."
     )
+    unclean_recovery_strategy: str = string("balanced", STRATEGY, choices=STRATEGIES)
     auto_leader_rebalance_enable: bool = boolean(True, "Whether leadership is moved back to preferred replicas.")
     leader_imbalance_check_interval_seconds: int = long(
         300, "Seconds between two checks of the leader imbalance.", low=1

@@ -10,7 +10,13 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from oncelog.broker.config.broker_config import AS_PRODUCED, BROKER_SETTINGS, GZIP_LEVEL, BrokerConfig, attribute
+from oncelog.broker.config.broker_config import (
+    AS_PRODUCED,
+    BROKER_SETTINGS,
+    GZIP_LEVEL,
+    BrokerConfig,
+    attribute,
+)
 from oncelog.broker.config.settings import (
     INT64_MAX,
     ConfigError,
@@ -25,6 +31,7 @@ from oncelog.broker.config.settings import (
     string,
     strings,
 )  # fmt: skip
+from oncelog.broker.config.unclean_recovery import STRATEGIES, STRATEGY
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 
@@ -127,6 +134,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
             "unclean.leader.election.enable": boolean(
                 False, "Whether a replica outside the ISR can be elected leader; this loses records."
             ),
+            "unclean.recovery.strategy": string("balanced", STRATEGY, choices=STRATEGIES),
         }
     )
 )
@@ -150,7 +158,7 @@ def _synonyms() -> dict[str, tuple[Synonym, ...]]:
     with_cleaner_prefix = ("delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
     same = (
         "unclean.leader.election.enable", "min.insync.replicas", "compression.type", "compression.gzip.level",
-        "compression.lz4.level", "compression.zstd.level",
+        "compression.lz4.level", "compression.zstd.level", "unclean.recovery.strategy",
     )  # fmt: skip
     return {
         **{key: (Synonym(f"log.{key}"),) for key in with_log_prefix},

@@ -2,8 +2,9 @@
 
 Topics come in the order of their names, at most ``response_partition_limit`` partitions at a time; ``next_cursor`` is
 where the next page begins. An empty list means all topics. Version 0 is the only one. Without eligible leader replicas
-their lists are empty: null, though allowed, crashes Java's admin client. The last known one is the last leader of a
-partition that has none.
+their lists are empty: null, though allowed, crashes Java's admin client. The last known ones are those that were broken
+when they left, behind the last leader of a partition that has none. A tagged field of our own says what a partition
+without a leader waits for.
 """
 
 from collections.abc import Collection, Iterator
@@ -25,6 +26,8 @@ from oncelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    PartitionRecovery,
+    RecoveryLogEnd,
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 
@@ -146,8 +149,9 @@ class _Page:
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
                 eligible_leader_replicas=list(partition.eligible_leader_replicas),
-                last_known_elr=[] if partition.last_leader < 0 else [partition.last_leader],
+                last_known_elr=_last_known(partition),
                 offline_replicas=list(partition.offline_replicas),
+                recovery=_recovery(partition),
             )
 
     def _error(self, partition: PartitionImage) -> ErrorCode:
@@ -155,6 +159,27 @@ class _Page:
             return ErrorCode.NONE
         is_alive = partition.leader in self._image.brokers
         return ErrorCode.LISTENER_NOT_FOUND if is_alive else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _last_known(partition: PartitionImage) -> list[int]:
+    leader = [] if partition.last_leader < 0 else [partition.last_leader]
+    return [*leader, *(each for each in partition.last_known_elr if each not in leader)]
+
+
+def _recovery(partition: PartitionImage) -> PartitionRecovery | None:
+    waiting = partition.recovery
+    if waiting is None:
+        return None
+    return PartitionRecovery(
+        strategy=waiting.strategy,
+        waits_for=waiting.waits_for,
+        elects=waiting.elects,
+        decides_at_ms=waiting.decides_at_ms,
+        log_ends=[
+            RecoveryLogEnd(broker_id=end.broker_id, leader_epoch=end.leader_epoch, offset=end.offset)
+            for end in waiting.log_ends
+        ],
+    )
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

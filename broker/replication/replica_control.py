@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from oncelog.broker.replication.partition import NO_EPOCH, Partition
+from oncelog.broker.replication.partition import NO_EPOCH, NO_LEADER, Partition
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.replication.requested_states import EPOCH_DURING_DELETE, requested_states, requested_stops
 from oncelog.broker.replication.stray_replicas import is_of_another_topic, stray_reason
@@ -25,6 +25,7 @@ from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.coordinator.controller.cluster_image import MetadataCache, MetadataChange
 from oncelog.coordinator.controller.controller_fence import NO_SEQUENCE
+from oncelog.coordinator.controller.log_ends import UNKNOWN_END, LogEnd
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -139,9 +140,24 @@ class ReplicaControl:
             is_known = partition is not None and partition.leader_epoch == state.leader_epoch
             level = logging.DEBUG if is_known and error is ErrorCode.STALE_CONTROLLER_EPOCH else logging.WARNING
             logger.log(level, "LeaderAndIsr of %s at epoch %d: %s", topic_partition, state.leader_epoch, error.name)
+        end = self._log_end(topic_partition, state)
         return LeaderAndIsrPartitionError(
-            topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=error
+            topic_name=topic_partition.topic,
+            partition_index=topic_partition.partition,
+            error_code=error,
+            last_leader_epoch=end.leader_epoch,
+            log_end_offset=end.offset,
         )
+
+    def _log_end(self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState) -> LogEnd:
+        """Return where the log ends if it stays so: the state that holds here, at this epoch, has no leader."""
+        partition = self._replicas.partition(topic_partition)
+        if partition is None or partition.log is None or partition.failed:
+            return UNKNOWN_END
+        if partition.leader_id != NO_LEADER or partition.leader_epoch != state.leader_epoch:
+            return UNKNOWN_END
+        log = partition.log
+        return LogEnd(log.epochs.last_written(log.log_start_offset, log.log_end_offset), log.log_end_offset)
 
     def _cannot_open(self, deferred: DeferredState, error: OSError) -> ErrorCode:
         """Return the controller's error for a replica whose log cannot be opened; defer the state if that helps."""

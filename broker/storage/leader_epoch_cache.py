@@ -85,6 +85,16 @@ class LeaderEpochFileCache:
         slot = bisect_right(self._offsets, offset)
         return self._epochs[slot - 1] if slot else None
 
+    def last_written(self, log_start_offset: int, log_end_offset: int) -> int:
+        """Return the epoch of the last batch of the log, or the latest one of an empty log; -1 if none is known.
+
+        It may be below the latest epoch: a leader may have been elected and have written nothing.
+        """
+        epoch = self.epoch_for_offset(log_end_offset - 1)
+        if epoch is None and log_start_offset == log_end_offset:
+            epoch = self.latest_epoch
+        return UNDEFINED_EPOCH if epoch is None else epoch
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry | None:
         """Return the largest epoch that is not above ``epoch``, and its end offset; None if that is not known.
 

@@ -10,7 +10,7 @@ the epoch ends does nothing.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -21,20 +21,21 @@ from oncelog.coordinator.controller.control_channel import ControlChannel
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.controller_election import Elected
 from oncelog.coordinator.controller.controller_settings import ControllerSettings
-from oncelog.coordinator.controller.eligible_changes import decide_eligible
-from oncelog.coordinator.controller.event_queue import EventQueue
+from oncelog.coordinator.controller.eligible_changes import decide_eligible, depends_on_settings
 from oncelog.coordinator.controller.feature_changes import ensure_features
 from oncelog.coordinator.controller.full_disks import FullDisks
 from oncelog.coordinator.controller.leader_elections import balance_leaders
+from oncelog.coordinator.controller.leaderless_partitions import LeaderlessPartitions
 from oncelog.coordinator.controller.partition_states import elect
 from oncelog.coordinator.controller.propagation import send_changes, send_everything, send_full_metadata
 from oncelog.coordinator.controller.reassignments import Reassignments
+from oncelog.coordinator.controller.recovery_waits import RecoveryWaits
 from oncelog.coordinator.controller.stored_settings import StoredSettings
 from oncelog.coordinator.controller.topic_deletion import TopicDeletions
 from oncelog.coordinator.controller.unreachable_backoff import UnreachableBackoff
 from oncelog.coordinator.controller.unreachable_brokers import UnreachableBrokers
 from oncelog.coordinator.metadata_store.store import Session
-from oncelog.coordinator.ports import BrokerChannel
+from oncelog.coordinator.ports import BrokerChannel, WallClock
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from oncelog.protocol.messages.stop_replica import StopReplicaRequest
@@ -43,7 +44,6 @@ from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
-UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
 _MIN_ISR_KEY: Final = "min.insync.replicas"
 _EXPECTED_ERRORS: Final = frozenset(
     {ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE}
@@ -62,17 +62,20 @@ class ActiveController:
         settings: ControllerSettings,
         stored: StoredSettings,
         channel: BrokerChannel,
-        queue: EventQueue,
         unreachable_backoff: UnreachableBackoff,
+        wall_clock: WallClock,
     ) -> None:
         self._settings = settings
         self._stored = stored
-        self._queue = queue
+        self._queue = stored.queue
         state = ClusterState()
         state.on_set_aside = self._malformed_changed
         state.keeps_eligible = lambda: stored.features.keeps_eligible
         state.min_isr = self._min_isr
-        stored.on_min_isr = self._min_isr_changed
+        overrides = stored.configs.topic_overrides
+        state.unclean_election_allowed = lambda topic: stored.recovery.allows_unclean_election(overrides(topic))
+        state.recovery_strategy = lambda topic: stored.recovery.strategy_of(overrides(topic))
+        stored.on_min_isr = stored.on_recovery = self._defaults_changed
         self.context = ControllerContext(
             session=session,
             elected=elected,
@@ -80,11 +83,12 @@ class ActiveController:
             control=ControlChannel(channel, self._on_response, self._on_caught_up, state.unreachable),
             controller_id=settings.registration.broker_id,
             listener_name=settings.listener_name,
-            unclean_election_allowed=self._unclean_election_allowed,
+            waits=RecoveryWaits(state, wall_clock),
         )
         self.deletions = TopicDeletions(self.context)
         self.reassignments = Reassignments(self.context)
-        self.unreachable = UnreachableBrokers(self.context, unreachable_backoff)
+        self.leaderless = LeaderlessPartitions(self.context, self._put)
+        self.unreachable = UnreachableBrokers(self.context, unreachable_backoff, self.leaderless.note_reachable)
         self.full_disks = FullDisks(self.context)
         self._balance_timer: asyncio.TimerHandle | None = None
         self._ended = False
@@ -136,10 +140,6 @@ class ActiveController:
         if not self._ended:
             await handle()
 
-    def _unclean_election_allowed(self, topic: str) -> bool:
-        override = self._stored.configs.topic_overrides(topic).get(UNCLEAN_ELECTION_KEY)
-        return self._settings.unclean_leader_election if override is None else override.strip().lower() == "true"
-
     def _min_isr(self, topic: str) -> int:
         override = self._stored.configs.topic_overrides(topic).get(_MIN_ISR_KEY, "").strip()
         return int(override) if override.isdecimal() else self._stored.default_min_isr
@@ -167,11 +167,11 @@ class ActiveController:
             assert self._restart is not None, "the epoch has begun"
             await self._restart()
 
-    def topic_settings_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
+    def topic_settings_changed(self, topic: str) -> None:
         """Elect leaders by other settings: uncleanly, say, or by another minimum of the ISR."""
         known = self.context.state.topics.get(topic)
         states = () if known is None else known.states.values()
-        if UNCLEAN_ELECTION_KEY not in overrides and not any(versioned.state.elr for versioned in states):
+        if not any(depends_on_settings(versioned.state) for versioned in states):
             return
         self._put(f"elect leaders of {topic}", partial(self._elect_leaders_of, topic))
 
@@ -181,8 +181,8 @@ class ActiveController:
             elected = await elect(self.context, list(state.partitions([topic])))
             await send_changes(self.context, elected, elected)
 
-    def _min_isr_changed(self) -> None:
-        """Decide again which replicas are eligible: the minimum of topics that do not say has changed."""
+    def _defaults_changed(self) -> None:
+        """Decide again which replicas may lead: the settings of topics that do not say have changed."""
         self._put("eligible replicas changed", partial(decide_eligible, self.context))
 
     def _disks_reported(self) -> None:
@@ -209,6 +209,7 @@ class ActiveController:
 
     def _on_response(self, broker_id: int, request: Message, response: Message) -> None:
         self.unreachable.on_response(broker_id, response)
+        self.leaderless.note_response(broker_id, request, response)
         if self.full_disks.note_response(broker_id, response):
             self._put(f"disk of broker {broker_id}", partial(self.full_disks.apply_change, broker_id))
         match response:

@@ -29,6 +29,7 @@ from oncelog.protocol.messages.update_metadata import (
     FULL,
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
+    UpdateMetadataRecovery,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
@@ -79,6 +80,9 @@ class PartitionImage:
     eligible_leader_replicas: tuple[int, ...] = ()
     last_leader: int = NO_LEADER
     """The last leader, while there is none and the cluster remembers it."""
+    last_known_elr: tuple[int, ...] = ()
+    recovery: UpdateMetadataRecovery | None = None
+    """What the partition waits for, if it has no leader and the controller says so."""
 
 
 class TopicImage(NamedTuple):
@@ -182,6 +186,8 @@ def _partition_image(state: UpdateMetadataPartitionState) -> PartitionImage:
         controller_epoch=state.controller_epoch,
         eligible_leader_replicas=tuple(state.eligible_leader_replicas),
         last_leader=state.last_leader,
+        last_known_elr=tuple(state.last_known_elr),
+        recovery=state.recovery,
     )
 
 

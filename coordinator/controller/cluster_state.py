@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oncelog.coordinator.controller.assignment import BrokerAndRack
+from oncelog.coordinator.controller.log_ends import LogEnds
+from oncelog.coordinator.controller.recovery_strategy import RecoveryStrategy
+from oncelog.coordinator.controller.waiting_partition import WaitingPartition
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Znode
 from oncelog.coordinator.metadata_store.znodes import (
@@ -70,6 +73,16 @@ def _never() -> bool:
     return False
 
 
+def _never_for(topic: str) -> bool:
+    """Return Kafka's default of ``unclean.leader.election.enable``."""
+    return False
+
+
+def _balanced(topic: str) -> RecoveryStrategy:
+    """Return the default of ``unclean.recovery.strategy``."""
+    return RecoveryStrategy.BALANCED
+
+
 def _one(topic: str) -> int:
     """Return Kafka's default of ``min.insync.replicas``."""
     return 1
@@ -99,6 +112,14 @@ class ClusterState:
     """Returns whether the cluster remembers eligible leader replicas (``eligible.leader.replicas.version``)."""
     min_isr: Callable[[str], int] = _one
     """Returns ``min.insync.replicas`` of a topic."""
+    unclean_election_allowed: Callable[[str], bool] = _never_for
+    """Returns whether a topic may be led by a replica that is not in sync, where no eligible replicas are kept."""
+    recovery_strategy: Callable[[str], RecoveryStrategy] = _balanced
+    """Returns the strategy of a topic's unclean recovery, where they are kept."""
+    log_ends: LogEnds = field(default_factory=LogEnds)
+    """Of partitions without a leader, as brokers reported them."""
+    waiting: dict[TopicPartition, WaitingPartition] = field(default_factory=dict)
+    """Partitions without a leader, and what they wait for."""
     on_set_aside: Callable[[], None] = _nothing
     """Called when another znode is set aside."""
     _unified_names: dict[str, set[str]] = field(default_factory=dict)
@@ -135,7 +156,10 @@ class ClusterState:
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name)
         for index in topic.assignment.partitions:
-            self.malformed.pop(paths.partition_state(TopicPartition(name, index)), None)
+            partition = TopicPartition(name, index)
+            self.malformed.pop(paths.partition_state(partition), None)
+            self.waiting.pop(partition, None)
+            self.log_ends.forget(partition)
         self.topic_names.pop(topic.assignment.topic_id, None)
         self.topics_to_delete.pop(name, None)
         alike = self._unified_names[topic_name.unified(name)]

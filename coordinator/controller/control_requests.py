@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from oncelog.coordinator.controller.cluster_image import LEADER_DURING_DELETE, NO_LEADER
 from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroker
+from oncelog.coordinator.controller.waiting_partition import WaitingPartition
 from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -31,7 +32,9 @@ from oncelog.protocol.messages.update_metadata import (
     INCREMENTAL,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
+    UpdateMetadataLogEnd,
     UpdateMetadataPartitionState,
+    UpdateMetadataRecovery,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
@@ -179,6 +182,8 @@ class ControlRequests:
             offline_replicas=[replica for replica in replicas if self._is_offline(replica, state.leader)],
             eligible_leader_replicas=list(state.elr),
             last_leader=NO_LEADER if state.last_leader is None else state.last_leader,
+            last_known_elr=list(state.last_known_elr),
+            recovery=_recovery(self._state.waiting.get(partition)) if state.leader == NO_LEADER else None,
         )
 
     def _stateless(self, partition: TopicPartition, replicas: tuple[int, ...]) -> UpdateMetadataPartitionState:
@@ -251,6 +256,21 @@ class ControlRequests:
         if versioned is None or partition.topic in self._state.topics_to_delete:
             return EPOCH_DURING_DELETE
         return versioned.state.leader_epoch
+
+
+def _recovery(waiting: WaitingPartition | None) -> UpdateMetadataRecovery | None:
+    if waiting is None:
+        return None
+    return UpdateMetadataRecovery(
+        strategy=waiting.strategy,
+        waits_for=list(waiting.waits_for),
+        elects=waiting.elects,
+        decides_at_ms=waiting.decides_at_ms,
+        log_ends=[
+            UpdateMetadataLogEnd(broker_id=broker_id, leader_epoch=end.leader_epoch, offset=end.offset)
+            for broker_id, end in sorted(waiting.log_ends.items())
+        ],
+    )
 
 
 def takes_long(request: Message) -> bool:

@@ -182,8 +182,8 @@ class Controller:
             settings=self.settings,
             stored=self.stored,
             channel=self._channel,
-            queue=self.queue,
             unreachable_backoff=self._unreachable_backoff,
+            wall_clock=self._wall_clock,
         )
         self.controller_id = self.broker_id
         await active.begin(unreachable, self._restart)
@@ -221,7 +221,7 @@ class Controller:
     def _on_overrides(self, resource: ConfigResource, overrides: Overrides) -> None:
         is_topic = resource.type is ResourceType.TOPIC
         if is_topic and self.active is not None and self.active.context.is_active:
-            self.active.topic_settings_changed(resource.name, overrides)
+            self.active.topic_settings_changed(resource.name)
 
     def _on_mended(self, topics: list[str]) -> None:
         if self.active is not None:

@@ -10,19 +10,16 @@ raise ``ControllerMoved``, also after an await during which it ended.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
-from typing import TypeAlias
 
 from oncelog.coordinator.controller.cluster_state import ClusterState
 from oncelog.coordinator.controller.control_channel import ControlChannel
 from oncelog.coordinator.controller.control_requests import ControlRequests
 from oncelog.coordinator.controller.controller_election import Elected
+from oncelog.coordinator.controller.recovery_waits import RecoveryWaits
 from oncelog.coordinator.metadata_store import paths
 from oncelog.coordinator.metadata_store.store import Check, Done, MultiFailed, MultiResult, Operation, Session
-
-UncleanElectionAllowed: TypeAlias = Callable[[str], bool]
-"""Whether a topic may be led by a replica that is not in sync."""
 
 
 class ControllerMoved(Exception):
@@ -41,7 +38,7 @@ class ControllerContext:
         control: ControlChannel,
         controller_id: int,
         listener_name: str,
-        unclean_election_allowed: UncleanElectionAllowed,
+        waits: RecoveryWaits,
     ) -> None:
         self._session = session
         self._epoch_version = elected.epoch_version
@@ -49,7 +46,7 @@ class ControllerContext:
         self.controller_id = controller_id
         self.epoch = elected.epoch
         self.state = state
-        self.unclean_election_allowed = unclean_election_allowed
+        self.waits = waits
         self._control = control
         self._sequences = count()
         self.ended = False
@@ -57,6 +54,7 @@ class ControllerContext:
     def end(self) -> None:
         """Give up the epoch: nothing is written or sent from now on."""
         self.ended = True
+        self.waits.end()
         self._control.close()
 
     @property

@@ -16,8 +16,6 @@ class ControllerSettings:
     listener_name: str
     """The listener over which brokers reach each other."""
     defaults: TopicDefaults
-    unclean_leader_election: bool = False
-    """Whether topics that do not say allow unclean elections."""
     features: Mapping[str, int] = field(
         default_factory=lambda: {TRANSACTION_VERSION: SUPPORTED_FEATURES[TRANSACTION_VERSION][1]}
     )

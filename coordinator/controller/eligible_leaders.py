@@ -11,65 +11,58 @@ than what is recorded, or its data directory has not seen the recorded epoch, th
 acknowledged records, and neither leads nor is eligible.
 
 The order of an election: the leader that is there and intact; an intact member of the ISR; an intact member of the ELR,
-which is the new ISR; none, while a member is absent that may be intact. When every member is back and broken, the
-last leader is elected, marked as RECOVERING: no replica certainly has everything, and it had the most. An unclean
-election, if it is allowed, does not wait.
+which is the new ISR; none, while a member is absent that may be intact. When no replica certainly has everything,
+``unclean_recovery`` says which one leads, and when; it is marked as RECOVERING.
+
+A member that is broken when it leaves ISR and ELR may still have more than the others, and is remembered in the *last
+known ELR*. When the ISR is large enough again, it is empty: more may be acknowledged from then on.
 
 These rules hold where the feature ``eligible.leader.replicas.version`` is finalised at 1; else those of ``election``.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from oncelog.coordinator.controller.cluster_image import NO_LEADER
+from oncelog.coordinator.controller.recovery_strategy import RecoveryStrategy
+from oncelog.coordinator.controller.standing import Standing
+from oncelog.coordinator.controller.unclean_recovery import recovery_of
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
 
 
-class Standing(NamedTuple):
-    """The replicas of one partition, as the controller knows them when it decides."""
-
-    replicas: Sequence[int]
-    """As assigned, the preferred leader first."""
-    incarnations: Mapping[int, int]
-    """By registered broker, its broker epoch."""
-    usable: Collection[int]
-    """The registered brokers among which the partition may have its leader and its ISR."""
-    broken: Collection[int]
-    """The registered members of ISR and ELR that may lack acknowledged records."""
-    min_isr: int
-    """``min.insync.replicas`` of the topic."""
-    controller_epoch: int
-
-    @property
-    def effective_min_isr(self) -> int:
-        """The minimum, but never more than the partition has replicas."""
-        return min(self.min_isr, len(self.replicas))
-
-
 def next_state(
-    state: PartitionState, standing: Standing, *, leader_restarted: bool, unclean_allowed: bool
+    state: PartitionState,
+    standing: Standing,
+    *,
+    leader_restarted: bool,
+    strategy: RecoveryStrategy,
+    waited: bool = False,
 ) -> PartitionState | None:
-    """Return the state that the partition must get now; None if it can stay as it is."""
-    isr = _able(state.isr, standing) or _able(_in_order(state.elr, standing), standing)[:1]
+    """Return the state that the partition must get now; None if it can stay as it is.
+
+    ``waited``: the bounded time of an unclean recovery is over.
+    """
+    isr = _able(state.isr, standing) or _able(standing.in_order(state.elr), standing)[:1]
     if not isr:
-        return _without_eligible(state, standing, unclean_allowed=unclean_allowed)
+        return _without_eligible(state, standing, strategy, waited=waited)
     keeps_leader = state.leader in isr and not leader_restarted
     stays = keeps_leader and isr == state.isr
-    if stays and not state.elr:
+    is_large_enough = len(isr) >= standing.effective_min_isr
+    if stays and not state.elr and not (state.last_known_elr and is_large_enough):
         return None
-    leader = state.leader if keeps_leader else _in_order(isr, standing)[0]
+    leader = state.leader if keeps_leader else standing.in_order(isr)[0]
     decided = with_eligible(_elected(state, leader, isr, standing), state, standing)
     return None if stays and decided.elr else decided
 
 
 def with_eligible(decided: PartitionState, before: PartitionState, standing: Standing) -> PartitionState:
-    """Return a decided state, which has a leader, with the ELR and the epochs that follow from the state before.
+    """Return a decided state, which has a leader, with the ELRs and the epochs that follow from the state before.
 
     Members keep their recorded epoch while their brokers are not registered, or broken. A leader keeps it during a
     leader epoch, so that its restart is noticed.
     """
     members = [*before.isr, *before.elr] if len(decided.isr) < standing.effective_min_isr else []
+    known = [*before.last_known_elr, *members] if members else []
     elr = tuple(
         member
         for member in dict.fromkeys(members)
@@ -81,15 +74,18 @@ def with_eligible(decided: PartitionState, before: PartitionState, standing: Sta
         for member in (*decided.isr, *elr)
         if (epoch := _epoch_of(member, before, standing, keep=same_leadership and member == decided.leader)) is not None
     }
-    return replace(decided, elr=elr, epochs=epochs, last_leader=None)
+    last_known = tuple(
+        member for member in dict.fromkeys(known) if member not in (*decided.isr, *elr) and member in standing.replicas
+    )
+    return replace(decided, elr=elr, epochs=epochs, last_leader=None, last_known_elr=last_known)
 
 
 def without_eligible(state: PartitionState) -> PartitionState:
     """Return a state without ELR, for a cluster that keeps none: what waits for an eligible replica waits for any."""
-    if not (state.elr or state.epochs or state.last_leader is not None):
+    if not (state.elr or state.epochs or state.last_known_elr or state.last_leader is not None):
         return state
     isr = state.isr if state.leader != NO_LEADER else (*state.isr, *state.elr)
-    return replace(state, isr=tuple(dict.fromkeys(isr)), elr=(), epochs={}, last_leader=None)
+    return replace(state, isr=tuple(dict.fromkeys(isr)), elr=(), epochs={}, last_leader=None, last_known_elr=())
 
 
 def _epoch_of(member: int, before: PartitionState, standing: Standing, *, keep: bool) -> int | None:
@@ -106,21 +102,13 @@ def _able(members: Iterable[int], standing: Standing) -> tuple[int, ...]:
     return tuple(member for member in members if member in standing.usable and member not in standing.broken)
 
 
-def _in_order(members: Sequence[int], standing: Standing) -> list[int]:
-    """Return the members in the order of the assignment; those that are not assigned any more come last."""
-    return [*(r for r in standing.replicas if r in members), *(m for m in members if m not in standing.replicas)]
-
-
-def _without_eligible(state: PartitionState, standing: Standing, *, unclean_allowed: bool) -> PartitionState | None:
-    last = state.last_leader if state.leader == NO_LEADER else state.leader
-    members = dict.fromkeys([*([] if last is None else [last]), *_in_order((*state.isr, *state.elr), standing)])
-    chosen = None
-    if standing.broken and {*state.isr, *state.elr} <= set(standing.broken):
-        chosen = next((member for member in members if member in standing.incarnations), None)
-    elif unclean_allowed:
-        chosen = next((replica for replica in (*members, *standing.replicas) if replica in standing.usable), None)
+def _without_eligible(
+    state: PartitionState, standing: Standing, strategy: RecoveryStrategy, *, waited: bool
+) -> PartitionState | None:
+    recovery = recovery_of(state, standing, strategy)
+    chosen = recovery.leader(waited=waited)
     if chosen is not None:
-        return _recovering(state, chosen, standing)
+        return _recovering(state, chosen, standing, recovery.ranked)
     if state.leader == NO_LEADER:
         return None
     return replace(
@@ -128,12 +116,16 @@ def _without_eligible(state: PartitionState, standing: Standing, *, unclean_allo
         leader=NO_LEADER,
         leader_epoch=state.leader_epoch + 1,
         controller_epoch=standing.controller_epoch,
-        last_leader=last,
+        last_leader=state.leader,
     )
 
 
-def _recovering(state: PartitionState, leader: int, standing: Standing) -> PartitionState:
-    """Return the state of a partition whose leader may lack acknowledged records: its log is what counts from now."""
+def _recovering(state: PartitionState, leader: int, standing: Standing, there: Sequence[int]) -> PartitionState:
+    """Return the state of a partition whose leader may lack acknowledged records: its log is what counts from now.
+
+    The leader may break before the others have its log. So those that are there stay among the last known.
+    """
+    others = [each for each in there if each != leader and each in standing.replicas]
     elected = _elected(state, leader, (leader,), standing)
     is_lone = len(standing.replicas) == 1  # There is no other replica that it could still learn anything from.
     return replace(
@@ -141,6 +133,7 @@ def _recovering(state: PartitionState, leader: int, standing: Standing) -> Parti
         elr=(),
         epochs={leader: standing.incarnations[leader]},
         last_leader=None,
+        last_known_elr=tuple(others) if standing.effective_min_isr > 1 else (),
         leader_recovery_state=LeaderRecoveryState.RECOVERED if is_lone else LeaderRecoveryState.RECOVERING,
     )
 

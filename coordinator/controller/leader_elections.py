@@ -18,6 +18,7 @@ from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import next_state, preferred_state
 from oncelog.coordinator.controller.partition_states import PARTITIONS_PER_PASS, Decide, change_states, chunks
 from oncelog.coordinator.controller.propagation import send_changes
+from oncelog.coordinator.controller.recovery_strategy import RecoveryStrategy
 from oncelog.coordinator.controller.replica_standing import completed, fit_to_lead, standing_of
 from oncelog.coordinator.metadata_store.znodes import PartitionState
 from oncelog.protocol.errors import ErrorCode
@@ -109,7 +110,10 @@ def _unclean(context: ControllerContext) -> Decide:
             return None
         if context.state.keeps_eligible():
             standing = standing_of(context.state, partition, context.epoch)._replace(usable=context.state.brokers)
-            return eligible_leaders.next_state(versioned.state, standing, leader_restarted=False, unclean_allowed=True)
+            strategy = RecoveryStrategy.LONGEST_LOG  # As far as the logs are known now.
+            return eligible_leaders.next_state(
+                versioned.state, standing, leader_restarted=False, strategy=strategy, waited=True
+            )
         return next_state(
             versioned.state,
             context.state.replicas(partition).replicas,

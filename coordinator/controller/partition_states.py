@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
 from oncelog.coordinator.controller import eligible_leaders, replica_standing
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.cluster_state import VersionedState
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import initial_state, next_state
@@ -41,8 +42,32 @@ def chunks(items: Sequence[_T], size: int = PARTITIONS_PER_MULTI) -> Iterator[Se
 
 
 async def elect(context: ControllerContext, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Give every partition the leader and ISR that it needs now; return the partitions whose state changed."""
-    return await change_states(context, partitions, lambda partition: _decide(context, partition))
+    """Give every partition the leader and ISR that it needs now.
+
+    Return the partitions whose state has changed, or what they wait for without a leader.
+    """
+    requested = list(partitions)
+    changed = await change_states(context, requested, lambda partition: _decide(context, partition))
+    if not context.state.keeps_eligible() and not context.state.waiting:
+        return changed
+    waiting: list[TopicPartition] = []
+    for number, portion in enumerate(chunks(requested, PARTITIONS_PER_PASS)):
+        if number:
+            await asyncio.sleep(0)
+        waiting += [partition for partition in portion if _follow_wait(context, partition)]
+    return list(dict.fromkeys([*changed, *waiting])) if waiting else changed
+
+
+def _follow_wait(context: ControllerContext, partition: TopicPartition) -> bool:
+    """Note what a partition waits for, if it has no leader; return whether that has changed."""
+    cluster = context.state
+    versioned = cluster.state(partition)
+    has_leader = versioned is None or versioned.state.leader != NO_LEADER
+    if versioned is None or has_leader or not cluster.keeps_eligible() or is_being_deleted(context, partition):
+        cluster.log_ends.forget(partition)
+        return context.waits.forget(partition)
+    standing = replica_standing.standing_of(cluster, partition, context.epoch)
+    return context.waits.follow(partition, versioned.state, standing, cluster.recovery_strategy(partition.topic))
 
 
 async def change_states(
@@ -88,13 +113,13 @@ def _decide(context: ControllerContext, partition: TopicPartition) -> PartitionS
     if versioned is None:
         first = initial_state(replicas, cluster.usable_brokers(replicas), context.epoch)
         return None if first is None else replica_standing.first_state(cluster, first)
-    unclean_allowed = context.unclean_election_allowed(partition.topic)
     if cluster.keeps_eligible():
         return eligible_leaders.next_state(
             versioned.state,
             replica_standing.standing_of(cluster, partition, context.epoch),
             leader_restarted=replica_standing.leader_restarted(cluster, versioned),
-            unclean_allowed=unclean_allowed,
+            strategy=cluster.recovery_strategy(partition.topic),
+            waited=context.waits.is_over(partition, versioned.state.leader_epoch),
         )
     known = versioned._replace(state=eligible_leaders.without_eligible(versioned.state))
     decided = next_state(
@@ -103,7 +128,7 @@ def _decide(context: ControllerContext, partition: TopicPartition) -> PartitionS
         cluster.usable_members(known),
         context.epoch,
         leader_restarted=cluster.leader_restarted(known),
-        unclean_allowed=unclean_allowed,
+        unclean_allowed=cluster.unclean_election_allowed(partition.topic),
     )
     if decided is None and (versioned.state.elr or versioned.state.last_leader is not None):
         return replace(known.state, leader_epoch=known.state.leader_epoch + 1, controller_epoch=context.epoch)

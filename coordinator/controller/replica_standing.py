@@ -3,7 +3,8 @@
 from collections.abc import Collection
 
 from oncelog.coordinator.controller.cluster_state import ClusterState, VersionedState
-from oncelog.coordinator.controller.eligible_leaders import Standing, with_eligible, without_eligible
+from oncelog.coordinator.controller.eligible_leaders import with_eligible, without_eligible
+from oncelog.coordinator.controller.standing import Standing
 from oncelog.coordinator.metadata_store.znodes import PartitionState
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -12,14 +13,17 @@ def standing_of(cluster: ClusterState, partition: TopicPartition, controller_epo
     """Return the standing of the replicas that are assigned to a partition, which has a state."""
     versioned = cluster.state(partition)
     assert versioned is not None, partition
-    members, broken = (*versioned.state.isr, *versioned.state.elr), broken_members(cluster, versioned)
+    state, broken = versioned.state, broken_members(cluster, versioned)
+    members, incarnations = (*state.isr, *state.elr), cluster.broker_epochs()
     return Standing(
         replicas=cluster.replicas(partition).replicas,
-        incarnations=cluster.broker_epochs(),
+        incarnations=incarnations,
         usable=cluster.usable_brokers([member for member in members if member not in broken]),
         broken=broken,
         min_isr=cluster.min_isr(partition.topic),
         controller_epoch=controller_epoch,
+        unreachable=cluster.unreachable,
+        log_ends=cluster.log_ends.of(partition, state.leader_epoch, incarnations),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from oncelog.coordinator.controller.config_repository import ConfigRepository
 from oncelog.coordinator.controller.event_queue import EventQueue
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
+from oncelog.coordinator.controller.recovery_strategy import RecoverySettings
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session
 
 
@@ -19,13 +20,17 @@ class StoredSettings:
         self, store: MetadataStore, configs: ConfigRepository, features: FinalizedFeatureCache, queue: EventQueue
     ) -> None:
         self._store = store
-        self._queue = queue
+        self.queue = queue
         self.configs = configs
         self.features = features
         self.default_min_isr = 1
         """``min.insync.replicas`` of topics that do not say."""
         self.on_min_isr: Callable[[], None] = _nothing
         """Called after ``default_min_isr`` has changed."""
+        self.recovery = RecoverySettings()
+        """Of topics that do not say."""
+        self.on_recovery: Callable[[], None] = _nothing
+        """Called after ``recovery`` has changed."""
         self.on_mended: Callable[[list[str]], None] = _ignore
         """Called with the names of topics whose configuration could not be decoded before and can be now."""
 
@@ -34,6 +39,12 @@ class StoredSettings:
         if minimum != self.default_min_isr:
             self.default_min_isr = minimum
             self.on_min_isr()
+
+    def set_recovery(self, recovery: RecoverySettings) -> None:
+        """Apply the settings of unclean elections and recoveries of topics that do not say."""
+        if recovery != self.recovery:
+            self.recovery = recovery
+            self.on_recovery()
 
     async def load(self, session: Session) -> None:
         """Read everything with a new session."""
@@ -50,7 +61,7 @@ class StoredSettings:
         return {resource.path for resource in self.configs.unreadable}
 
     def _configs_changed(self) -> None:
-        self._queue.cluster.put("configurations changed", self._refresh_configs)
+        self.queue.cluster.put("configurations changed", self._refresh_configs)
 
     async def _refresh_configs(self) -> None:
         session = self._store.session
@@ -64,7 +75,7 @@ class StoredSettings:
 
     def features_changed(self) -> None:
         """Read the finalised features again: the watch of those who read them."""
-        self._queue.cluster.put("features changed", self._refresh_features)
+        self.queue.cluster.put("features changed", self._refresh_features)
 
     async def _refresh_features(self) -> None:
         session = self._store.session

@@ -13,6 +13,7 @@ each time.
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.partition_states import elect
@@ -33,8 +34,12 @@ logger = logging.getLogger(__name__)
 class UnreachableBrokers:
     """The unreachable brokers of one controller epoch; ``ClusterState.unreachable`` has their ids."""
 
-    def __init__(self, context: ControllerContext, backoff: UnreachableBackoff) -> None:
+    def __init__(
+        self, context: ControllerContext, backoff: UnreachableBackoff, on_trusted: Callable[[int], None]
+    ) -> None:
+        """Begin without any; ``on_trusted`` is called with a broker that can be reached again."""
         self._context = context
+        self._on_trusted = on_trusted
         self.backoff = backoff
         """Outlives the epoch."""
         self._on_probation: dict[int, asyncio.TimerHandle] = {}
@@ -96,3 +101,4 @@ class UnreachableBrokers:
             logger.info("Broker %d can be reached again", broker_id)
             self._context.state.unreachable.discard(broker_id)
             send_changes_now(self._context, (), self._context.state.partitions_on(broker_id))
+            self._on_trusted(broker_id)

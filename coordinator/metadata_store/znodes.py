@@ -93,6 +93,8 @@ class PartitionState:
     """By member of the ISR and the ELR, the broker epoch in which it was last known to have all that it should."""
     last_leader: int | None = None
     """The last leader, while there is none."""
+    last_known_elr: tuple[int, ...] = ()
+    """Former members of ISR and ELR that may lack acknowledged records, and may have more of them than the others."""
 
 
 class ProducerIdBlock(NamedTuple):
@@ -283,6 +285,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
         content["epochs"] = {str(broker_id): epoch for broker_id, epoch in sorted(state.epochs.items())}
     if state.last_leader is not None:
         content["last_leader"] = state.last_leader
+    if state.last_known_elr:
+        content["last_known_elr"] = list(state.last_known_elr)
     return _to_json(content)
 
 
@@ -301,6 +305,7 @@ def decode_partition_state(data: bytes) -> PartitionState:
                 for broker_id, epoch in content.get("epochs", {}).items()
             },
             last_leader=_optional(content.get("last_leader"), _BROKER_IDS),
+            last_known_elr=_broker_ids(content.get("last_known_elr", [])),
         )
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise MalformedZnode(f"not a partition state: {data[:500]!r}") from error

@@ -1,9 +1,24 @@
 """DescribeTopicPartitions (API key 75): versions 0, flexible from 0.
 
 Partitions of topics, in pages: a response may end with a cursor that the next request continues from (KIP-966).
+
+The tagged field ``recovery`` is our own: what a partition without a leader waits for, and which replica it would elect.
 """
 
-from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, string, struct, uuid
+from oncelog.protocol.schema import (
+    OWN_TAGS,
+    ZERO_UUID,
+    Message,
+    array,
+    array_of,
+    boolean,
+    int16,
+    int32,
+    int64,
+    string,
+    struct,
+    uuid,
+)
 
 
 class TopicRequest(Message):
@@ -21,6 +36,20 @@ class DescribeTopicPartitionsRequest(Message, api_key=75, versions="0", flexible
     cursor: Cursor | None = struct(Cursor, "0+", default=None, nullable="0+")
 
 
+class RecoveryLogEnd(Message):
+    broker_id: int = int32("0+", default=0)
+    leader_epoch: int = int32("0+", default=-1)
+    offset: int = int64("0+", default=-1)
+
+
+class PartitionRecovery(Message):
+    strategy: str = string("0+", default="")
+    waits_for: list[int] = array_of(int32, "0+", default_factory=list)
+    elects: int = int32("0+", default=-1)
+    decides_at_ms: int = int64("0+", default=-1)
+    log_ends: list[RecoveryLogEnd] = array(RecoveryLogEnd, "0+", default_factory=list)
+
+
 class DescribeTopicPartitionsResponsePartition(Message):
     error_code: int = int16("0+", default=0)
     partition_index: int = int32("0+", default=0)
@@ -31,6 +60,7 @@ class DescribeTopicPartitionsResponsePartition(Message):
     eligible_leader_replicas: list[int] | None = array_of(int32, "0+", default=None, nullable="0+")
     last_known_elr: list[int] | None = array_of(int32, "0+", default=None, nullable="0+")
     offline_replicas: list[int] = array_of(int32, "0+", default_factory=list)
+    recovery: PartitionRecovery | None = struct(PartitionRecovery, "0+", default=None, tag=OWN_TAGS)
 
 
 class DescribeTopicPartitionsResponseTopic(Message):

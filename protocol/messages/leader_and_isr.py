@@ -6,8 +6,9 @@ The controller tells brokers which partitions they lead or follow. Gone since Ka
 replicas being added and removed. 5: topic ids, whether this is the full state; the response is by topic id (KIP-516).
 6: recovery state of the leader (KIP-704). 7: whether the controller is a KRaft one (KIP-866).
 
-Two tagged fields are our own: ``sequence`` is the position of the request among those of one controller epoch, and
-``eligible_leader_replicas`` names the replicas that may lead although they are not in sync (KIP-966).
+Some tagged fields are our own: ``sequence`` is the position of the request among those of one controller epoch, and
+``eligible_leader_replicas`` names the replicas that may lead although they are not in sync (KIP-966). In the response,
+``last_leader_epoch`` and ``log_end_offset`` say where the log of a partition without a leader ends.
 """
 
 from oncelog.protocol.schema import (
@@ -72,6 +73,8 @@ class LeaderAndIsrPartitionError(Message):
     topic_name: str = string("0-4", default="")
     partition_index: int = int32("0+", default=0)
     error_code: int = int16("0+", default=0)
+    last_leader_epoch: int = int32("4+", default=-1, tag=OWN_TAGS)
+    log_end_offset: int = int64("4+", default=-1, tag=OWN_TAGS + 1)
 
 
 class LeaderAndIsrTopicError(Message):

@@ -6,7 +6,8 @@ The controller tells brokers of live brokers and of all partitions' leaders. Gon
 by topic. 7: topic ids. 8: whether the controller is a KRaft one (KIP-866); whether every topic is named (``type``).
 
 Tagged fields of our own: ``sequence``, the position of the request among those of one controller epoch; ``epoch``, that
-of a live broker's registration; ``eligible_leader_replicas`` and ``last_leader``, who may lead outside of the ISR.
+of a live broker's registration; ``eligible_leader_replicas``, ``last_leader`` and ``last_known_elr``, who may
+lead outside of the ISR; ``recovery``, what a partition without a leader waits for.
 """
 
 from typing import Final
@@ -23,6 +24,7 @@ from oncelog.protocol.schema import (
     int32,
     int64,
     string,
+    struct,
     uuid,
 )
 
@@ -30,6 +32,20 @@ INCREMENTAL: Final = 1
 """The ``type`` of an update of some topics; those that it does not name have not changed."""
 FULL: Final = 2
 """The ``type`` of an update that names every partition; what it does not name does not exist."""
+
+
+class UpdateMetadataLogEnd(Message):
+    broker_id: int = int32("6+", default=0)
+    leader_epoch: int = int32("6+", default=-1)
+    offset: int = int64("6+", default=-1)
+
+
+class UpdateMetadataRecovery(Message):
+    strategy: str = string("6+", default="")
+    waits_for: list[int] = array_of(int32, "6+", default_factory=list)
+    elects: int = int32("6+", default=-1)
+    decides_at_ms: int = int64("6+", default=-1)
+    log_ends: list[UpdateMetadataLogEnd] = array(UpdateMetadataLogEnd, "6+", default_factory=list)
 
 
 class UpdateMetadataPartitionState(Message):
@@ -44,6 +60,8 @@ class UpdateMetadataPartitionState(Message):
     offline_replicas: list[int] = array_of(int32, "4+", default_factory=list)
     eligible_leader_replicas: list[int] = array_of(int32, "6+", default_factory=list, tag=OWN_TAGS)
     last_leader: int = int32("6+", default=-1, tag=OWN_TAGS + 1)
+    last_known_elr: list[int] = array_of(int32, "6+", default_factory=list, tag=OWN_TAGS + 3)
+    recovery: UpdateMetadataRecovery | None = struct(UpdateMetadataRecovery, "6+", default=None, tag=OWN_TAGS + 2)
 
 
 class UpdateMetadataTopicState(Message):

@@ -13,11 +13,19 @@ _TEST_STANDING: Final = "tests/unit/coordinator/controller/test_replica_standing
 _TEST_STORIES: Final = "tests/simulation/test_eligible_leaders.py"
 _TEST_INTACT: Final = "tests/unit/broker/storage/test_intact_logs.py"
 _TEST_LEVELS: Final = "tests/unit/coordinator/controller/test_eligible_levels.py"
+_RECOVERY: Final = "coordinator/controller/unclean_recovery.py"
+_LOG_ENDS: Final = "coordinator/controller/log_ends.py"
+_WAITS: Final = "coordinator/controller/recovery_waits.py"
+_TEST_RECOVERY: Final = "tests/unit/coordinator/controller/test_unclean_recovery.py"
+_TEST_RECOVERIES: Final = "tests/simulation/test_unclean_recovery.py"
+_TEST_LOG_ENDS: Final = "tests/unit/coordinator/controller/test_log_ends.py"
+_TEST_LEADERLESS: Final = "tests/unit/coordinator/controller/test_leaderless_partitions.py"
+_TEST_REPLICAS: Final = "tests/unit/broker/replication/test_replica_manager.py"
 
 ELIGIBLE_MUTATIONS: Final = (
     Mutation(
         "B57", _ELIGIBLE,
-        "    isr = _able(state.isr, standing) or _able(_in_order(state.elr, standing), standing)[:1]\n",
+        "    isr = _able(state.isr, standing) or _able(standing.in_order(state.elr), standing)[:1]\n",
         "    isr = _able(state.isr, standing)\n",
         f"{_TEST_STORIES}::test_eligible_replica_leads_when_the_last_in_sync_replica_lost_power",
     ),
@@ -46,9 +54,9 @@ ELIGIBLE_MUTATIONS: Final = (
         f"{_TEST_ELIGIBLE}::test_broken_member_neither_leads_nor_is_eligible",
     ),
     Mutation(
-        "B57", _ELIGIBLE,
-        "    if standing.broken and {*state.isr, *state.elr} <= set(standing.broken):\n",
-        "    if standing.broken:\n",
+        "B57", _RECOVERY,
+        "            absent = [member for member in members if member not in standing.broken]\n",
+        "            absent = list[int]()\n",
         f"{_TEST_ELIGIBLE}::test_partition_waits_while_an_absent_member_may_be_whole",
     ),
     Mutation(
@@ -174,8 +182,111 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B106", _ELIGIBLE,
-        "    if stays and not state.elr:\n",
+        "    if stays and not state.elr and not (state.last_known_elr and is_large_enough):\n",
         "    if stays:\n",
         f"{_TEST_ELIGIBLE}::test_lower_minimum_clears_the_eligible_replicas_with_a_new_leader_epoch",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
+        "    absent = uncertain or [each for each in compared if each not in there]\n",
+        "    absent = uncertain\n",
+        f"{_TEST_RECOVERY}::test_leader_follows_from_the_strategy_and_the_log_ends",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
+        "    uncertain = [each for each in members if each not in standing.broken or each not in there]\n",
+        "    uncertain = list[int]()\n",
+        f"{_TEST_RECOVERY}::test_leader_follows_from_the_strategy_and_the_log_ends",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
+        " if each not in standing.unreachable or each in standing.log_ends]\n",
+        "]\n",
+        f"{_TEST_RECOVERIES}::test_balanced_waits_for_a_member_that_is_registered_and_cannot_be_reached",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
+        "    return sorted(there, key=lambda each: standing.log_ends.get(each, UNKNOWN_END), reverse=True)\n",
+        "    return list(there)\n",
+        f"{_TEST_RECOVERIES}::test_member_that_was_dropped_leads_by_its_longer_log",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
+        "standing.log_ends.get(each, UNKNOWN_END), reverse=True)\n",
+        "standing.log_ends.get(each, UNKNOWN_END)[::-1], reverse=True)\n",
+        f"{_TEST_RECOVERY}::test_leader_follows_from_the_strategy_and_the_log_ends",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
+        "not (waited and self.is_timed):\n",
+        "not waited:\n",
+        f"{_TEST_RECOVERY}::test_leader_follows_from_the_strategy_and_the_log_ends",
+    ),
+    Mutation(
+        "B110", _ELIGIBLE,
+        "    known = [*before.last_known_elr, *members] if members else []\n",
+        "    known = list[int]()\n",
+        f"{_TEST_RECOVERIES}::test_member_that_was_dropped_leads_by_its_longer_log",
+    ),
+    Mutation(
+        "B110", _ELIGIBLE,
+        "    known = [*before.last_known_elr, *members] if members else []\n",
+        "    known = list(members)\n",
+        f"{_TEST_ELIGIBLE}::test_broken_member_is_known_last_until_the_isr_is_large_enough_again",
+    ),
+    Mutation(
+        "B110", _ELIGIBLE,
+        "        last_known_elr=tuple(others) if standing.effective_min_isr > 1 else (),\n",
+        "        last_known_elr=(),\n",
+        f"{_TEST_ELIGIBLE}"
+        "::test_leader_that_breaks_before_the_isr_is_large_enough_is_compared_with_the_others_again",
+    ),
+    Mutation(
+        "B110", _ELIGIBLE,
+        " and not (state.last_known_elr and is_large_enough):\n",
+        ":\n",
+        f"{_TEST_ELIGIBLE}::test_lower_minimum_clears_what_was_known_last",
+    ),
+    Mutation(
+        "B110", "coordinator/metadata_store/znodes.py",
+        "        content[\"last_known_elr\"] = list(state.last_known_elr)\n",
+        "        pass\n",
+        f"{_TEST_RECOVERIES}::test_new_controller_goes_on_waiting_under_balanced",
+    ),
+    Mutation(
+        "B110", _LOG_ENDS,
+        "            if report.leader_epoch == leader_epoch and broker_epochs",
+        "            if broker_epochs",
+        f"{_TEST_LOG_ENDS}::test_log_end_holds_at_its_leader_epoch_and_for_its_incarnation",
+    ),
+    Mutation(
+        "B110", _LOG_ENDS,
+        " and broker_epochs.get(broker_id) == report.broker_epoch\n",
+        "\n",
+        f"{_TEST_LOG_ENDS}::test_log_end_holds_at_its_leader_epoch_and_for_its_incarnation",
+    ),
+    Mutation(
+        "B110", _WAITS,
+        "            self._waits.pop(partition, None)\n        elif",
+        "            pass\n        elif",
+        f"{_TEST_LEADERLESS}::test_wait_begins_anew_when_a_broker_comes_back_again",
+    ),
+    Mutation(
+        "B110", "coordinator/controller/leader_elections.py",
+        "            strategy = RecoveryStrategy.LONGEST_LOG  # As far as the logs are known now.\n",
+        "            strategy = RecoveryStrategy.NONE\n",
+        f"{_TEST_LEADERLESS}::test_operator_elects_the_longest_known_log_without_a_wait",
+    ),
+    Mutation(
+        "B110", "broker/replication/replica_control.py",
+        "        if partition.leader_id != NO_LEADER or partition.leader_epoch != state.leader_epoch:\n",
+        "        if False:\n",
+        f"{_TEST_REPLICAS}::test_log_end_is_not_reported_for_a_state_that_a_newer_one_replaced",
+    ),
+    Mutation(
+        "B110", "broker/storage/leader_epoch_cache.py",
+        "        epoch = self.epoch_for_offset(log_end_offset - 1)\n",
+        "        epoch = self.latest_epoch\n",
+        "tests/unit/broker/storage/test_leader_epoch_cache.py::test_last_written_epoch_is_that_of_the_last_batch",
     ),
 )  # fmt: skip

@@ -86,36 +86,6 @@ def test_last_leader_leads_when_every_member_lost_power() -> None:
     simulate(story, settings=MIN_ISR_2)
 
 
-def test_last_leader_leads_although_a_member_that_was_dropped_may_have_more() -> None:
-    """A limit: two machines lose power one after the other, before two replicas are in sync again."""
-
-    async def story(cluster: SimulatedCluster) -> None:
-        writer = await written(cluster, 2, 3)
-        log = cluster[3].running.log_manager.get(T0)
-        assert log is not None
-        log.flush()
-        cluster[3].crash("power")
-        await asyncio.sleep(LONG)
-        cluster[2].kill()
-        await cluster[3].start()
-        await asyncio.sleep(LONG)
-        assert state_of(cluster, "t").leader == -1
-        writer.assert_nothing_is_lost(cluster[3].content(T0))
-        cluster[3].kill()
-        await cluster[2].start()
-        await asyncio.sleep(LONG)
-        alone = state_of(cluster, "t")
-        assert (alone.leader, alone.isr, alone.elr) == (2, (2,), ())
-        cluster[2].crash("power")
-        await cluster[2].start()
-        await cluster[3].start()
-        await asyncio.sleep(LONG)
-        state = state_of(cluster, "t")
-        assert (state.leader, set(state.isr)) == (2, {2, 3})
-
-    simulate(story, settings=MIN_ISR_2)
-
-
 def test_reassignment_elects_no_replica_that_lost_its_tail() -> None:
     """harsh-writers:5000414: the partition waits for broker 3, and is moved meanwhile."""
 

@@ -109,6 +109,7 @@ def test_validate_topic_setting_returns_reason_or_none(key: str, text: str | Non
         ("min.cleanable.dirty.ratio", "-0.1"), ("min.compaction.lag.ms", "-1"), ("min.insync.replicas", "0"),
         ("preallocate", "x"), ("remote.storage.enable", "true"), ("retention.ms", "-2"), ("segment.index.bytes", "3"),
         ("segment.jitter.ms", "-1"), ("segment.ms", "0"), ("unclean.leader.election.enable", "1"),
+        ("unclean.recovery.strategy", "manual"),
     ],
 )  # fmt: skip
 def test_validate_topic_setting_that_kafka_4_3_refuses_is_refused(key: str, text: str) -> None:

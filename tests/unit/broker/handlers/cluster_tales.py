@@ -7,6 +7,7 @@ from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
+    UpdateMetadataRecovery,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
@@ -29,6 +30,8 @@ def partition(
     *,
     eligible: Sequence[int] = (),
     last_leader: int = -1,
+    last_known: Sequence[int] = (),
+    recovery: UpdateMetadataRecovery | None = None,
 ) -> UpdateMetadataPartitionState:
     return UpdateMetadataPartitionState(
         partition_index=index,
@@ -39,6 +42,8 @@ def partition(
         offline_replicas=list(offline),
         eligible_leader_replicas=list(eligible),
         last_leader=last_leader,
+        last_known_elr=list(last_known),
+        recovery=recovery,
     )
 
 

@@ -11,8 +11,11 @@ from oncelog.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
+    PartitionRecovery,
+    RecoveryLogEnd,
     TopicRequest,
 )
+from oncelog.protocol.messages.update_metadata import UpdateMetadataLogEnd, UpdateMetadataRecovery
 from tests.unit.broker.handlers.administration import Denies, ask, running_broker
 from tests.unit.broker.handlers.cluster_tales import broker_with, partition, tell
 
@@ -129,3 +132,26 @@ async def test_eligible_leader_replicas_and_the_last_leader_are_described() -> N
             [2],
         )
         assert (second.eligible_leader_replicas, second.last_known_elr) == ([], [])
+
+
+async def test_partition_that_waits_is_described_with_the_log_ends_that_are_known() -> None:
+    async with running_broker() as broker:
+        recovery = UpdateMetadataRecovery(
+            strategy="balanced",
+            waits_for=[3],
+            elects=2,
+            decides_at_ms=-1,
+            log_ends=[UpdateMetadataLogEnd(broker_id=2, leader_epoch=5, offset=17)],
+        )
+        waiting = partition(0, -1, [1, 2, 3], [2], [3], last_leader=2, last_known=[3, 2], recovery=recovery)
+        tell(broker, [broker_with(1)], {"t": [waiting, partition(1, 1, [1, 2], [1, 2])]})
+        first, second = (await describe(broker, "t")).topics[0].partitions
+        assert first.last_known_elr == [2, 3]
+        assert first.recovery == PartitionRecovery(
+            strategy="balanced",
+            waits_for=[3],
+            elects=2,
+            decides_at_ms=-1,
+            log_ends=[RecoveryLogEnd(broker_id=2, leader_epoch=5, offset=17)],
+        )
+        assert second.recovery is None

@@ -5,6 +5,9 @@ import pytest
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.requested_states import EPOCH_DURING_DELETE
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
+from oncelog.coordinator.controller.log_ends import UNKNOWN_END
+from oncelog.protocol.compiler import decode, encode
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -104,6 +107,43 @@ def test_request_of_an_older_controller_is_refused() -> None:
     assert broker.replica_manager.partition(("u", 0)) is None
     assert stop(broker, controller=4) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert broker.partition().leading is not None
+
+
+def log_end(response: LeaderAndIsrResponse) -> tuple[int, int]:
+    """The leader epoch and the offset at which the only log ends, as the controller reads them."""
+    sent = decode(LeaderAndIsrResponse, 7, encode(response, 7))
+    ((error,),) = (topic.partition_errors for topic in sent.topics)
+    return error.last_leader_epoch, error.log_end_offset
+
+
+def test_log_end_is_reported_while_there_is_no_leader() -> None:
+    """B110: also to a new controller, which sends the same state again."""
+    broker = ReplicaSide()
+    assert log_end(broker.lead(epoch=3, replicas=(ME, OTHER))) == UNKNOWN_END
+    broker.append(batch(b"a", b"b"))
+    assert log_end(broker.lead(leader=NO_LEADER, epoch=4, replicas=(ME, OTHER))) == (3, 2)
+    again = broker.lead(leader=NO_LEADER, epoch=4, replicas=(ME, OTHER), controller_epoch=2)
+    assert (errors(again), log_end(again)) == ([ErrorCode.STALE_CONTROLLER_EPOCH], (3, 2))
+    led = broker.lead(leader=OTHER, epoch=5, replicas=(ME, OTHER), controller_epoch=2)
+    assert log_end(led) == UNKNOWN_END
+
+
+def test_log_end_is_not_reported_for_a_state_that_a_newer_one_replaced() -> None:
+    """B110: the log may have changed since."""
+    broker = ReplicaSide()
+    broker.lead(leader=OTHER, epoch=5, replicas=(ME, OTHER))
+    assert log_end(broker.lead(leader=NO_LEADER, epoch=4, replicas=(ME, OTHER))) == UNKNOWN_END
+    broker.lead(leader=NO_LEADER, epoch=6, replicas=(ME, OTHER))
+    assert log_end(broker.lead(leader=NO_LEADER, epoch=4, replicas=(ME, OTHER))) == UNKNOWN_END
+
+
+def test_log_end_of_a_failed_log_is_not_reported() -> None:
+    broker = ReplicaSide()
+    broker.lead(epoch=3, replicas=(ME, OTHER))
+    log = broker.partition().log
+    assert log is not None
+    log.note_error(OSError(5, "broken"))
+    assert log_end(broker.lead(leader=NO_LEADER, epoch=4, replicas=(ME, OTHER))) == UNKNOWN_END
 
 
 @pytest.mark.parametrize("epoch", [3, 4])

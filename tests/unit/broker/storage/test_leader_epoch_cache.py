@@ -137,3 +137,15 @@ def test_epochs_and_offsets_always_ascend(steps: list[tuple[str, int, int]]) -> 
         entries = epochs.entries
         assert entries == sorted(entries)
         assert len({entry.epoch for entry in entries}) == len({entry.start_offset for entry in entries}) == len(entries)
+
+
+def test_last_written_epoch_is_that_of_the_last_batch() -> None:
+    """B110: a leader that was elected and has written nothing has no longer log than before."""
+    epochs = LeaderEpochFileCache(SimDisk(), "/data/t-0")
+    assert epochs.last_written(0, 0) == -1
+    epochs.assign(2, 0)
+    assert epochs.last_written(0, 0) == 2
+    epochs.assign(3, 0)
+    epochs.assign(4, 5)
+    assert (epochs.latest_epoch, epochs.last_written(0, 5)) == (4, 3)
+    assert epochs.last_written(0, 6) == 4

@@ -6,7 +6,7 @@ at once and well, not at all, or with a lost connection.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -29,6 +29,9 @@ from oncelog.coordinator.controller.finalized_features import (
     TRANSACTION_VERSION,
     FinalizedFeatureCache,
 )
+from oncelog.coordinator.controller.log_ends import LogEnd
+from oncelog.coordinator.controller.recovery_strategy import RecoverySettings
+from oncelog.coordinator.controller.recovery_waits import RecoveryWaits
 from oncelog.coordinator.controller.topic_plan import TopicDefaults
 from oncelog.coordinator.metadata_store.local import LocalEnsemble, LocalStore
 from oncelog.coordinator.metadata_store.store import Session
@@ -36,9 +39,11 @@ from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, Regist
 from oncelog.coordinator.ports import OnResponse
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
 )
 from oncelog.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -81,6 +86,8 @@ class NotingBroker:
     responds: bool = True
     connected: bool = True
     delete_error: ErrorCode = ErrorCode.NONE
+    log_end: LogEnd | None = None
+    """Of each of its logs, as it reports it; None: it reports none, as an earlier release."""
     unanswered: list[tuple[Message, OnResponse]] = field(default_factory=list)
 
     def receive(self, request: Message, on_response: OnResponse) -> None:
@@ -109,12 +116,27 @@ class NotingBroker:
                 for topic in request.topic_states:
                     for state in topic.partition_states:
                         self.led[TopicPartition(topic.topic_name, state.partition_index)] = state
-                return LeaderAndIsrResponse()
+                return LeaderAndIsrResponse(topics=list(self._reports(request)))
             case UpdateMetadataRequest():
                 return UpdateMetadataResponse(error_code=self.metadata.apply_update_metadata(request))
             case StopReplicaRequest():
                 return StopReplicaResponse(partition_errors=list(self._stop(request)))
         raise AssertionError(f"not a control request: {request}")
+
+    def _reports(self, request: LeaderAndIsrRequest) -> Iterator[LeaderAndIsrTopicError]:
+        """Yield the log end of each partition, if this broker is of a release that reports it."""
+        if self.log_end is None:
+            return
+        for topic in request.topic_states:
+            errors = [
+                LeaderAndIsrPartitionError(
+                    partition_index=state.partition_index,
+                    last_leader_epoch=self.log_end.leader_epoch,
+                    log_end_offset=self.log_end.offset,
+                )
+                for state in topic.partition_states
+            ]
+            yield LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors)
 
     def _stop(self, request: StopReplicaRequest) -> list[StopReplicaPartitionError]:
         stopped = [
@@ -199,7 +221,6 @@ class ClusterUnderTest:
             registration=BrokerRegistration(broker_id=broker_id, endpoints=(endpoint,), rack=rack, features=supported),
             listener_name="PLAINTEXT",
             defaults=TopicDefaults(partition_count=2, replication_factor=1),
-            unclean_leader_election=unclean,
             features=begins_with,
             balance_seconds=self.balance[0],
             tolerated_imbalance_percentage=self.balance[1],
@@ -213,6 +234,7 @@ class ClusterUnderTest:
             wall_clock=lambda: NOW_MS,
             rng=self.rng,
         )
+        controller.stored.set_recovery(RecoverySettings(unclean_election=unclean))
         apis = ControllerApis(controller, Rules(), self.rng)
         self.members[broker_id] = Member(controller, apis, store, configs, features)
         return self.members[broker_id]
@@ -302,7 +324,7 @@ class ClusterUnderTest:
             control=control,
             controller_id=1,
             listener_name="PLAINTEXT",
-            unclean_election_allowed=lambda topic: False,
+            waits=RecoveryWaits(state, lambda: NOW_MS),
         )
 
 

@@ -1,6 +1,6 @@
 """Eligible leader replicas: who may lead a partition, and what its state remembers of those that left the ISR."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.coordinator.controller.cluster_image import NO_LEADER
-from oncelog.coordinator.controller.eligible_leaders import Standing, next_state, with_eligible, without_eligible
+from oncelog.coordinator.controller.eligible_leaders import next_state, with_eligible, without_eligible
+from oncelog.coordinator.controller.log_ends import LogEnd
+from oncelog.coordinator.controller.recovery_strategy import RecoveryStrategy
+from oncelog.coordinator.controller.standing import Standing
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
 
 REPLICAS = (1, 2, 3)
@@ -18,7 +21,11 @@ GONE = replace(ALONE, leader=NO_LEADER, last_leader=1)
 
 
 def standing(
-    *registered: int, usable: Collection[int] | None = None, broken: Collection[int] = (), min_isr: int = 2
+    *registered: int,
+    usable: Collection[int] | None = None,
+    broken: Collection[int] = (),
+    min_isr: int = 2,
+    ends: Mapping[int, LogEnd] | None = None,
 ) -> Standing:
     """Broker n has the broker epoch 10 + n."""
     return Standing(
@@ -28,17 +35,29 @@ def standing(
         broken=broken,
         min_isr=min_isr,
         controller_epoch=2,
+        log_ends=ends or {},
     )
 
 
 def decide(
-    state: PartitionState, seen: Standing, *, restarted: bool = False, unclean: bool = False
+    state: PartitionState,
+    seen: Standing,
+    *,
+    restarted: bool = False,
+    strategy: RecoveryStrategy = RecoveryStrategy.NONE,
+    waited: bool = False,
 ) -> PartitionState | None:
-    return next_state(state, seen, leader_restarted=restarted, unclean_allowed=unclean)
+    return next_state(state, seen, leader_restarted=restarted, strategy=strategy, waited=waited)
 
 
-def decided(state: PartitionState, seen: Standing, *, unclean: bool = False) -> PartitionState:
-    found = decide(state, seen, unclean=unclean)
+def decided(
+    state: PartitionState,
+    seen: Standing,
+    *,
+    strategy: RecoveryStrategy = RecoveryStrategy.NONE,
+    waited: bool = False,
+) -> PartitionState:
+    found = decide(state, seen, strategy=strategy, waited=waited)
     assert found is not None
     return found
 
@@ -70,7 +89,24 @@ def test_eligible_replica_leads_when_no_in_sync_replica_can() -> None:
 def test_broken_member_neither_leads_nor_is_eligible() -> None:
     """B57: it may lack what is acknowledged."""
     state = decided(replace(STATE, leader=NO_LEADER, isr=(1, 2)), standing(1, 2, 3, broken=(1,)))
-    assert (state.leader, state.isr, state.elr) == (2, (2,), ())
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (2, (2,), (), (1,))
+
+
+def test_broken_member_is_known_last_until_the_isr_is_large_enough_again() -> None:
+    state = decided(ALONE, standing(1, 2, 3, broken=(3,)))
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (1, (1,), (), (3,))
+    assert decide(state, standing(1, 2, 3)) is None
+    assert decided(state, standing(2)).last_known_elr == (3,)
+    assert with_eligible(replace(state, isr=(1, 2)), state, standing(1, 2, 3)).last_known_elr == ()
+    other = decided(replace(state, elr=(2,)), standing(2, 3))
+    assert (other.leader, other.elr, other.last_known_elr) == (2, (1,), (3,))
+    moved = standing(1, 2)._replace(replicas=(1, 2))
+    assert with_eligible(replace(state, leader_epoch=7), state, moved).last_known_elr == ()
+
+
+def test_lower_minimum_clears_what_was_known_last() -> None:
+    state = decided(replace(ALONE, elr=(), last_known_elr=(3,)), standing(1, 2, 3, min_isr=1))
+    assert (state.leader, state.isr, state.last_known_elr, state.leader_epoch) == (1, (1,), (), 6)
 
 
 def test_partition_waits_while_an_absent_member_may_be_whole() -> None:
@@ -88,10 +124,43 @@ def test_last_leader_is_elected_when_every_member_is_back_and_broken() -> None:
     assert state.leader_recovery_state is LeaderRecoveryState.RECOVERING
 
 
-def test_unclean_election_does_not_wait_and_prefers_the_last_leader() -> None:
-    assert decided(GONE, standing(1, 2, broken=(1,)), unclean=True).leader == 1
-    assert decided(GONE, standing(2), unclean=True).leader == 2
-    assert decided(GONE, standing(2), unclean=True).leader_recovery_state is LeaderRecoveryState.RECOVERING
+def test_longest_log_leads_among_those_that_are_back_and_broken() -> None:
+    known = replace(GONE, isr=(1,), elr=(), last_known_elr=(3,))
+    ends = {1: LogEnd(5, 20), 3: LogEnd(5, 30)}
+    assert decided(known, standing(1, broken=(1,))).leader == 1
+    assert decide(known, standing(1, broken=(1,)), strategy=RecoveryStrategy.BALANCED) is None
+    state = decided(known, standing(1, 2, 3, broken=(1,), ends=ends), strategy=RecoveryStrategy.BALANCED)
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (3, (3,), (), (1,))
+    assert (state.epochs, state.leader_recovery_state) == ({3: 13}, LeaderRecoveryState.RECOVERING)
+
+
+def test_leader_that_breaks_before_the_isr_is_large_enough_is_compared_with_the_others_again() -> None:
+    """B110: without waiting again for those that were not there."""
+    known = replace(GONE, isr=(1,), elr=(), last_known_elr=(3,))
+    longest = RecoveryStrategy.LONGEST_LOG
+    state = decided(known, standing(1, 2, broken=(1,), ends={1: LogEnd(5, 20)}), strategy=longest, waited=True)
+    assert (state.leader, state.isr, state.last_known_elr) == (1, (1,), (2,))
+    broken = decided(state, standing(1, 2, broken=(1,)), strategy=RecoveryStrategy.BALANCED)
+    assert (broken.leader, broken.leader_epoch) == (NO_LEADER, state.leader_epoch + 1)
+    ends = {1: LogEnd(5, 10), 2: LogEnd(5, 15)}
+    again = decided(broken, standing(1, 2, broken=(1,), ends=ends), strategy=RecoveryStrategy.BALANCED)
+    assert (again.leader, again.last_known_elr) == (2, (1,))
+    alone = decided(known, standing(1, 2, 3, broken=(1,), min_isr=1), strategy=longest, waited=True)
+    assert alone.last_known_elr == ()
+
+
+def test_partition_has_no_leader_while_log_ends_are_reported() -> None:
+    """The reports are about a state without a leader: nothing changes the logs then."""
+    waiting = decided(ALONE, standing(1, 3, broken=(1, 3)), strategy=RecoveryStrategy.BALANCED)
+    assert (waiting.leader, waiting.last_leader, waiting.leader_epoch) == (NO_LEADER, 1, 6)
+
+
+def test_unclean_election_after_the_wait_prefers_the_last_leader() -> None:
+    longest = RecoveryStrategy.LONGEST_LOG
+    assert decide(GONE, standing(1, 2, broken=(1,)), strategy=longest) is None
+    assert decided(GONE, standing(1, 2, broken=(1,)), strategy=longest, waited=True).leader == 1
+    state = decided(GONE, standing(2), strategy=longest, waited=True)
+    assert (state.leader, state.leader_recovery_state) == (2, LeaderRecoveryState.RECOVERING)
 
 
 def test_sole_replica_that_is_broken_leads_without_recovery() -> None:
@@ -152,6 +221,10 @@ sets = st.frozensets(st.integers(1, 4))
     broken=sets,
     restarted=st.booleans(),
     min_isr=st.integers(1, 3),
+    last_known=sets,
+    ends=st.dictionaries(st.integers(1, 4), st.builds(LogEnd, st.integers(1, 3), st.integers(0, 5))),
+    strategy=st.sampled_from([RecoveryStrategy.NONE, RecoveryStrategy.BALANCED]),
+    waited=st.booleans(),
 )
 def test_next_state_elects_only_whole_members_and_is_final(
     isr: tuple[int, ...],
@@ -162,14 +235,19 @@ def test_next_state_elects_only_whole_members_and_is_final(
     broken: frozenset[int],
     restarted: bool,
     min_isr: int,
+    last_known: frozenset[int],
+    ends: dict[int, LogEnd],
+    strategy: RecoveryStrategy,
+    waited: bool,
 ) -> None:
     eligible = tuple(sorted((elr - set(isr)) & set(REPLICAS))) if len(isr) < min_isr else ()
     members = {*isr, *eligible}
-    before = replace(STATE, leader=isr[0] if has_leader else NO_LEADER, isr=isr, elr=eligible)
+    known = tuple(sorted(last_known - members)) if len(isr) < min_isr else ()
+    before = replace(STATE, leader=isr[0] if has_leader else NO_LEADER, isr=isr, elr=eligible, last_known_elr=known)
     hurt, reliable = broken & registered & members, registered - unreachable
     usable = registered if reliable.isdisjoint(members - hurt) else reliable
-    seen = standing(*registered, usable=usable, broken=hurt, min_isr=min_isr)
-    after = decide(before, seen, restarted=restarted)
+    seen = standing(*registered, usable=usable, broken=hurt, min_isr=min_isr, ends=ends)
+    after = decide(before, seen, restarted=restarted, strategy=strategy, waited=waited)
     if after is None:
         return
     whole = members - seen.broken
@@ -181,10 +259,12 @@ def test_next_state_elects_only_whole_members_and_is_final(
         assert after.leader == NO_LEADER or len(after.isr) >= seen.effective_min_isr or not lost_sight_of & whole
     else:
         assert not whole
-    assert decide(after, seen._replace(broken=seen.broken - {after.leader})) is None
+    later = seen._replace(broken=seen.broken - {after.leader})
+    if after.leader != NO_LEADER:
+        assert decide(after, later, strategy=strategy) is None
 
 
-@pytest.mark.parametrize("unclean", [False, True])
-def test_partition_whose_members_are_all_away_keeps_them(unclean: bool) -> None:
-    state = decided(STATE, standing(), unclean=unclean)
+@pytest.mark.parametrize("strategy", list(RecoveryStrategy))
+def test_partition_whose_members_are_all_away_keeps_them(strategy: RecoveryStrategy) -> None:
+    state = decided(STATE, standing(), strategy=strategy, waited=True)
     assert (state.leader, state.isr, state.epochs, state.last_leader) == (NO_LEADER, STATE.isr, STATE.epochs, 1)
