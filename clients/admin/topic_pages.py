@@ -4,9 +4,9 @@ A response holds at most ``page_size`` partitions and the cursor of the next pag
 results are whole topics. They include the eligible leader replicas, which may lead although they are not in sync.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from oncelog.clients.admin.topics import PartitionDescription, TopicDescription, describe_topics
@@ -19,11 +19,36 @@ from oncelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    PartitionRecovery,
     TopicRequest,
 )
 
 PAGE_SIZE: Final = 2000
 """Maximum number of partitions of a page, as in Java's admin client."""
+
+
+class LogEnd(NamedTuple):
+    """Where a replica's log ends."""
+
+    leader_epoch: int
+    """Of its last batch; -1 if it has none."""
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryDescription:
+    """What a partition waits for that has no leader, because no replica is there that certainly has everything."""
+
+    strategy: str
+    """``unclean.recovery.strategy``, as it is in force."""
+    waits_for: tuple[int, ...]
+    """The brokers that must be back, or must say where their logs end."""
+    elects: int | None
+    """The replica that an unclean election would elect now; None if none is there."""
+    decides_at_ms: int | None
+    """When a replica is elected at the latest, in milliseconds since the Unix epoch; None: not by the clock."""
+    log_ends: Mapping[int, LogEnd]
+    """By broker, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +57,8 @@ class PagedPartitionDescription(PartitionDescription):
 
     eligible_leaders: tuple[int, ...]
     last_known_eligible_leaders: tuple[int, ...]
+    recovery: RecoveryDescription | None = None
+    """None, too, from a broker that does not say: an earlier release, or Apache Kafka."""
 
 
 async def describe_topic_pages(
@@ -114,4 +141,15 @@ def _partition(partition: DescribeTopicPartitionsResponsePartition, cluster: Clu
         offline=tuple(partition.offline_replicas),
         eligible_leaders=tuple(partition.eligible_leader_replicas or ()),
         last_known_eligible_leaders=tuple(partition.last_known_elr or ()),
+        recovery=None if partition.recovery is None else _recovery(partition.recovery),
+    )
+
+
+def _recovery(recovery: PartitionRecovery) -> RecoveryDescription:
+    return RecoveryDescription(
+        strategy=recovery.strategy,
+        waits_for=tuple(sorted(recovery.waits_for)),
+        elects=None if recovery.elects < 0 else recovery.elects,
+        decides_at_ms=None if recovery.decides_at_ms < 0 else recovery.decides_at_ms,
+        log_ends={end.broker_id: LogEnd(end.leader_epoch, end.offset) for end in recovery.log_ends},
     )

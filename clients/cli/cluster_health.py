@@ -12,7 +12,7 @@ from oncelog.clients.cli.directories import DIRECTORY_ADVICE, about_directory
 from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum
 from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
 from oncelog.clients.cli.unserved_coordinators import UNSERVED_ADVICE, about_coordinators
-from oncelog.clients.cli.waiting_partitions import WAITING_ADVICE, EligibleReplicas, about_waiting
+from oncelog.clients.cli.waiting_partitions import Leaderless, about_waiting
 from oncelog.clients.connection import Address
 from oncelog.protocol.messages.metadata import MetadataResponse
 
@@ -59,19 +59,19 @@ def assess(
     controller_id: int | None,
     brokers: Sequence[SeenBroker],
     minimums: Mapping[str, int] | None = None,
-    eligible: EligibleReplicas | None = None,
+    leaderless: Leaderless | None = None,
 ) -> ClusterHealth:
     """Judge a cluster by its metadata and by visits to its brokers.
 
-    ``minimums`` is ``min.insync.replicas`` by topic, as far as it is known; ``eligible`` are the replicas that may lead
-    partitions without a leader, beside those in sync.
+    ``minimums`` is ``min.insync.replicas`` by topic, as far as it is known; ``leaderless`` says more of partitions
+    without a leader.
     """
     alive = {broker.broker_id for broker in brokers}
     partitions = _ailing(metadata, alive)
     offline = sum(row["state"] == "offline" for row in partitions)
     under_replicated = sum(bool(row["not_in_sync"]) for row in partitions)
     problems = _about_cluster(controller_id, offline, under_replicated)
-    problems += [f"{waiting}; {WAITING_ADVICE}" for waiting in about_waiting(metadata, eligible or {}, alive)]
+    problems += about_waiting(metadata, leaderless or {}, alive)
     refusing = about_minimum(metadata, minimums or {}, alive)
     if refusing is not None:
         problems.append(f"{refusing}; {MINIMUM_ADVICE}")

@@ -13,7 +13,7 @@ from oncelog.clients.cli.output import format_json, format_table
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, with_session
 from oncelog.clients.cli.uncreatable_topics import about_uncreatable_topics, replication_factors
 from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
-from oncelog.clients.cli.waiting_partitions import eligible_replicas
+from oncelog.clients.cli.waiting_partitions import describe_leaderless
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal, Unreachable
 from oncelog.clients.retry import Backoff, Retry
@@ -73,9 +73,9 @@ async def _look(cluster: Cluster) -> ClusterHealth:
     async with asyncio.TaskGroup() as group:
         visits = [group.create_task(_visit(cluster, metadata, broker.node_id, broker.rack)) for broker in known]
     minimums = await in_sync_minimums(await cluster.connection_to_any(), metadata)
-    eligible = await eligible_replicas(cluster, metadata)
+    leaderless = await describe_leaderless(cluster, metadata)
     seen = [visit.result() for visit in visits]
-    return assess(metadata, cluster.metadata.controller_id, seen, minimums, eligible)
+    return assess(metadata, cluster.metadata.controller_id, seen, minimums, leaderless)
 
 
 async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rack: str | None) -> SeenBroker:

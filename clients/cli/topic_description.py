@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from oncelog.clients.admin.topic_pages import PagedPartitionDescription
+from oncelog.clients.admin.topic_pages import PagedPartitionDescription, RecoveryDescription
 from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
-from oncelog.clients.cli.waiting_partitions import WAITING_ADVICE, absent_members, waiting_sentences
+from oncelog.clients.cli.waiting_partitions import Waiting, awaited_brokers, waiting_sentences
 
 LogEnds = Mapping[int, Mapping[str, int | None]]
 """By partition, its first and its next offset."""
@@ -15,7 +15,8 @@ def partition_rows(topic: TopicDescription, alive: Collection[int], ends: LogEnd
     """Return a row for each partition.
 
     ``elr`` are its eligible leader replicas (KIP-966) and ``last_known_elr`` those known last; None where the broker
-    names none because it does not know the request. ``waiting_for`` are the brokers that it waits for.
+    names none because it does not know the request. ``waiting_for`` are the brokers that it waits for, and ``recovery``
+    is what else is known while it has no leader.
     """
     return [
         {
@@ -30,6 +31,7 @@ def partition_rows(topic: TopicDescription, alive: Collection[int], ends: LogEnd
             ),
             "offline": list(partition.offline),
             "waiting_for": _waits_for(partition, alive),
+            "recovery": _recovery_row(partition),
             **ends.get(partition.partition, {}),
         }
         for partition in topic.partitions
@@ -45,12 +47,33 @@ def columns(rows: Collection[Mapping[str, Any]], *, offsets: bool) -> list[str]:
 
 def problems(topic: TopicDescription, alive: Collection[int]) -> list[str]:
     """Return a sentence, with advice, for each group of brokers that partitions of the topic wait for."""
-    waiting = [(f"{topic.name}-{each.partition}", _waits_for(each, alive)) for each in topic.partitions]
-    return [f"{sentence}; {WAITING_ADVICE}" for sentence in waiting_sentences(waiting)]
+    return waiting_sentences(
+        Waiting(f"{topic.name}-{each.partition}", _waits_for(each, alive), _recovery_of(each))
+        for each in topic.partitions
+    )
 
 
 def _waits_for(partition: PartitionDescription, alive: Collection[int]) -> tuple[int, ...]:
     if partition.leader is not None:
         return ()
     eligible = partition.eligible_leaders if isinstance(partition, PagedPartitionDescription) else ()
-    return absent_members((*partition.isr, *eligible), alive)
+    return awaited_brokers((*partition.isr, *eligible), _recovery_of(partition), alive)
+
+
+def _recovery_of(partition: PartitionDescription) -> RecoveryDescription | None:
+    return partition.recovery if isinstance(partition, PagedPartitionDescription) else None
+
+
+def _recovery_row(partition: PartitionDescription) -> dict[str, Any] | None:
+    recovery = _recovery_of(partition)
+    if recovery is None:
+        return None
+    return {
+        "strategy": recovery.strategy,
+        "elects": recovery.elects,
+        "decides_at_ms": recovery.decides_at_ms,
+        "log_ends": {
+            broker: {"leader_epoch": end.leader_epoch, "offset": end.offset}
+            for broker, end in recovery.log_ends.items()
+        },
+    }

@@ -2,26 +2,37 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
-from oncelog.clients.admin.topic_pages import PagedPartitionDescription, describe_topic_pages
+from oncelog.clients.admin.topic_pages import PagedPartitionDescription, RecoveryDescription, describe_topic_pages
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError, Refusal
 from oncelog.protocol.messages.metadata import MetadataResponse
 
 WAITING_ADVICE: Final = (
-    "start them; without them, unclean.leader.election.enable=true for the topic elects a replica that is there, and "
-    "acknowledged records that it lacks are lost"
+    "start them; without them, unclean.recovery.strategy=longest_log for the topic (of earlier releases and of Kafka: "
+    "unclean.leader.election.enable=true) elects a replica that is there, and acknowledged records that it lacks are "
+    "lost"
 )
 _MOST_TOPICS: Final = 1000
 _SHOWN: Final = 3
 
-EligibleReplicas = Mapping[tuple[str, int], Collection[int]]
-"""By topic and partition, the replicas that may lead although they are not in sync."""
+Leaderless = Mapping[tuple[str, int], PagedPartitionDescription]
+"""By topic and partition, what brokers say of partitions without a leader."""
 
 
-async def eligible_replicas(cluster: Cluster, metadata: MetadataResponse) -> EligibleReplicas:
-    """Return the eligible replicas of partitions without a leader; empty if the broker does not say."""
+class Waiting(NamedTuple):
+    """A partition without a leader."""
+
+    name: str
+    brokers: tuple[int, ...]
+    """Those that it waits for."""
+    recovery: RecoveryDescription | None = None
+
+
+async def describe_leaderless(cluster: Cluster, metadata: MetadataResponse) -> Leaderless:
+    """Return the partitions of topics with partitions without a leader; empty if the broker does not say."""
     alive = {broker.node_id for broker in metadata.brokers}
     names = sorted(t.name for t in metadata.topics if t.name and any(p.leader_id not in alive for p in t.partitions))
     if not names:
@@ -31,7 +42,7 @@ async def eligible_replicas(cluster: Cluster, metadata: MetadataResponse) -> Eli
     except ClientError:
         return {}
     return {
-        (topic.name, partition.partition): partition.eligible_leaders
+        (topic.name, partition.partition): partition
         for topic in described.values()
         if not isinstance(topic, Refusal)
         for partition in topic.partitions
@@ -39,33 +50,71 @@ async def eligible_replicas(cluster: Cluster, metadata: MetadataResponse) -> Eli
     }
 
 
-def about_waiting(metadata: MetadataResponse, eligible: EligibleReplicas, alive: Collection[int]) -> list[str]:
-    """Return a sentence for each group of brokers that partitions without a leader wait for."""
-    waiting: list[tuple[str, tuple[int, ...]]] = []
+def about_waiting(metadata: MetadataResponse, leaderless: Leaderless, alive: Collection[int]) -> list[str]:
+    """Return a sentence, with advice, for each group of brokers that partitions without a leader wait for."""
+    waiting: list[Waiting] = []
     for topic in sorted(metadata.topics, key=lambda topic: topic.name or ""):
         for partition in topic.partitions:
-            members = (*partition.isr_nodes, *eligible.get((topic.name or "", partition.partition_index), ()))
+            if partition.leader_id in alive:
+                continue
             name = f"{topic.name}-{partition.partition_index}"
-            waiting.append((name, () if partition.leader_id in alive else absent_members(members, alive)))
+            described = leaderless.get((topic.name or "", partition.partition_index))
+            eligible = () if described is None else described.eligible_leaders
+            recovery = None if described is None else described.recovery
+            brokers = awaited_brokers((*partition.isr_nodes, *eligible), recovery, alive)
+            waiting.append(Waiting(name, brokers, recovery))
     return waiting_sentences(waiting)
 
 
-def absent_members(members: Iterable[int], alive: Collection[int]) -> tuple[int, ...]:
-    """Return the brokers that a partition without a leader waits for; ``members``: those in sync or eligible."""
-    return tuple(sorted(set(members) - set(alive)))
+def awaited_brokers(
+    members: Iterable[int], recovery: RecoveryDescription | None, alive: Collection[int]
+) -> tuple[int, ...]:
+    """Return the brokers that a partition without a leader waits for: those that the controller names, if it does.
+
+    ``members``: those in sync or eligible.
+    """
+    return tuple(sorted(set(members) - set(alive))) if recovery is None else recovery.waits_for
 
 
-def waiting_sentences(partitions: Iterable[tuple[str, tuple[int, ...]]]) -> list[str]:
-    """Return a sentence for each group of brokers, from partitions and the brokers that each waits for."""
-    waiting: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
-    for name, brokers in partitions:
-        if brokers:
-            waiting[brokers].append(name)
-    return [_sentence(brokers, names) for brokers, names in sorted(waiting.items())]
+def waiting_sentences(partitions: Iterable[Waiting]) -> list[str]:
+    """Return a sentence, with advice, for each group of brokers that partitions wait for."""
+    groups: defaultdict[tuple[int, ...], list[Waiting]] = defaultdict(list)
+    for partition in partitions:
+        if partition.brokers:
+            groups[partition.brokers].append(partition)
+    return [_sentence(brokers, group) for brokers, group in sorted(groups.items())]
 
 
-def _sentence(brokers: tuple[int, ...], names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    wait = "1 partition waits" if len(names) == 1 else f"{len(names)} partitions wait"
-    listed = f"broker{'' if len(brokers) == 1 else 's'} {', '.join(map(str, brokers))}"
-    return f"{wait} for {listed}, which may alone have all acknowledged records ({', '.join(names[:_SHOWN])}{more})"
+def _sentence(brokers: tuple[int, ...], group: list[Waiting]) -> str:
+    more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
+    wait = "1 partition waits" if len(group) == 1 else f"{len(group)} partitions wait"
+    names = ", ".join(each.name for each in group[:_SHOWN])
+    loss = "".join(f". {about_loss(each.name, each.recovery)}" for each in group[:_SHOWN] if each.recovery is not None)
+    return (
+        f"{wait} for {_brokers(brokers)}, which may alone have all acknowledged records ({names}{more}); "
+        f"{WAITING_ADVICE}{loss}"
+    )
+
+
+def about_loss(name: str, recovery: RecoveryDescription) -> str:
+    """Return what is known of the logs of a partition, and what would be lost if it waited no longer."""
+    if recovery.elects is None:
+        return f"{name}: no replica is there that could lead"
+    ends = recovery.log_ends
+    known = ", ".join(
+        f"broker {each} {end.offset} (leader epoch {end.leader_epoch})" for each, end in sorted(ends.items())
+    )
+    place = f"from offset {ends[recovery.elects].offset} on" if recovery.elects in ends else "that it lacks"
+    until = "" if recovery.decides_at_ms is None else f", as it will at {_time(recovery.decides_at_ms)}"
+    return (
+        f"{name}: log end offsets: {known or 'none is known'}; if broker {recovery.elects} leads without "
+        f"waiting{until}, acknowledged records {place} are lost"
+    )
+
+
+def _brokers(brokers: tuple[int, ...]) -> str:
+    return f"broker{'' if len(brokers) == 1 else 's'} {', '.join(map(str, brokers))}"
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")[:-6] + "Z"

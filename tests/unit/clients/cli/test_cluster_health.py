@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.clients.admin.topic_pages import LogEnd, PagedPartitionDescription, RecoveryDescription
 from oncelog.clients.cli.cluster_health import SeenBroker, assess
 from oncelog.clients.connection import Address
 from oncelog.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -86,9 +87,63 @@ def test_assess_offline_and_under_replicated_partitions_names_them() -> None:
     assert (health.summary["offline"], health.summary["under_replicated"]) == (1, 2)
 
 
+def leaderless(elr: tuple[int, ...], recovery: RecoveryDescription | None = None) -> PagedPartitionDescription:
+    return PagedPartitionDescription(
+        partition=0,
+        leader=None,
+        leader_epoch=4,
+        replicas=(1, 2, 3),
+        isr=(2,),
+        offline=(),
+        eligible_leaders=elr,
+        last_known_eligible_leaders=(),
+        recovery=recovery,
+    )
+
+
+def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
+    timed = RecoveryDescription(
+        strategy="longest_log",
+        waits_for=(3,),
+        elects=2,
+        decides_at_ms=1_700_000_000_000,
+        log_ends={2: LogEnd(5, 17), 1: LogEnd(4, 30)},
+    )
+    (problem,) = about_a(timed)
+    assert problem.startswith("1 partition waits for broker 3, which may alone have all acknowledged records (a-0);")
+    assert problem.endswith(
+        "a-0: log end offsets: broker 1 30 (leader epoch 4), broker 2 17 (leader epoch 5); if broker 2 leads without "
+        "waiting, as it will at 2023-11-14T22:13:20Z, acknowledged records from offset 17 on are lost"
+    )
+
+
+@pytest.mark.parametrize(
+    ("elects", "sentence"),
+    [
+        (
+            2,
+            "a-0: log end offsets: none is known; if broker 2 leads without waiting, acknowledged records that it",
+        ),
+        (None, "a-0: no replica is there that could lead"),
+    ],
+)
+def test_assess_partition_of_which_no_log_is_known_says_so(elects: int | None, sentence: str) -> None:
+    recovery = RecoveryDescription(strategy="balanced", waits_for=(3,), elects=elects, decides_at_ms=None, log_ends={})
+    (problem,) = about_a(recovery)
+    assert sentence in problem
+
+
+def about_a(recovery: RecoveryDescription) -> list[str]:
+    """Return the problems that say for whom partition a-0, without a leader, waits."""
+    described = {("a", 0): leaderless((), recovery)}
+    health = assess(metadata(a=(-1, [1, 2, 3], [2])), 1, [broker(1), broker(2)], leaderless=described)
+    return [problem for problem in health.problems if "waits for" in problem]
+
+
 def test_assess_partition_without_leader_names_the_brokers_that_it_waits_for() -> None:
     seen = metadata(a=(-1, [1, 2, 3], [2]), b=(-1, [1, 2, 3], [2]), c=(-1, [1, 2], [1]), d=(1, [1, 2], [1]))
-    health = assess(seen, 1, [broker(1)], eligible={("a", 0): [1, 3], ("b", 0): [3]})
+    described = {("a", 0): leaderless((1, 3)), ("b", 0): leaderless((3,))}
+    health = assess(seen, 1, [broker(1)], leaderless=described)
     waiting = [problem for problem in health.problems if "wait for" in problem]
     assert len(waiting) == 1
     assert waiting[0].startswith(
