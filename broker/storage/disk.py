@@ -23,6 +23,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Final, Protocol, TypeAlias
 
 from aiofiles.os import wrap
@@ -75,6 +76,9 @@ class File(Protocol):
     def sync(self) -> None: ...
 
     async def sync_off_loop(self) -> None: ...
+
+    def dup(self) -> "File":
+        """Return another handle of the open file, for a later sync: it is of use when this one has been closed."""
 
     def close(self) -> None: ...
 
@@ -290,6 +294,9 @@ class LocalFile:
 
     async def sync_off_loop(self) -> None:
         await self._syncs.start(self._open_descriptor())
+
+    def dup(self) -> "LocalFile":
+        return copy(self)
 
     def close(self) -> None:
         self._fd = -1  # Any later call fails with EBADF instead of touching another file.

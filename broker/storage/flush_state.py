@@ -24,6 +24,7 @@ class FlushPlan:
     """What one flush syncs. Carrying it out closes ``borrowed``."""
 
     files: list[File] = field(default_factory=list)
+    """Handles of the plan's own: a segment may be removed, or closed when idle, before its file has its turn."""
     borrowed: list[File] = field(default_factory=list)
     small_files: set[str]
     directories: tuple[str, ...]
@@ -123,7 +124,7 @@ class FlushState:
         plan = self.plan(end_offset, full=True)
         try:
             for segment in below:
-                plan.files.append(segment.file)
+                plan.files.append(segment.file.dup())
                 plan.borrowed += segment.indexes.write()
         except OSError:
             self._give_back(plan)

@@ -82,6 +82,8 @@ class LocalLog:
         """Called once, when the log fails."""
         self.generation = 0
         """Incremented when segments are removed, or when offsets get other records."""
+        self.is_taken_away = False
+        """Whether its directory was renamed: what is still under way may fail, which is no failure of the log."""
 
     # Reading
 
@@ -268,7 +270,7 @@ class LocalLog:
         if self.failed:
             return
         try:
-            files = [segment.file for segment in self.segments.from_offset(self.flushed_offset)]
+            files = [segment.file.dup() for segment in self.segments.from_offset(self.flushed_offset)]
             plan = self.flush_state.plan(self.log_end_offset)
             plan.files += files
             await self.flush_state.carry_out_off_loop(plan)
@@ -308,6 +310,8 @@ class LocalLog:
 
     def note_error(self, error: OSError) -> None:
         """Note that an operation failed and left the log as it was: the log has failed, unless the error passes."""
+        if self.is_taken_away:
+            return
         if is_transient(error):
             self._space.note(error, self.directory)
         else:

@@ -264,6 +264,7 @@ class LogManager:
         log.release()
         target = f"{self.log_dir}/{new_name(log.topic_partition, self._unique_id())}"
         self.disk.rename(log.directory, target)
+        log.is_taken_away = True
         del self._logs[log.topic_partition]
         return target
 

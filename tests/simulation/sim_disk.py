@@ -23,6 +23,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -189,8 +190,12 @@ class SimFile:
         return None if is_cold else bytearray(self._content.volatile[offset : offset + size])
 
     async def read_at_off_loop(self, size: int, offset: int) -> bytes:
+        generation = self._generation
+        self._check_same(generation)
         await self._disk.off_loop(("slow read", 0.2))
-        return self.read_at(size, offset)
+        self._disk.enter("read", self._path)
+        self._check_same(generation)
+        return bytes(self._content.volatile[offset : offset + size])
 
     def truncate(self, size: int) -> None:
         self._enter("truncate")
@@ -206,19 +211,25 @@ class SimFile:
 
     async def sync_off_loop(self) -> None:
         self._enter("sync")
-        covered = len(self._content.changes)
+        covered, generation = len(self._content.changes), self._disk.generation
         await self._disk.off_loop(("slow sync", 0.3), ("very slow sync", 5.0))
         self._disk.enter("sync end", self._path)
-        if self._generation == self._disk.generation:  # The power may have gone meanwhile.
+        if generation == self._disk.generation:  # The power may have gone meanwhile.
             self._content.sync(min(covered, len(self._content.changes)))
+
+    def dup(self) -> "SimFile":
+        return copy(self)
 
     def close(self) -> None:
         self._generation = -1
 
     def _enter(self, operation: str) -> None:
-        if self._generation != self._disk.generation:
-            raise OSError(errno.EBADF, f"{self._path} is closed")
+        self._check_same(self._generation)
         self._disk.enter(operation, self._path)
+
+    def _check_same(self, generation: int) -> None:
+        if generation != self._disk.generation:
+            raise OSError(errno.EBADF, f"{self._path} is closed")
 
     def _write(self, offset: int, data: bytes) -> int:
         data = self._disk.admit(self._path, data)

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -59,6 +60,21 @@ async def test_closed_file_is_of_no_use(place: tuple[Disk, str]) -> None:
             act()
     with pytest.raises(OSError, match=r".*"):
         await file.sync_off_loop()
+
+
+@pytest.mark.real_loop
+async def test_duplicate_of_a_closed_file_can_be_synced(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/f", create=True)
+    file.append((b"abc",))
+    duplicate = file.dup()
+    file.close()
+    disk.rename(f"{root}/f", f"{root}/g")
+    await duplicate.sync_off_loop()
+    duplicate.sync()
+    duplicate.close()
+    with pytest.raises(OSError, match=r".*"):
+        duplicate.sync()
 
 
 @pytest.mark.real_loop
@@ -132,6 +148,23 @@ async def test_file_closed_during_a_call_off_the_loop(tmp_path: Path) -> None:
 
 
 # The simulated disk only
+
+
+async def test_simulated_calls_off_the_loop_end_although_the_file_is_closed_meanwhile() -> None:
+    disk = SimDisk()
+    disk.sync_dir("/")
+    file = disk.open("/f", create=True)
+    disk.sync_dir("/")
+    file.append((b"abc",))
+    disk.delay = partial(asyncio.sleep, 1.0)
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(file.read_at_off_loop(3, 0))
+        group.create_task(file.sync_off_loop())
+        await asyncio.sleep(0.5)
+        file.close()
+    assert reading.result() == b"abc"
+    disk.crash("power", Random(0))
+    assert disk.read("/f") == b"abc"
 
 
 @pytest.mark.real_loop

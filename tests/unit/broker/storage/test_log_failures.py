@@ -2,7 +2,7 @@
 
 import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -228,6 +228,26 @@ async def test_flush_that_a_truncation_overtook_promises_nothing() -> None:
     assert log.flushed_offset <= 2
     await log.flush_off_loop()
     assert log.flushed_offset == 3
+
+
+@pytest.mark.parametrize("flush", [PartitionLog.flush_off_loop, PartitionLog.flush_closed_segments_off_loop])
+async def test_flush_of_segments_that_are_cut_off_meanwhile_does_not_fail_the_log(
+    flush: Callable[[PartitionLog], Awaitable[None]],
+) -> None:
+    disk = new_disk()
+    log = open_log(disk, LogConfig(segment_bytes=1, index_interval_bytes=100))
+    for sequence in range(4):
+        must_append(log, idempotent(sequence))
+
+    async def cut_off_meanwhile() -> None:
+        disk.delay = None
+        log.truncate_to(1)
+
+    disk.delay = cut_off_meanwhile
+    await flush(log)
+    assert not log.failed, log.failure
+    await log.flush_off_loop()
+    assert (log.flushed_offset, log.log_end_offset) == (1, 1)
 
 
 async def test_flush_that_fails_fails_the_log() -> None:

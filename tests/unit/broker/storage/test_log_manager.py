@@ -455,6 +455,20 @@ async def _flush(manager: LogManager, log: PartitionLog) -> None:
 # Failures
 
 
+async def test_flush_of_a_log_that_is_deleted_meanwhile_is_no_failure(broker: Broker) -> None:
+    log = broker.create(A, ID_A)
+    fill(log)
+
+    async def delete_meanwhile() -> None:
+        broker.disk.delay = None
+        broker.manager.delete(A)
+
+    broker.disk.delay = delete_meanwhile
+    await log.flush_off_loop()
+    assert (broker.failed_logs, broker.failures) == ([], [])
+    assert broker.restart().directory.previous_broker_epoch == 42, "the directory was not marked as closed cleanly"
+
+
 async def test_checkpoint_that_cannot_be_written_fails_the_directory(broker: Broker) -> None:
     fill(broker.create(A, ID_A))
     broker.options = LogManagerConfig(recovery_point_checkpoint_interval_ms=1)
