@@ -264,6 +264,9 @@ class FetchReader:
         if is_first and not (self._whole_first or len(fetched.records)):
             self.too_large |= {position}
             attempt.left_large = True
+        # A read ends with its segment, so waiting for more bytes would not bring those that are there already.
+        if fetched.records and fetched.next_offset < upper_offset and offset < log.segments.active.base_offset:
+            attempt.must_respond = True
         return _fill(reply, log, offset, fetched)
 
     def _reply(self, position: FetchPosition, log: PartitionLog) -> PartitionData:

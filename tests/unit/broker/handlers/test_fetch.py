@@ -378,6 +378,21 @@ async def test_fetch_waits_for_enough_bytes() -> None:
 
 
 @in_virtual_time
+async def test_fetch_behind_the_last_segment_does_not_wait_for_enough_bytes() -> None:
+    broker = ReplicaSide()
+    broker.lead(config=LogConfig(segment_bytes=1))
+    for _ in range(3):
+        broker.append(batch(b"x"))
+    for offset in (0, 1):
+        request = fetch((0, offset), max_wait_ms=60_000, min_bytes=10_000)
+        response = broker.call(handle_fetch, request, NAMES)
+        assert isinstance(response, FetchResponse)
+        assert len(values(replies(response)[0])) == 1
+    last = broker.call(handle_fetch, fetch((0, 2), max_wait_ms=60_000, min_bytes=10_000), NAMES)
+    assert await still_waits(last)
+
+
+@in_virtual_time
 async def test_partition_counts_at_most_its_own_limit() -> None:
     broker = led(2)
     size = len(batch(bytes(100)))
