@@ -98,6 +98,25 @@ WORLD_POINTS: Final[Mapping[str, WorldPoint]] = {
     "expired session": WorldPoint(0.000_1, "the ensemble closes a session at once"),
     "skewed clock": WorldPoint(0.3, "a broker's wall clock is wrong by up to half a second"),
 }
+BREAKING_POINTS: Final = frozenset(
+    {
+        "late segment",
+        "very late segment",
+        "reset on write",
+        "reset after write",
+        "refused connection",
+        "slow connection",
+        "half of a write",
+        "slow ensemble",
+        "very slow ensemble",
+        "lost store request",
+        "lost store response",
+        "expired session",
+    }
+)
+"""World points by which a broker may lose a connection or its session; others may be elected for that."""
+_MIN_BYTES: Final = "replica.fetch.min.bytes"
+_PARTITION_BYTES: Final = "replica.fetch.max.bytes"
 _EXTREME_SHARE: Final = 0.1
 _EXTREME_FACTOR: Final = 10.0
 
@@ -131,6 +150,15 @@ class Swarm:
         self._journal.note("buggify", f"buggify: {name}")
         return True
 
+    def calm(self) -> None:
+        """Let no world point strike any more: everything has healed."""
+        self._probabilities.clear()
+
+    @property
+    def breaks_connections(self) -> bool:
+        """Whether connections and sessions may end without any fault that a history lists."""
+        return not BREAKING_POINTS.isdisjoint(self.enabled)
+
     def delay(self, *points: tuple[str, float]) -> float:
         """Return the sum of what each point that strikes delays, in seconds: up to the second member."""
         return sum(self.rng.uniform(0.0, longest) for name, longest in points if self.strikes(name))
@@ -147,6 +175,10 @@ class Swarm:
             if name in self.enabled and point.key not in found:
                 found[point.key] = self.rng.choice(point.values)
                 self._journal.note("buggify", f"buggify: {name}", f"{point.key}={found[point.key]}")
+        if found.keys() >= {_MIN_BYTES, _PARTITION_BYTES}:
+            # More than a partition may count: each fetch would wait for its time to be up, as in Kafka, and a follower
+            # that is behind would get one batch each time, no faster than new ones come.
+            del found[_MIN_BYTES]
         return found
 
 

@@ -21,7 +21,6 @@ from oncelog.coordinator.controller.config_changes import (
 )
 from oncelog.coordinator.controller.leader_elections import ElectionType
 from oncelog.coordinator.controller.topic_plan import NewTopic
-from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import NOTICED_SECONDS, assignments, controller_epoch, state_of
@@ -199,14 +198,7 @@ class ClusterFaults:
     async def _start(self, broker: ClusterBroker) -> None:
         """It may not be able to, as long as the ensemble is away; then it tries again when everything has healed."""
         if broker.broker is None:
-            try:
-                async with asyncio.timeout(3 * SESSION_SECONDS):
-                    await broker.start()
-            except (StoreUnavailable, TimeoutError):
-                assert broker.process is not None
-                broker.process.kill()
-                broker.disk.crash("process", self._rng)
-                broker.process = None
+            await broker.try_to_start()
 
     async def _fail_disk(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None and self._damaged.may_begin():
@@ -378,10 +370,12 @@ class ClusterFaults:
         after = self._progress()
         stopped = [partition for partition in whole if partition in before and after[partition] == before[partition]]
         assert not stopped, f"{link} is cut, and writes to {stopped} stop"
+        self._cluster.loop.network.heal()
+        if self._cluster.loop.swarm.breaks_connections:
+            return  # More is wrong than this link.
         assert controller_epoch(self._cluster) == controllers, f"{link} is cut, and controllers change"
         raised = {p: epoch - leaders[p] for p, epoch in self._leader_epochs().items() if p in leaders}
         assert max(raised.values()) <= _MOST_ELECTIONS, f"{link} is cut, and leaders change: {raised}"
-        self._cluster.loop.network.heal()
 
     def _leader_epochs(self) -> dict[TopicPartition, int]:
         return {partition: state_of(self._cluster, *partition).leader_epoch for partition in assignments(self._cluster)}

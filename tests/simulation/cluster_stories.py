@@ -82,11 +82,17 @@ def tree(cluster: SimulatedCluster, path: str = "") -> dict[str, tuple[bytes, in
 
 
 async def create(cluster: SimulatedCluster, name: str, *replicas: tuple[int, ...]) -> None:
-    (controller_id,) = cluster.controllers
+    """Create a topic; again if the ensemble loses requests, so that the controller changes or does not know of it."""
     topic = NewTopic(name=name, assignments=list(enumerate(replicas)))
-    (result,) = await cluster[controller_id].running.controller_apis.create_topics([topic])
-    assert not isinstance(result, ApiError), result
-    await asyncio.sleep(0.1)
+    while True:
+        result: object = None
+        if len(cluster.controllers) == 1:
+            (result,) = await cluster[cluster.controllers[0]].running.controller_apis.create_topics([topic])
+        await asyncio.sleep(0.1)
+        if cluster.ensemble.tree.get(paths.topic(name)) is not None and result is not None:
+            assert cluster.loop.swarm.breaks_connections or not isinstance(result, ApiError), result
+            return
+        assert cluster.loop.swarm.breaks_connections, (cluster.controllers, result)
 
 
 def views(cluster: SimulatedCluster) -> dict[int, Any]:

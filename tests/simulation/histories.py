@@ -86,11 +86,19 @@ PLAIN: Final[Mapping[str, Kind]] = {
 }
 """Those in which every part of the world keeps its manners, but for the faults that a history lists."""
 SWARM: Final = "swarm-"
+_SWARM_SHARE: Final = 1 / 3
+"""Histories with buggify for each without."""
+
+
+def _with_buggify(name: str, kind: Kind) -> Kind:
+    return kind._replace(swarm=True, about=f"{name} with buggify", weight=max(1, int(kind.weight * _SWARM_SHARE)))
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     **PLAIN,
-    **{f"{SWARM}{name}": kind._replace(swarm=True, about=f"{name} with buggify") for name, kind in PLAIN.items()},
+    **{f"{SWARM}{name}": _with_buggify(name, kind) for name, kind in PLAIN.items()},
 }
-"""The kinds by name. Those with buggify are not in the default mixture yet: some of their histories fail."""
+"""The kinds by name: the default mixture."""
 
 
 class HistoryName(NamedTuple):
@@ -117,8 +125,11 @@ class Played(NamedTuple):
     """The type of the exception and the function that raised it: failures that agree in this are taken for the same."""
 
 
-class Hangs(BaseException):
-    """A history uses the processor and comes to no end. No handler may swallow this."""
+class Hangs(KeyboardInterrupt):
+    """A history uses the processor and comes to no end.
+
+    No handler may swallow this: asyncio catches whatever else a callback or a task raises.
+    """
 
 
 def play(
@@ -133,7 +144,7 @@ def play(
     failure = raised_in = ""
     kind = KINDS[name.kind]
     with keep(journal), ExitStack() as resources:
-        resources.enter_context(_limited_to(LONGEST_CPU_SECONDS))
+        resources.enter_context(limited_to(LONGEST_CPU_SECONDS))
         if kind.swarm:
             resources.enter_context(swarming(Swarm.drawn(name.seed)))
         try:
@@ -156,7 +167,9 @@ def mixture(kinds: Mapping[str, Kind], base: int) -> Iterator[HistoryName]:
 
 
 @contextmanager
-def _limited_to(cpu_seconds: float) -> Iterator[None]:
+def limited_to(cpu_seconds: float) -> Iterator[None]:
+    """Raise ``Hangs`` in what runs inside when it has used so much processor time."""
+
     def give_up(number: int, frame: FrameType | None) -> None:
         raise Hangs(f"no end after {cpu_seconds:.0f} s of processor time")
 

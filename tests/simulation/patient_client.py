@@ -34,7 +34,8 @@ class PatientClient:
         """Whatever goes through ``late_post`` may be held back there, or come again later."""
         self._routes = routes
         self._rng = rng
-        self._response_within = response_within
+        self.response_within = response_within
+        """In seconds; holds for connections that are made from now on."""
         self._late_post = late_post
         self._clients: dict[int, WireClient] = {}
 
@@ -43,7 +44,7 @@ class PatientClient:
         port = self._routes.port(request)
         client = self._clients.get(port)
         if client is None or client.closed:
-            client = self._clients[port] = await WireClient.connect(port, response_within=self._response_within)
+            client = self._clients[port] = await WireClient.connect(port, response_within=self.response_within)
         return client
 
     def repeat_marker(

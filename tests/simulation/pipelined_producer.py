@@ -63,11 +63,16 @@ class PipelinedProducer:
     retries: int = 0
     stopping: bool = False
     producer_id: int = -1
+    client: PatientClient = field(init=False)
     _made: int = 0
     _in_flight: deque[Batch] = field(default_factory=deque)
 
+    def __post_init__(self) -> None:
+        """Make its client."""
+        self.client = PatientClient(self.routes, self.rng, response_within=self.response_within)
+
     async def run(self) -> None:
-        client = PatientClient(self.routes, self.rng, response_within=self.response_within)
+        client = self.client
         response = await client.succeed(
             requests.init_producer_id(None),
             requests.INIT_PRODUCER_ID_VERSION,

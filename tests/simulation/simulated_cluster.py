@@ -5,6 +5,7 @@ again. As with ZooKeeper, a broker that starts again ends the session of its for
 file away that lets it.
 """
 
+import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -13,7 +14,7 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.metadata.store_choice import OnFailure
 from oncelog.broker.parts import Broker
 from oncelog.broker.storage.disk import Disk
-from oncelog.coordinator.metadata_store.store import MetadataStore
+from oncelog.coordinator.metadata_store.store import MetadataStore, StoreUnavailable
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_zookeeper import Direction, SimStore, SimZooKeeper
 from tests.simulation.simulated_broker import SimulatedBroker
@@ -21,6 +22,8 @@ from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.wire_client import WireClient
 
 SESSION_SECONDS = 6.0
+_START_SECONDS = 3 * SESSION_SECONDS
+_MOST_STARTS = 20
 CLUSTERED: Mapping[str, str] = {
     "zookeeper.connect": "simulated",
     "zookeeper.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
@@ -70,6 +73,22 @@ class ClusterBroker(SimulatedBroker):
         """The bytes of a replica that has one segment."""
         return self.disk.read(f"/data/{partition}/{0:020d}.log")
 
+    async def try_to_start(self) -> bool:
+        """Start, as a supervisor does that lets another process begin when one has ended; return whether it serves.
+
+        A broker that cannot use the ensemble when it starts ends. It is started again as long as it can reach it.
+        """
+        for _ in range(_MOST_STARTS):
+            try:
+                async with asyncio.timeout(_START_SECONDS):
+                    await self.start()
+                return True
+            except (StoreUnavailable, TimeoutError):
+                self.kill()
+            if not self.ensemble.is_up or (self.store is not None and self.store.cut):
+                break
+        return False
+
     def kill(self) -> None:
         """kill -9."""
         self.crash("process")
@@ -103,7 +122,7 @@ class SimulatedCluster:
 
     async def start(self) -> None:
         for broker in self.brokers.values():
-            await broker.start()
+            assert await broker.try_to_start(), f"broker {broker.broker_id} does not start"
 
     @property
     def alive(self) -> list[ClusterBroker]:

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from oncelog.broker.config.sources import load_config
-from tests.simulation.buggify import SETTING_POINTS, WORLD_POINTS, Swarm, current_swarm, swarming
+from tests.simulation.buggify import BREAKING_POINTS, SETTING_POINTS, WORLD_POINTS, Swarm, current_swarm, swarming
 from tests.simulation.histories import HistoryName, play
 from tests.simulation.journal import Journal, keep
 
@@ -41,6 +41,23 @@ def test_point_that_is_not_enabled_never_strikes() -> None:
     assert swarm.strikes("cold read")
     assert not swarm.strikes("slow disk")
     assert swarm.delay(("slow disk", 5.0)) == 0.0
+
+
+def test_swarm_breaks_connections_only_with_a_point_that_does() -> None:
+    assert set(WORLD_POINTS) > BREAKING_POINTS
+    assert Swarm(frozenset({"expired session"}), random.Random(1)).breaks_connections
+    assert not Swarm(frozenset({"cold read"}), random.Random(1)).breaks_connections
+
+
+def test_calm_swarm_never_strikes_again() -> None:
+    swarm = Swarm(frozenset({"cold read"}), random.Random(1), factor=1000.0)
+    swarm.calm()
+    assert not swarm.strikes("cold read")
+
+
+def test_settings_never_make_fetches_wait_for_more_than_a_partition_may_count() -> None:
+    points = {"greedy replica waits", "small replica fetches"}
+    assert Swarm(frozenset(points), random.Random(1)).settings() == {"replica.fetch.max.bytes": "1"}
 
 
 def test_outside_of_a_swarm_nothing_is_enabled() -> None:

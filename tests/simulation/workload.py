@@ -45,6 +45,8 @@ JOURNALS = [TopicPartition(JOURNAL, index) for index in range(2)]
 ALL = [*SOURCES, *TARGETS, *JOURNALS]
 _SETTLE_SECONDS = 8.0
 """Longer than the transaction time-out and the sweep that follows it."""
+_PATIENCE_AT_THE_END = 5.0
+"""Seconds. On a network where no response ever comes in 10 ms, a client that waits no longer would repeat for ever."""
 
 
 class Client(Protocol):
@@ -77,7 +79,7 @@ class Manners(NamedTuple):
     """Longer than anything is held up: a late request of version 1 may harm a later transaction (KAFKA-17754)."""
     repeats_markers: bool = True
     restarts: bool = False
-    """Whether brokers stop in an orderly way, and so forget all but the last batch of each producer."""
+    """Whether brokers start from snapshots, as after an orderly stop: these have only the last batch of a producer."""
     requests_outlive_clients: bool = False
     """Whether what a client has sent may arrive when its death is known."""
 
@@ -240,6 +242,8 @@ class Workload:
         """Let those that live come to an end, and transactions of those that do not time out."""
         for client in self._tasks:
             client.stopping = client not in self.producers
+        for patient in [producer.client for producer in self.producers] + [session.client for session in self.sessions]:
+            patient.response_within = max(patient.response_within, _PATIENCE_AT_THE_END)
         done, _ = await asyncio.wait(self._tasks.values(), timeout=120)
         assert len(done) == len(self._tasks), "a client hangs"
         for task in done:
@@ -295,8 +299,8 @@ async def _see(call: Call, partition: TopicPartition) -> Seen:
 
 async def _position(call: Call, source: TopicPartition) -> int:
     find = requests.find_coordinator(GROUP, transactional=False)
-    await call(find, requests.FIND_COORDINATOR_VERSION)
     while True:
+        await call(find, requests.FIND_COORDINATOR_VERSION)
         request = requests.offset_fetch(GROUP, source, require_stable=True)
         position = requests.fetched_position(await call(request, requests.OFFSET_FETCH_VERSION))
         if position.error is ErrorCode.NONE:
