@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_choice(parser: argparse.ArgumentParser, *, seeds: int) -> None:
     parser.add_argument("--seeds", type=int, default=seeds, help="number of histories (%(default)s)")
     parser.add_argument("--base", type=int, help="first seed of each kind; drawn by the system if not given")
-    parser.add_argument("--kinds", type=_kinds, default=list(PLAIN), help="comma-separated kinds (all without buggify)")
+    parser.add_argument("--kinds", type=_kinds, default=list(KINDS), help="comma-separated kinds (all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)")
 
 
