@@ -269,6 +269,8 @@ class SimDisk:
     calls: dict[str, int] = field(default_factory=dict)
     """How often each operation was called: what a test counts syncs with."""
     power_losses: int = 0
+    on_stop: Callable[[], None] = lambda: None
+    """Called when the machine stops: whatever is on its way out of it must not leave it."""
     name: str = "disk"
     """What the journal calls it."""
     journal: Journal = field(default_factory=current_journal)
@@ -512,8 +514,14 @@ class SimDisk:
             return 0
         missing = max(0, units - self._budget)
         self._budget = max(0, self._budget - units)
-        self._stopped = missing > 0
+        if missing:
+            self.stop()
         return missing
+
+    def stop(self) -> None:
+        """Stop the machine now."""
+        self._stopped = True
+        self.on_stop()
 
     # Names
 

@@ -44,6 +44,7 @@ class SimulatedBroker:
         self._open_store = open_store
         self.disk = StoppingDisk()
         self.disk.name = f"disk of {name or 'broker'}"
+        self.disk.on_stop = self._halt
         swarm = loop.swarm
         self.settings = {**SMALL, **(settings or {}), **swarm.settings()}
         self._skew_ms = swarm.rng.randint(-500, 500) if swarm.strikes("skewed clock") else 0
@@ -83,6 +84,11 @@ class SimulatedBroker:
     def is_down(self) -> bool:
         """Whether the machine has stopped, or the broker says that it cannot go on."""
         return self.disk.stopped or (self.broker is not None and self.broker.failure.done())
+
+    def _halt(self) -> None:
+        """The machine has stopped in the middle of a call: nothing that handles this may respond to a client."""
+        if self.broker is not None and self.process is not None:
+            self.process.kill()
 
     def crash(self, kind: CrashKind) -> None:
         """kill -9 (``process``), or the machine loses power."""

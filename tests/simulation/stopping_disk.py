@@ -42,5 +42,5 @@ class StoppingDisk(SimDisk):
     def _count_down(self, operation: str, path_part: str, skip: int) -> None:
         self._target = (operation, path_part, skip - 1) if skip else None
         if not skip:
-            self._stopped = True
+            self.stop()
             raise MachineStopped
