@@ -18,6 +18,7 @@ import contextvars
 import heapq
 import inspect
 import random
+import warnings
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -95,7 +96,9 @@ class SimProcess:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             work = task.get_coro()
             if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-                work.close()  # It has not begun; suppress the warning that it never will.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # What it was to await will not begin either.
+                    work.close()  # It has not begun; suppress the warning that it never will.
         self._loop.network.cut(self)
 
 
@@ -163,8 +166,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers.clear()
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            work = task.get_coro()
-            assert inspect.iscoroutine(work)
+            work = task.get_coro()  # Of an async generator that was collected, what closes it.
+            assert work is not None
             with suppress(RuntimeError):  # It awaits while it is closed, or looks for the running loop.
                 work.close()
 
