@@ -1,4 +1,4 @@
-"""The faults and orders that may befall a cluster of three, one after the other and at the same time.
+"""The faults and orders that may befall a cluster, one after the other and at the same time.
 
 A broker may lose power, and with that whatever of its logs was not synced, only while the others have all that it has.
 Then another one may die, and the third stays where it is until all have everything again: this much is promised by
@@ -21,11 +21,11 @@ from oncelog.coordinator.controller.config_changes import (
 )
 from oncelog.coordinator.controller.leader_elections import ElectionType
 from oncelog.coordinator.controller.topic_plan import NewTopic
-from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.simulation.cluster_shape import THREE, ClusterShape
 from tests.simulation.cluster_stories import NOTICED_SECONDS, assignments, controller_epoch, state_of
 from tests.simulation.control_post import KINDS, ControlPost
-from tests.simulation.fault_plan import BROKERS, Fault, PlannedFault
+from tests.simulation.fault_plan import Fault, PlannedFault
 from tests.simulation.harsh_faults import DamagedCopy, HarshFaults
 from tests.simulation.journal import current_journal
 from tests.simulation.replication_history import batches
@@ -40,6 +40,8 @@ _MOST_REPEATED: Final = 20
 _CUT_SECONDS: Final = 10.0
 _MOST_ELECTIONS: Final = 2
 """Of one partition while a link is cut: one away from the broker that is cut off, and one by balancing."""
+_FEWEST_FOR_A_MAJORITY: Final = 3
+"""Brokers among which one that is cut off from another one is not half of the cluster."""
 _MORE_TOPICS: Final = ("x", "y")
 
 
@@ -53,10 +55,18 @@ class ClusterFaults:
     """``befall``, then ``heal``."""
 
     def __init__(
-        self, cluster: SimulatedCluster, rng: random.Random, progress: Progress = dict, *, harsh: bool = False
+        self,
+        cluster: SimulatedCluster,
+        rng: random.Random,
+        progress: Progress = dict,
+        *,
+        shape: ClusterShape = THREE,
+        power_lost: Callable[[ClusterBroker], None] = lambda broker: None,
     ) -> None:
-        """``progress``: the number of acknowledged writes to each partition; ``harsh``: power is lost at any time."""
+        """``progress``: the number of acknowledged writes to each partition; ``power_lost``: called before it is."""
         self._cluster = cluster
+        self._shape = shape
+        self._power_lost = power_lost
         self._progress = progress
         self._rng = rng
         self._busy: set[int] = set()
@@ -64,7 +74,7 @@ class ClusterFaults:
         self._post = ControlPost(cluster)
         self._begun: list[asyncio.Future[None]] = []
         self._damaged = DamagedCopy(cluster, self._everybody_has_everything)
-        self._harsh = HarshFaults(cluster, busy=self._busy, damaged=self._damaged, start=self._start) if harsh else None
+        self._harsh = self._harsh_faults() if shape.harsh else None
         self._deeds: dict[Fault, _Deed] = {
             Fault.KILL: self._to_one(self._kill),
             Fault.POWER_LOSS: self._to_all(self._lose_power if self._harsh is None else self._harsh.strike),
@@ -91,6 +101,15 @@ class ClusterFaults:
             Fault.HEAL: self._to_all(self._heal_network),
             **self._wear(),
         }
+
+    def _harsh_faults(self) -> HarshFaults:
+        return HarshFaults(
+            self._cluster,
+            busy=self._busy,
+            damaged=self._damaged,
+            start=self._start,
+            everything_is_synced=self._shape.flushes,
+        )
 
     def _wear(self) -> dict[Fault, _Deed]:
         async def restart(broker: ClusterBroker) -> None:
@@ -141,6 +160,8 @@ class ClusterFaults:
                 self._busy.add(planned.broker_id)
                 await deed(self._cluster[planned.broker_id], rng)
                 self._busy.discard(planned.broker_id)
+            else:
+                current_journal().note("faults", "fault left out: something else befalls the broker", str(planned))
 
         return do
 
@@ -161,11 +182,12 @@ class ClusterFaults:
 
     async def _lose_power(self, rng: random.Random) -> None:
         await self._until_nothing_is_wrong()
-        one, other = rng.sample(list(self._cluster.brokers.values()), 2)
-        one.crash("power")
-        if rng.random() < 0.5 and not self._hold_all_of_a_partition({one.broker_id, other.broker_id}):
-            other.kill()
-        for broker in (one, other):
+        victims = rng.sample(list(self._cluster.brokers.values()), min(self._shape.brokers, 2))
+        self._power_lost(victims[0])
+        victims[0].crash("power")
+        if rng.random() < 0.5 and not self._hold_all_of_a_partition({victim.broker_id for victim in victims}):
+            victims[1].kill()
+        for broker in victims:
             await asyncio.sleep(rng.choice([0.0, 0.3, 2.0]))
             await self._start(broker)
         await self._until_everybody_has_everything()
@@ -179,8 +201,9 @@ class ClusterFaults:
         await self._until_everybody_has_everything()
 
     async def _until_everybody_has_everything(self) -> None:
+        needs_all_in_sync = not self._shape.survives_any_power_loss
         for _ in range(_MOST_LOOKS):
-            if self._everybody_has_everything():
+            if self._damaged.is_repaired() if needs_all_in_sync else self._everybody_has_everything():
                 return
             await asyncio.sleep(_LOOK_SECONDS)
         raise AssertionError("the replicas do not become equal")
@@ -189,7 +212,7 @@ class ClusterFaults:
         expected = assignments(self._cluster)
         logs = {partition: self._logs(partition) for partition in expected}
         complete = all(len(logs[partition]) >= len(replicas) for partition, replicas in expected.items())
-        return complete and all(_are_equal(partition, replicas) for partition, replicas in logs.items())
+        return complete and all(_are_equal(replicas) for replicas in logs.values())
 
     def _logs(self, partition: TopicPartition) -> list[PartitionLog]:
         replicas = [broker.running.replica_manager.partition(partition) for broker in self._cluster.alive]
@@ -265,7 +288,7 @@ class ClusterFaults:
 
     async def _report_unreachable(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None:
-            broker.broker.controller.report_unreachable(rng.choice(BROKERS))
+            broker.broker.controller.report_unreachable(rng.choice(self._shape.broker_ids))
 
     async def _elect(self, broker: ClusterBroker, rng: random.Random) -> None:
         if broker.broker is not None and broker.process is not None:
@@ -280,7 +303,8 @@ class ClusterFaults:
 
     async def _move(self, broker: ClusterBroker, rng: random.Random) -> None:
         partition = rng.choice(sorted(assignments(self._cluster)))
-        target = rng.choice([None, rng.sample(BROKERS, 2), rng.sample(BROKERS, 3)])
+        ids, most = self._shape.broker_ids, self._shape.replication_factor
+        target = rng.choice([None, rng.sample(ids, min(2, most)), rng.sample(ids, most)])
         await broker.running.controller_apis.alter_reassignments({partition: target})
 
     async def _create_topic(self, broker: ClusterBroker, rng: random.Random) -> None:
@@ -288,7 +312,7 @@ class ClusterFaults:
             topic = NewTopic(
                 name=rng.choice(_MORE_TOPICS),
                 partition_count=2,
-                replication_factor=2,
+                replication_factor=min(2, self._shape.replication_factor),
                 configs=rng.choice([{}, self._setting(rng)]),
             )
             broker.process.run(broker.running.controller_apis.create_topics([topic]))
@@ -312,14 +336,16 @@ class ClusterFaults:
     # What happens to all of them
 
     async def _isolate(self, rng: random.Random) -> None:
-        one, other, _ = rng.sample(BROKERS, 3)
+        if self._shape.brokers == 1:
+            return
+        one, other, *_ = rng.sample(self._shape.broker_ids, min(self._shape.brokers, 3))
         self._cluster.isolate(one, *rng.choice([(), (other,)]))
         await asyncio.sleep(rng.choice([0.1, 1.0, 5.0]))
         if rng.random() < 0.7:
             self._cluster.loop.network.heal()
 
     async def _hold_control(self, rng: random.Random) -> None:
-        receiver, kind = rng.choice(BROKERS), rng.choice([None, *KINDS.values()])
+        receiver, kind = rng.choice(self._shape.broker_ids), rng.choice([None, *KINDS.values()])
         self._post.wants = lambda frame: frame.receiver == receiver and kind in (None, frame.kind)
         await asyncio.sleep(rng.choice([0.5, 2.0, 4.0]))
         if rng.random() < 0.5:
@@ -340,7 +366,11 @@ class ClusterFaults:
 
     async def _move_away(self, broker: ClusterBroker, rng: random.Random) -> None:
         """Bring at least the partitions of one topic elsewhere."""
-        others = [other for other in BROKERS if other != broker.broker_id]
+        others = [other for other in self._shape.broker_ids if other != broker.broker_id]
+        if len(others) < self._shape.min_insync_replicas:
+            return
+        if len(others) > 2:
+            others = rng.sample(others, 2)
         self._cluster.isolate(broker.broker_id)
         await asyncio.sleep(rng.choice([0.1, NOTICED_SECONDS]))
         moves = {p: others for p, replicas in assignments(self._cluster).items() if broker.broker_id in replicas}
@@ -356,15 +386,16 @@ class ClusterFaults:
         self._cluster.loop.network.heal()
 
     async def _cut_link(self, rng: random.Random) -> None:
+        if self._shape.brokers < _FEWEST_FOR_A_MAJORITY:
+            return
         await self._until_nothing_is_wrong()
         controllers, leaders = controller_epoch(self._cluster), self._leader_epochs()
-        link = [f"broker {broker_id}" for broker_id in rng.sample(BROKERS, 2)]
+        link = [f"broker {broker_id}" for broker_id in rng.sample(self._shape.broker_ids, 2)]
         for sender, receiver in rng.choice([[link], [link, link[::-1]]]):
             self._cluster.loop.network.sever(sender, receiver)
         await asyncio.sleep(_CUT_SECONDS)
-        whole = [
-            partition for partition, replicas in assignments(self._cluster).items() if len(replicas) == len(BROKERS)
-        ]
+        enough = self._shape.min_insync_replicas + 1
+        whole = [partition for partition, replicas in assignments(self._cluster).items() if len(replicas) >= enough]
         before = self._progress()
         await asyncio.sleep(_CUT_SECONDS)
         after = self._progress()
@@ -389,12 +420,13 @@ class ClusterFaults:
         self._cluster.loop.network.heal()
 
 
-def _are_equal(partition: TopicPartition, logs: list[PartitionLog]) -> bool:
-    """Up to the furthest high watermark. Each replica of an internal topic is compacted at its own time."""
+def _are_equal(logs: list[PartitionLog]) -> bool:
+    """Up to the furthest high watermark. Each replica is compacted, and loses old segments, at its own time."""
     end = max(log.high_watermark for log in logs)
     if any(log.log_end_offset < end for log in logs):
         return False
-    if partition.topic in INTERNAL_TOPICS:
+    if any(log.config.compacts for log in logs):
         return True
-    contents = [{base: content for base, content in batches(log, 0).items() if base < end} for log in logs]
+    start = max(log.log_start_offset for log in logs)
+    contents = [{base: content for base, content in batches(log, start).items() if base < end} for log in logs]
     return contents.count(contents[0]) == len(contents)

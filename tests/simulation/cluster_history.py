@@ -1,4 +1,4 @@
-"""A history of a cluster of three: clients are at work, faults befall it, everything heals; and what must hold then.
+"""A history of a cluster: clients are at work, faults befall it, everything heals; and what must hold then.
 
 The brokers agree, there is one controller, every partition is led and whole, its replicas are equal batch by batch up
 to their common end, every broker knows every topic's settings, and nothing that clients were promised is broken.
@@ -13,14 +13,14 @@ from typing import Any, Final, Protocol
 
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.coordinator.metadata_store import paths, znodes
-from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.records.record_batch import iter_batches, iter_records
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_faults import ClusterFaults
+from tests.simulation.cluster_shape import THREE, ClusterShape
 from tests.simulation.cluster_stories import assert_agreement, assignments, state_of
 from tests.simulation.fault_plan import PlannedFault
 from tests.simulation.replication_history import batches
-from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
+from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
 from tests.simulation.topic_settings import assert_settings_are_known, described_overrides
 
 HEALING_SECONDS: Final = 10 * SESSION_SECONDS
@@ -46,6 +46,10 @@ class Load(Protocol):
         """The number of acknowledged writes to each partition to which one cut link must not stop them."""
         ...
 
+    def power_lost(self, broker: ClusterBroker) -> None:
+        """While all replicas are in sync, a machine is about to lose power."""
+        ...
+
     async def finish(self) -> None:
         """Come to an end, in a cluster that works."""
         ...
@@ -56,13 +60,15 @@ class Load(Protocol):
 
 
 async def play(
-    cluster: SimulatedCluster, rng: random.Random, load: Load, plan: Sequence[PlannedFault], *, harsh: bool = False
+    cluster: SimulatedCluster,
+    rng: random.Random,
+    load: Load,
+    plan: Sequence[PlannedFault],
+    *,
+    shape: ClusterShape = THREE,
 ) -> None:
-    """Let the planned faults happen, heal, and check.
-
-    ``rng``: of what the healing does, and of nothing else; ``harsh``: machines lose power at any time.
-    """
-    faults = ClusterFaults(cluster, rng, load.progress, harsh=harsh)
+    """Let the planned faults happen, heal, and check; ``rng``: of what the healing does, and of nothing else."""
+    faults = ClusterFaults(cluster, rng, load.progress, shape=shape, power_lost=load.power_lost)
     await load.setup()
     load.start()
     await faults.befall(plan, load.disturb)
@@ -124,14 +130,15 @@ async def _ask_settings(cluster: SimulatedCluster) -> None:
 
 def _check_replicas(cluster: SimulatedCluster, partition: TopicPartition) -> None:
     logs = [log_of(cluster, broker_id, partition) for broker_id in assignments(cluster)[partition]]
-    is_compacted = partition.topic in INTERNAL_TOPICS  # By each replica at its own time.
-    contents = [_latest(log) if is_compacted else batches(log, 0) for log in logs]
+    is_compacted = logs[0].config.compacts  # By each replica at its own time, as old segments are deleted.
+    start = max(log.log_start_offset for log in logs)
+    contents = [latest_of(log) if is_compacted else batches(log, start) for log in logs]
     assert contents.count(contents[0]) == len(contents), f"the replicas of {partition} differ"
     ends = {offset for log in logs for offset in (log.high_watermark, log.log_end_offset)}
     assert len(ends) == 1, f"{partition} is not replicated to its end: {ends}"
 
 
-def _latest(log: PartitionLog) -> dict[Any, Any]:
+def latest_of(log: PartitionLog) -> dict[Any, Any]:
     """The last value of every key."""
     found: dict[Any, Any] = {}
     for segment in log.segments:

@@ -11,6 +11,7 @@ from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Session
 from oncelog.coordinator.metadata_store.znodes import PartitionState
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.simulation.cluster_shape import ClusterShape
 from tests.simulation.simulated_cluster import ClusterBroker, SimulatedCluster
 from tests.simulation.virtual_loop import VirtualLoop
 
@@ -39,6 +40,42 @@ def simulate(
         loop.run_until_complete(play())
     finally:
         loop.close()
+
+
+def run_on(
+    shape: ClusterShape,
+    seed: int,
+    story: Callable[[SimulatedCluster], Awaitable[None]],
+    settings: Mapping[str, str] | None = None,
+) -> None:
+    """Play the story of a seed with a cluster of a shape; the segments of its logs are small or large.
+
+    Where responses wait for syncs these take time, so that power is lost between a write and its sync.
+    """
+    segment_bytes = random.Random(seed).choice(["1024", "4096", "1048576"])
+    known = {**shape.settings, "controlled.shutdown.retry.backoff.ms": "200", "log.segment.bytes": segment_bytes}
+
+    async def on_its_disks(cluster: SimulatedCluster) -> None:
+        if shape.flushes:
+            slow_down_disks(cluster, random.Random(f"disks {seed}"))
+        await story(cluster)
+
+    try:
+        simulate(on_its_disks, seed=seed, brokers=shape.brokers, settings={**known, **(settings or {})})
+    except BaseException as failure:
+        failure.add_note(f"seed {seed}")
+        raise
+
+
+def slow_down_disks(cluster: SimulatedCluster, rng: random.Random) -> None:
+    """Let every call off the loop, such as fsync, take a moment."""
+    slowest = rng.choice([0.005, 0.05, 0.3])
+
+    async def delay() -> None:
+        await asyncio.sleep(slowest * rng.random())
+
+    for broker in cluster.brokers.values():
+        broker.disk.delay = delay
 
 
 def session_of(broker: ClusterBroker) -> Session:

@@ -6,7 +6,7 @@ the brokers draw still come from one stream each, so what happens between the fa
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -101,13 +101,21 @@ class PlannedFault(NamedTuple):
         return f"{self.number}: {self.fault.name} (broker {self.broker_id}{together}{clients}; then {self.pause:.3f} s)"
 
 
-def fault_plan(seed: int, count: int, *, harsh: bool = False) -> list[PlannedFault]:
+def fault_plan(
+    seed: int,
+    count: int,
+    *,
+    harsh: bool = False,
+    broker_ids: Sequence[int] = BROKERS,
+    excluded: Collection[Fault] = (),
+) -> list[PlannedFault]:
     """Return so many faults, of kinds that are chosen for the whole history; ``harsh``: with more power losses."""
     rng = random.Random(f"faults {seed}")
-    kinds = rng.sample(_USUAL, rng.randint(3, len(_USUAL)))
+    usual = [fault for fault in _USUAL if fault not in excluded]
+    kinds = rng.sample(usual, rng.randint(3, len(usual)))
     if harsh:
         kinds += [Fault.POWER_LOSS] * (len(kinds) // 2)
-    return [_planned(number, rng, kinds, harsh=harsh) for number in range(count)]
+    return [_planned(number, rng, kinds, harsh=harsh, broker_ids=broker_ids) for number in range(count)]
 
 
 def worn_plan(seed: int, count: int, *, excluded: Collection[Fault] = ()) -> list[PlannedFault]:
@@ -118,13 +126,15 @@ def worn_plan(seed: int, count: int, *, excluded: Collection[Fault] = ()) -> lis
     return [_planned(number, rng, kinds, harsh=True) for number in range(count)]
 
 
-def _planned(number: int, rng: random.Random, kinds: list[Fault], *, harsh: bool) -> PlannedFault:
+def _planned(
+    number: int, rng: random.Random, kinds: list[Fault], *, harsh: bool, broker_ids: Sequence[int] = BROKERS
+) -> PlannedFault:
     fault = rng.choice(kinds)
     blocks = fault in NEEDS_WHOLE_CLUSTER and not (harsh and fault is Fault.POWER_LOSS)
     return PlannedFault(
         number=number,
         fault=fault,
-        broker_id=rng.choice(BROKERS),
+        broker_id=rng.choice(broker_ids),
         seed=rng.getrandbits(32),
         in_background=rng.random() < _AT_THE_SAME_TIME and not blocks,
         disturbs=rng.random() < _DISTURBED,

@@ -1,9 +1,10 @@
 """Crashes that come at any time: one machine loses power while others die, or all brokers die at once.
 
 A crash comes without regard for the state of the cluster: followers may lag, partitions may be below their minimum, the
-controller may be dead. Up to three brokers die within a moment, and each returns after a pause of its own, so in any
+controller may be dead. One broker, two or all die within a moment, and each returns after a pause of its own, so in any
 order. At most one of them loses what was not synced; the next one only after every replica is in sync and equal again,
-because records that are acknowledged with ``min.insync.replicas=2`` may be on two disks only.
+because records that are acknowledged with ``min.insync.replicas=2`` may be on two disks only. Where every response
+waits for a sync, all of them lose power.
 """
 
 import asyncio
@@ -47,11 +48,12 @@ class DamagedCopy:
     async def _until_repaired(self) -> None:
         for _ in count():
             await asyncio.sleep(_LOOK_SECONDS)
-            if self._is_repaired():
+            if self.is_repaired():
                 self._is_damaged = False
                 return
 
-    def _is_repaired(self) -> bool:
+    def is_repaired(self) -> bool:
+        """Return whether every replica is in sync, and equal."""
         in_sync = all(
             set(state_of(self._cluster, *partition).isr) == set(replicas)
             for partition, replicas in assignments(self._cluster).items()
@@ -69,29 +71,36 @@ class HarshFaults:
         busy: set[int],
         damaged: DamagedCopy,
         start: Callable[[ClusterBroker], Awaitable[None]],
+        everything_is_synced: bool,
     ) -> None:
-        """``busy``: the brokers that something else is being done to."""
+        """``busy``: the brokers that something else is being done to.
+
+        ``everything_is_synced``: before it is acknowledged; then any number of machines may lose power.
+        """
         self._cluster = cluster
         self._busy = busy
         self._damaged = damaged
         self._start = start
+        self._everything_is_synced = everything_is_synced
 
     async def strike(self, rng: random.Random) -> None:
-        """Crash one to three brokers, and start them again in any order."""
+        """Crash one broker, two or all, and start them again in any order."""
         free = [broker for broker_id, broker in self._cluster.brokers.items() if broker_id not in self._busy]
-        wanted = rng.choice([1, 1, 2, 3])
+        wanted = rng.choice([1, 1, 2, len(self._cluster.brokers)])
         victims = rng.sample(free, min(wanted, len(free)))
         self._busy.update(victim.broker_id for victim in victims)
         powerless = rng.choice([*victims, None])
         for victim in victims:
-            self._crash(victim, loses_power=victim is powerless)
+            self._crash(victim, loses_power=victim is powerless or self._everything_is_synced)
             await asyncio.sleep(rng.choice(_GAPS))
         await asyncio.gather(*(self._return(victim, rng.choice(_ABSENCES) * rng.random()) for victim in victims))
 
     def _crash(self, broker: ClusterBroker, *, loses_power: bool) -> None:
         if broker.process is None:
             return
-        if loses_power and self._damaged.may_begin():
+        if loses_power and self._everything_is_synced:
+            broker.crash("power")
+        elif loses_power and self._damaged.may_begin():
             self._damaged.begin()
             broker.crash("power")
             self._damaged.repair()

@@ -9,7 +9,11 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-from tests.simulation import test_cluster_histories, test_one_broker, test_replication_histories
+from tests.simulation import (
+    test_cluster_histories,
+    test_one_broker,
+    test_replication_histories,
+)
 from tests.simulation.buggify import Swarm, swarming
 from tests.simulation.journal import Entry, Journal, keep
 from tests.simulation.replication_history import Step, run_history
@@ -82,6 +86,18 @@ PLAIN: Final[Mapping[str, Kind]] = {
         "the same transactions; disks, clocks and links are worn",
         2,
         plan=test_cluster_histories.plan_of_wear_under_transactions,
+    ),
+    "sizes-writers": Kind(
+        test_cluster_histories.run_on_any_size,
+        "the same writers; clusters of 1, 2, 3, 5 or 7 brokers, replicated as the seed says",
+        1,
+        plan=test_cluster_histories.plan_on_any_size,
+    ),
+    "sizes-transactions": Kind(
+        test_cluster_histories.run_transactions_on_any_size,
+        "the same transactions; clusters of 1, 2, 3, 5 or 7 brokers",
+        1,
+        plan=test_cluster_histories.plan_on_any_size_under_transactions,
     ),
 }
 """Those in which every part of the world keeps its manners, but for the faults that a history lists."""

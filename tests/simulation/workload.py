@@ -206,6 +206,9 @@ class Workload:
         """Nothing: a marker may have to pass the very link that is cut."""
         return {}
 
+    def power_lost(self, broker: object) -> None:
+        """Nothing: these clients are promised that nothing is lost."""
+
     async def disturb(self) -> None:
         """Clients die, or get successors."""
         if self._rng.random() < 0.3:
