@@ -14,6 +14,7 @@ from oncelog.clients.history.operation import Kind
 from oncelog.clients.history.recorder import RecordedOperation, Recorder
 from oncelog.clients.history.verdict import Rules, judge
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.simulation.journal import current_journal
 from tests.simulation.log_reader import PositionedValue
 
 _NANOSECONDS: Final = 1_000_000_000
@@ -27,6 +28,7 @@ class SimulatedHistory:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.recorder = Recorder(lambda: int(loop.time() * _NANOSECONDS))
         self._processes = 0
+        self._journal = current_journal()
 
     def process(self, name: str) -> str:
         """A name of its own for each client, also where two have one transactional id."""
@@ -34,6 +36,7 @@ class SimulatedHistory:
         return f"{name}#{self._processes}"
 
     def begin(self, process: str, kind: Kind, partitions: Iterable[TopicPartition] = ()) -> RecordedOperation:
+        self._journal.note(process, f"operation: {kind.value}")
         return self.recorder.begin(process, kind, [name_of(partition) for partition in partitions])
 
     def subscribe(self, process: str, partition: TopicPartition) -> None:

@@ -91,6 +91,7 @@ class History:
 
     async def _take(self, step: Step) -> None:
         cluster, controller = self.cluster, self.cluster.controller
+        cluster.loop.journal.note("steps", f"step: {step.name.lower()}")
         match step:
             case Step.APPEND | Step.APPEND_LOCAL:
                 for member in self._leaders():

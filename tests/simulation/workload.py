@@ -176,9 +176,14 @@ class Workload:
     @property
     def events(self) -> Counter[str]:
         """What happened that a history may be wanted for."""
-        events = sum((session.events for session in self.sessions), Counter(self.late_post.responses))
-        events["level changed"] = sum(changer.changes for changer in self.level_changers)
-        return events
+        return self._steps + self.late_post.responses
+
+    @property
+    def _steps(self) -> Counter[str]:
+        """What clients and operators did."""
+        steps = sum((session.events for session in self.sessions), Counter[str]())
+        steps["level changed"] = sum(changer.changes for changer in self.level_changers)
+        return steps
 
     async def setup(self) -> None:
         topics = [
@@ -219,8 +224,8 @@ class Workload:
     def kill_some(self) -> None:
         """Applications die: they neither end their transactions nor say goodbye."""
         for task in self._tasks.values():
-            if self._rng.random() < 0.3:
-                task.cancel()
+            if self._rng.random() < 0.3 and task.cancel():
+                self._note("client dies")
 
     async def replace_a_worker(self) -> None:
         """Start a second worker for a partition: while the first is at work, or after it died."""
@@ -239,6 +244,7 @@ class Workload:
         second = self._worker(first.source, incarnation)
         self._tasks[second] = self._loop.create_task(second.run())
         self.workers.append(second)
+        self._note("worker is replaced")
         await asyncio.sleep(self._rng.uniform(0.0, 0.3))
 
     async def finish(self) -> None:
@@ -254,6 +260,13 @@ class Workload:
                 task.result()
         await self.late_post.empty()
         await asyncio.sleep(_SETTLE_SECONDS)
+        for step in self._steps.elements():
+            self._note(step)
+        for response in self.late_post.responses.elements():
+            self._note(f"late {response}")
+
+    def _note(self, event: str) -> None:
+        self._loop.journal.note("workload", f"operation: {event}")
 
     async def check(self) -> None:
         seen, positions = await self._look()
