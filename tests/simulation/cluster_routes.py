@@ -18,9 +18,14 @@ from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 from oncelog.protocol.messages.create_topics import CreateTopicsRequest
 from oncelog.protocol.messages.end_txn import EndTxnRequest
 from oncelog.protocol.messages.fetch import FetchRequest
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog.protocol.messages.join_group import JoinGroupRequest
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
 from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest
 from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.messages.sync_group import SyncGroupRequest
 from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from oncelog.protocol.messages.update_features import UpdateFeaturesRequest
 from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -96,7 +101,11 @@ class ClusterRoutes:
                 return self._log_of(TRANSACTION_STATE_TOPIC_NAME, key)
             case AddOffsetsToTxnRequest(transactional_id=key) | EndTxnRequest(transactional_id=key):
                 return self._log_of(TRANSACTION_STATE_TOPIC_NAME, key)
-            case TxnOffsetCommitRequest(group_id=key):
+            case TxnOffsetCommitRequest(group_id=key) | OffsetCommitRequest(group_id=key):
+                return self._log_of(GROUP_METADATA_TOPIC_NAME, key)
+            case JoinGroupRequest(group_id=key) | SyncGroupRequest(group_id=key):
+                return self._log_of(GROUP_METADATA_TOPIC_NAME, key)
+            case HeartbeatRequest(group_id=key) | LeaveGroupRequest(group_id=key):
                 return self._log_of(GROUP_METADATA_TOPIC_NAME, key)
             case OffsetFetchRequest(groups=[group]):
                 return self._log_of(GROUP_METADATA_TOPIC_NAME, group.group_id)

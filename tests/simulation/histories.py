@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.simulation import (
     test_cluster_histories,
+    test_group_histories,
     test_one_broker,
     test_replication_histories,
 )
@@ -98,6 +99,12 @@ PLAIN: Final[Mapping[str, Kind]] = {
         "the same transactions; clusters of 1, 2, 3, 5 or 7 brokers",
         1,
         plan=test_cluster_histories.plan_on_any_size_under_transactions,
+    ),
+    "groups": Kind(
+        test_group_histories.run,
+        "a consumer group whose members join, leave, die and return",
+        1,
+        plan=test_group_histories.plan,
     ),
 }
 """Those in which every part of the world keeps its manners, but for the faults that a history lists."""
