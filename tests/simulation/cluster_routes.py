@@ -16,6 +16,8 @@ from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, TRANSACT
 from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from oncelog.protocol.messages.create_topics import CreateTopicsRequest
+from oncelog.protocol.messages.delete_records import DeleteRecordsRequest
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
 from oncelog.protocol.messages.end_txn import EndTxnRequest
 from oncelog.protocol.messages.fetch import FetchRequest
 from oncelog.protocol.messages.heartbeat import HeartbeatRequest
@@ -89,7 +91,9 @@ class ClusterRoutes:
                 return TopicPartition(topic.topic, topic.partitions[0].partition)
             case WriteTxnMarkersRequest(markers=[marker]):
                 return TopicPartition(marker.topics[0].name, marker.topics[0].partition_indexes[0])
-            case CreateTopicsRequest() | UpdateFeaturesRequest():
+            case DeleteRecordsRequest(topics=[topic]):
+                return TopicPartition(topic.name, topic.partitions[0].partition_index)
+            case CreateTopicsRequest() | DeleteTopicsRequest() | UpdateFeaturesRequest():
                 return _CONTROLLER
         return self._coordinator(request)
 

@@ -14,6 +14,7 @@ from tests.simulation import (
     test_group_histories,
     test_one_broker,
     test_replication_histories,
+    test_topic_histories,
 )
 from tests.simulation.buggify import Swarm, swarming
 from tests.simulation.journal import Entry, Journal, keep
@@ -105,6 +106,12 @@ PLAIN: Final[Mapping[str, Kind]] = {
         "a consumer group whose members join, leave, die and return",
         1,
         plan=test_group_histories.plan,
+    ),
+    "topics": Kind(
+        test_topic_histories.run,
+        "topics created again, emptied, compacted, with another minimum, read from followers",
+        1,
+        plan=test_topic_histories.plan,
     ),
 }
 """Those in which every part of the world keeps its manners, but for the faults that a history lists."""

@@ -227,14 +227,18 @@ def fetch(
     max_wait_ms: int = 0,
     min_bytes: int = 0,
     max_bytes: int = 1 << 20,
+    topic_id: bytes = ZERO_UUID,
+    rack: str = "",
 ) -> FetchRequest:
+    """By name, and by topic id if there is one: its version says which of them goes over the wire."""
     wanted = FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         isolation_level=int(read_committed),
-        topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
+        topics=[FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=[wanted])],
+        rack_id=rack,
     )
 
 

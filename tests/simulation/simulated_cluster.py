@@ -34,6 +34,10 @@ CLUSTERED: Mapping[str, str] = {
 }
 
 
+PER_BROKER: Mapping[str, str] = {"broker.rack": "rack-{broker_id}"}
+"""Settings that are another one for each broker, where a cluster has them."""
+
+
 class ClusterBroker(SimulatedBroker):
     """One member."""
 
@@ -51,6 +55,9 @@ class ClusterBroker(SimulatedBroker):
         self.ends_old_session = True
         self.store: SimStore | None = None
         own = {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
+        own |= {
+            key: value.format(broker_id=broker_id) for key, value in PER_BROKER.items() if settings.get(key) == value
+        }
         super().__init__(
             loop, rng, {**CLUSTERED, **settings, **own}, name=f"broker {broker_id}", open_store=self._connect
         )

@@ -6,7 +6,7 @@ of ``append`` on that partition's log.
 
 import random
 
-from tests.simulation.sim_disk import CrashKind, MachineStopped, SimDisk
+from tests.simulation.sim_disk import CrashKind, MachineStopped, SimDisk, _Content
 
 
 class StoppingDisk(SimDisk):
@@ -29,6 +29,15 @@ class StoppingDisk(SimDisk):
         """
         self._target = (operation, path_part, skip)
         self.journal.note(self.name, "machine stops", f"before {operation} of {path_part}, {skip} times passed")
+
+    def peek(self, path: str) -> bytes:
+        """Return what processes see of a file, without a disk call; nothing if there is no such file."""
+        try:
+            parent, name = self._parent(path)
+        except OSError:
+            return b""
+        node = parent.volatile.get(name)
+        return bytes(node.volatile) if isinstance(node, _Content) else b""
 
     def crash(self, kind: CrashKind, rng: random.Random) -> None:
         self._target = None
