@@ -64,7 +64,9 @@ def _summary(name: str, broker: BrokerProcess, client: PhasedClient, seed: int, 
 def runs(broker: BrokerProcess, client: PhasedClient, seed: int, frames: int) -> Iterator[Run]:
     for each_seed, faults in rounds(seed, frames):
         topic = f"late-frames-{client.name}-{each_seed}"
-        yield run(client, broker.address, topic, each_seed, each=TRANSACTIONS_EACH * faults // FAULTS, faults=faults)
+        yield run(
+            client, broker.address, topic, each_seed, each=-(-TRANSACTIONS_EACH * faults // FAULTS), faults=faults
+        )
 
 
 def print_run(broker: str, client: str, outcome: Run) -> None:
@@ -73,6 +75,9 @@ def print_run(broker: str, client: str, outcome: Run) -> None:
     print(f"  {transactions} transactions, {sum(outcome.faults.values())} late frames: {_spelled(outcome)}")
     print(f"  {outcome.late_frames} of Produce, AddPartitionsToTxn and EndTxn")
     print("  " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in outcome.verdict.counts().items()))
+    for name in outcome.verdict.counts():
+        for found in getattr(outcome.verdict, name):
+            print(f"    {name.replace('_', ' ')}: {found}")
     for (api, version, error), count in sorted(outcome.responses.items()):
         print(f"    {count:4} late {api.name} v{version} answered {error}")
     sys.stdout.flush()

@@ -15,6 +15,7 @@ from tests.interop.late_frames.verdict import Verdict, judge
 from tests.interop.late_frames.workload import (
     PARTITIONS,
     Outcome,
+    producers_that_gave_up,
     transactions,
     with_outcomes,
 )
@@ -74,8 +75,9 @@ def run(
     with ProxyThread(broker_address, script) as proxy:
         lines = client.run_phases(proxy.address, topic, topic, work)
         proxy.deliver_remaining()
-    observed = asyncio.run(observe(broker_address, topic, PARTITIONS, PRODUCERS))
     ended = with_outcomes(work, lines)
+    given_up = producers_that_gave_up(ended)
+    observed = asyncio.run(observe(broker_address, topic, PARTITIONS, PRODUCERS, given_up))
     versions = proxy.record.versions(ApiKey.END_TXN)
     return Run(
         seed=seed,

@@ -1,9 +1,10 @@
 """Read everything there is about a topic and a few transactional ids."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 
+from oncelog.clients.admin.fencing import fence_producers
 from oncelog.clients.admin.group_offsets import committed_offsets
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.admin.transactions import describe_transaction
@@ -20,13 +21,20 @@ _BEING_COMPLETED = {"PrepareCommit", "PrepareAbort"}
 _OPEN = _BEING_COMPLETED | {"Ongoing"}
 
 
-async def observe(address: str, topic: str, partitions: int, producers: int) -> Observation:
-    """Wait until what is being completed is complete, then read. Transactional ids are ``<topic>-<producer>``."""
+async def observe(
+    address: str, topic: str, partitions: int, producers: int, given_up: Collection[int] = ()
+) -> Observation:
+    """Wait until what is being completed is complete, then read. Transactional ids are ``<topic>-<producer>``.
+
+    ``given_up``: the producers whose client gave up its last transaction. What that left open is aborted first, as by
+    the client's next start: it is the client's, and would hide all that comes behind it until its time-out.
+    """
     transactional_ids = [f"{topic}-{producer}" for producer in range(producers)]
     all_partitions = [TopicPartition(topic, index) for index in range(partitions)]
     cluster = Cluster(parse_bootstrap(address), rng=Random(0))
     try:
         async with asyncio.timeout(_SECONDS):
+            await fence_producers(cluster, [transactional_ids[producer] for producer in sorted(given_up)])
             states = [f"{id} {await _settled_state(cluster, id)}" for id in transactional_ids]
             committed, stable_ends = await _read(cluster, all_partitions, read_committed=True)
             uncommitted, ends = await _read(cluster, all_partitions, read_committed=False)

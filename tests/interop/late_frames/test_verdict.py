@@ -1,7 +1,7 @@
 """The checker of the experiment finds what it is there to find."""
 
 from tests.interop.late_frames.verdict import Observation, Verdict, judge
-from tests.interop.late_frames.workload import Outcome, Phase, Transaction
+from tests.interop.late_frames.workload import Outcome, Phase, Transaction, producers_that_gave_up
 
 COMMITTED = Transaction(0, 0, True, (Phase(0, ("0/0/0/0",)), Phase(1, ("0/0/1/0",))), commits_offset=True)
 ABORTED = Transaction(0, 1, False, (Phase(0, ("0/1/0/0",)),), commits_offset=True)
@@ -74,3 +74,9 @@ def test_records_of_a_producer_keep_their_order_in_a_partition() -> None:
 
 def test_transaction_that_no_client_ended_hangs() -> None:
     assert found({0: ["0/0/0/0"], 1: ["0/0/1/0"]}, undecided=("topic-0 1 < 2",)) == {"hanging": 1}
+
+
+def test_producer_whose_last_transaction_failed_gave_up() -> None:
+    other = Transaction(1, 0, True, ())
+    assert producers_that_gave_up([*BOTH, (other, Outcome.COMMIT_FAILED)]) == {1}
+    assert producers_that_gave_up([(COMMITTED, Outcome.ABORT_FAILED), (ABORTED, Outcome.ABORTED)]) == set()

@@ -87,3 +87,9 @@ def with_outcomes(work: Sequence[Transaction], lines: Sequence[str]) -> list[tup
     assert len(lines) == len(work), "each transaction has one outcome"
     outcomes = {producer: iter(each) for producer, each in said.items()}
     return [(transaction, next(outcomes[transaction.producer])) for transaction in work]
+
+
+def producers_that_gave_up(ended: Sequence[tuple[Transaction, Outcome]]) -> set[int]:
+    """Return the producers whose last transaction failed: the client may have left it open."""
+    last = {transaction.producer: outcome for transaction, outcome in ended}
+    return {producer for producer, outcome in last.items() if outcome in (Outcome.COMMIT_FAILED, Outcome.ABORT_FAILED)}
