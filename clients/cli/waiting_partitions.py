@@ -10,11 +10,9 @@ from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError, Refusal
 from oncelog.protocol.messages.metadata import MetadataResponse
 
-WAITING_ADVICE: Final = (
-    "start them; without them, unclean.recovery.strategy=longest_log for the topic (of earlier releases and of Kafka: "
-    "unclean.leader.election.enable=true) elects a replica that is there, and acknowledged records that it lacks are "
-    "lost"
-)
+_RECOVERY_SETTING: Final = "unclean.recovery.strategy=longest_log"
+_OLDER_SETTING: Final = "unclean.leader.election.enable=true"
+"""Where the controller compares no log ends: at level 0 of the feature, of earlier releases, and of Kafka."""
 _MOST_TOPICS: Final = 1000
 _SHOWN: Final = 3
 
@@ -90,9 +88,11 @@ def _sentence(brokers: tuple[int, ...], group: list[Waiting]) -> str:
     wait = "1 partition waits" if len(group) == 1 else f"{len(group)} partitions wait"
     names = ", ".join(each.name for each in group[:_SHOWN])
     loss = "".join(f". {about_loss(each.name, each.recovery)}" for each in group[:_SHOWN] if each.recovery is not None)
+    setting = _OLDER_SETTING if all(each.recovery is None for each in group) else _RECOVERY_SETTING
     return (
         f"{wait} for {_brokers(brokers)}, which may alone have all acknowledged records ({names}{more}); "
-        f"{WAITING_ADVICE}{loss}"
+        f"start them; without them, {setting} for the topic elects a replica that is there, and acknowledged records "
+        f"that it lacks are lost{loss}"
     )
 
 

@@ -58,6 +58,16 @@ def preferred_state(
     return _elected(state, preferred, state.isr, controller_epoch)
 
 
+def is_unclean(before: PartitionState, after: PartitionState) -> bool:
+    """Return whether a state gives a partition a leader that may lack acknowledged records."""
+    if after.leader == NO_LEADER or after.leader_epoch == before.leader_epoch:
+        return False
+    if after.leader not in (*before.isr, *before.elr):
+        return True
+    recovering = LeaderRecoveryState.RECOVERING
+    return after.leader_recovery_state is recovering and before.leader_recovery_state is not recovering
+
+
 def _without_in_sync_replicas(
     state: PartitionState,
     replicas: Sequence[int],

@@ -15,7 +15,7 @@ from oncelog.coordinator.controller import eligible_leaders, replica_standing
 from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.cluster_state import VersionedState
 from oncelog.coordinator.controller.controller_context import ControllerContext
-from oncelog.coordinator.controller.election import initial_state, next_state
+from oncelog.coordinator.controller.election import initial_state, is_unclean, next_state
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData
 from oncelog.coordinator.metadata_store.znodes import PartitionState
@@ -95,11 +95,31 @@ async def _change_portion(
         if not remaining:
             return changed
         decided = {partition: state for partition in remaining if (state := decide(partition)) is not None}
+        before = {partition: context.state.state(partition) for partition in decided}
         remaining = await _write(context, decided)
+        for partition in sorted(decided.keys() - set(remaining)):
+            _report_unclean(partition, before[partition], decided[partition])
         changed += [partition for partition in decided if partition not in remaining]
         await read_again(context, remaining)
     logger.error("Gave up electing leaders of %s: their states cannot be written", ", ".join(map(str, remaining)))
     return changed
+
+
+def _report_unclean(partition: TopicPartition, before: VersionedState | None, after: PartitionState) -> None:
+    if before is None or not is_unclean(before.state, after):
+        return
+    logger.warning(
+        "Broker %d leads %s now and may lack acknowledged records: no replica that certainly has them is there. "
+        "In sync before: %s; eligible: %s",
+        after.leader,
+        partition,
+        _ids(before.state.isr),
+        _ids(before.state.elr),
+    )
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, brokers)) or "none"
 
 
 def is_being_deleted(context: ControllerContext, partition: TopicPartition) -> bool:

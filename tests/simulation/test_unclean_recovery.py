@@ -152,7 +152,7 @@ def test_brokers_setting_takes_effect_while_the_controller_runs() -> None:
     simulate(story, settings={"min.insync.replicas": "2"})
 
 
-def test_longest_log_waits_a_bounded_time_for_the_member_that_never_returns() -> None:
+def test_longest_log_waits_a_bounded_time_for_the_member_that_never_returns(caplog: pytest.LogCaptureFixture) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await drop_3(cluster)
         began = cluster.loop.time()
@@ -168,6 +168,7 @@ def test_longest_log_waits_a_bounded_time_for_the_member_that_never_returns() ->
         assert state_of(cluster, "t").leader == 2
 
     simulate(story, settings=settings("longest_log"))
+    assert any("leads t-0 now and may lack acknowledged records" in line for line in caplog.messages)
 
 
 def test_longest_log_does_not_wait_for_an_eligible_member_that_is_away() -> None:

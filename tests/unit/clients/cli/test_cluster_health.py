@@ -151,3 +151,4 @@ def test_assess_partition_without_leader_names_the_brokers_that_it_waits_for() -
     )
     older = [problem for problem in assess(seen, 1, [broker(1)]).problems if "wait for" in problem]
     assert older[0].startswith("2 partitions wait for broker 2, which may alone")
+    assert all("unclean.leader.election.enable=true for the topic" in problem for problem in (*waiting, *older))

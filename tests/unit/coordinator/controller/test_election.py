@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.coordinator.controller.cluster_image import NO_LEADER
-from oncelog.coordinator.controller.election import initial_state, next_state
+from oncelog.coordinator.controller.election import initial_state, is_unclean, next_state
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
 
 STATE = PartitionState(leader=1, leader_epoch=5, isr=(1, 2, 3), controller_epoch=1)
@@ -51,6 +51,20 @@ def test_partition_without_live_in_sync_replica_has_no_leader_and_keeps_its_isr(
     assert decide({3}, gone) is None
     back = decide({2, 3}, gone)
     assert back == replace(behind, leader=2, leader_epoch=7, isr=(2,), controller_epoch=2)
+
+
+def test_only_an_election_of_a_replica_that_may_lack_records_is_unclean() -> None:
+    behind = replace(STATE, isr=(1,))
+    unclean = decide({3}, behind, unclean=True)
+    assert unclean is not None
+    assert is_unclean(behind, unclean)
+    assert is_unclean(behind, replace(behind, leader_epoch=6, leader_recovery_state=LeaderRecoveryState.RECOVERING))
+    from_elr = replace(behind, leader=3, leader_epoch=6, isr=(3,))
+    assert is_unclean(behind, from_elr)
+    assert not is_unclean(replace(behind, elr=(3,)), from_elr)
+    assert not is_unclean(STATE, replace(STATE, leader=2, leader_epoch=6, isr=(2, 3)))
+    assert not is_unclean(unclean, replace(unclean, leader_epoch=7))
+    assert not is_unclean(behind, replace(behind, leader=NO_LEADER, leader_epoch=6))
 
 
 def test_unclean_election_makes_the_leader_the_isr_and_marks_it() -> None:
