@@ -79,7 +79,7 @@ def verify_history(
 
     The files are JSON Lines, - is standard input, and .gz is decompressed; several files make one history. Prints each
     anomaly with the operations that prove it. The exit code is 0 if the history is good, 1 if not, and 2 if a file is
-    no history.
+    no history or nothing was read in it.
     """
     rules = Rules.of(infer_ww=infer_ww, allow=map(AnomalyKind, allow), forbid=map(AnomalyKind, forbid))
     try:
@@ -91,6 +91,8 @@ def verify_history(
     click.echo(format_json(_as_json(verdict, limit)) if output == "json" else "\n".join(_as_text(verdict, limit)))
     if not verdict.is_good:
         raise click.exceptions.Exit(BAD)
+    if not verdict.reads:
+        raise click.exceptions.Exit(UNREADABLE)
 
 
 def _read(name: str) -> Iterator[Operation]:
@@ -127,9 +129,10 @@ def _as_text(verdict: Verdict, limit: int) -> Iterable[str]:
     if not verdict.has_final_read:
         yield "There is no final read: what is missing, torn or skipped at the end of the log is not judged."
     if not verdict.reads:
-        yield "Nothing was read: this history can prove nothing."
+        yield "Nothing was read: this history can prove nothing. Record the reads of a consumer, too."
     forbidden = ", ".join(kind.value for kind in verdict.forbidden)
-    yield "The history is good." if verdict.is_good else f"The history is BAD: {forbidden}"
+    if verdict.reads or not verdict.is_good:
+        yield "The history is good." if verdict.is_good else f"The history is BAD: {forbidden}"
 
 
 def _counts(verdict: Verdict) -> str:

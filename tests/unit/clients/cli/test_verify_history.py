@@ -67,9 +67,16 @@ def test_forbidden_anomaly_exits_with_1(tmp_path: Path) -> None:
     sends = '"sends": [["a-0", 0, "x"], ["a-0", 2, "z"]]'
     first = f'{{"process": "w", "op": "txn", "outcome": "ok", "start": 0, "end": 5, {sends}}}'
     second = '{"process": "v", "op": "send", "outcome": "ok", "start": 0, "end": 5, "sends": [["a-0", 1, "y"]]}'
-    path = written(tmp_path, HEADER, first, second)
+    path = written(tmp_path, HEADER, first, second, READ)
     assert verify(path).exit_code == 0
     assert verify(path, "--forbid", "int-send-skip").exit_code == 1
+
+
+def test_history_without_reads_is_not_called_good(tmp_path: Path) -> None:
+    result = verify(written(tmp_path, HEADER, WRITE))
+    assert result.exit_code == 2
+    assert "Nothing was read" in result.output
+    assert "good" not in result.output
 
 
 def test_limit_bounds_the_anomalies_of_a_kind_that_are_shown(tmp_path: Path) -> None:
