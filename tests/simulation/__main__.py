@@ -52,7 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_choice(determinism, seeds=100)
     replay = commands.add_parser("replay", help="play one history and print what happens")
-    replay.add_argument("history", help="KIND:SEED, or SEED for the history of each kind with that seed")
+    replay.add_argument(
+        "names", type=_histories, metavar="HISTORY", help="KIND:SEED, or SEED for the history of each plain kind"
+    )
     replay.add_argument("--to", type=Path, metavar="FILE", help="write the trace to a file")
     replay.add_argument("--lines", type=int, default=2000, help="print at most the last LINES lines (%(default)s)")
     replay.add_argument(
@@ -76,6 +78,13 @@ def _kinds(text: str) -> list[str]:
     if unknown:
         raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(KINDS)}")
     return text.split(",")
+
+
+def _histories(text: str) -> list[HistoryName]:
+    kind, separator, seed = text.rpartition(":")
+    if not seed.isdecimal() or (separator and kind not in KINDS):
+        raise argparse.ArgumentTypeError(f"{text!r} is no KIND:SEED; kinds: {', '.join(KINDS)}")
+    return [HistoryName(each, int(seed)) for each in ([kind] if separator else PLAIN)]
 
 
 def _chosen(arguments: argparse.Namespace) -> Iterable[HistoryName]:
@@ -139,12 +148,10 @@ def determinism(arguments: argparse.Namespace) -> bool:
 
 def replay(arguments: argparse.Namespace) -> bool:
     """Play one history and print its trace; return whether it held."""
-    kind, separator, seed = arguments.history.partition(":")
-    names = [HistoryName(kind, int(seed))] if separator else [HistoryName(each, int(kind)) for each in PLAIN]
     held = True
     with ExitStack() as resources:
         out = sys.stdout if arguments.to is None else resources.enter_context(arguments.to.open("w"))
-        for name in names:
+        for name in arguments.names:
             trace = ReadableTrace(most_lines=arguments.lines, everything=arguments.all)
             faults = _fewest_faults(name, arguments.replays) if arguments.shrink else None
             with trace.with_log_lines(logging.getLevelName(arguments.log_level.upper())):
