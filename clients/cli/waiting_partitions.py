@@ -5,7 +5,12 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from oncelog.clients.admin.topic_pages import PagedPartitionDescription, RecoveryDescription, describe_topic_pages
+from oncelog.clients.admin.topic_pages import (
+    LogEnd,
+    PagedPartitionDescription,
+    RecoveryDescription,
+    describe_topic_pages,
+)
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError, Refusal
 from oncelog.protocol.messages.metadata import MetadataResponse
@@ -104,12 +109,18 @@ def about_loss(name: str, recovery: RecoveryDescription) -> str:
     known = ", ".join(
         f"broker {each} {end.offset} (leader epoch {end.leader_epoch})" for each, end in sorted(ends.items())
     )
-    place = f"from offset {ends[recovery.elects].offset} on" if recovery.elects in ends else "that it lacks"
+    end = ends.get(recovery.elects)
+    place = "that it lacks" if end is None else f"from offset {end.offset} on{_and_later_epochs(end)}"
     until = "" if recovery.decides_at_ms is None else f", as it will at {_time(recovery.decides_at_ms)}"
     return (
         f"{name}: log end offsets: {known or 'none is known'}; if broker {recovery.elects} leads without "
         f"waiting{until}, acknowledged records {place} are lost"
     )
+
+
+def _and_later_epochs(elected: LogEnd) -> str:
+    """Return the words for records that the elected log may have others in the place of: those of later leaders."""
+    return f", and all of leader epochs above {elected.leader_epoch}," if elected.leader_epoch >= 0 else ""
 
 
 def _brokers(brokers: tuple[int, ...]) -> str:

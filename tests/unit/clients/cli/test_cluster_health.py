@@ -113,7 +113,8 @@ def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
     assert problem.startswith("1 partition waits for broker 3, which may alone have all acknowledged records (a-0);")
     assert problem.endswith(
         "a-0: log end offsets: broker 1 30 (leader epoch 4), broker 2 17 (leader epoch 5); if broker 2 leads without "
-        "waiting, as it will at 2023-11-14T22:13:20Z, acknowledged records from offset 17 on are lost"
+        "waiting, as it will at 2023-11-14T22:13:20Z, "
+        "acknowledged records from offset 17 on, and all of leader epochs above 5, are lost"
     )
 
 
