@@ -53,7 +53,7 @@ def test_partition_without_live_in_sync_replica_has_no_leader_and_keeps_its_isr(
     assert back == replace(behind, leader=2, leader_epoch=7, isr=(2,), controller_epoch=2)
 
 
-def test_only_an_election_of_a_replica_that_may_lack_records_is_unclean() -> None:
+def test_election_of_a_replica_that_may_lack_records_is_unclean() -> None:
     behind = replace(STATE, isr=(1,))
     unclean = decide({3}, behind, unclean=True)
     assert unclean is not None
