@@ -24,7 +24,7 @@ from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.transactions.offset_commit_challenge import CHALLENGED
+from oncelog.broker.transactions.offset_commit_challenge import challenge_error
 from oncelog.broker.transactions.verification import Errors, Pending
 from oncelog.coordinator.group.large_commit import LargeCommit
 from oncelog.coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
@@ -140,7 +140,7 @@ async def _append_in_slices(
         unverified = verdict if isinstance(verdict, dict) else await verdict.decided()
         error = next(iter(unverified.values()), None)
         if error is None and _is_challenged(broker, context, request):
-            error = CHALLENGED
+            error = challenge_error(version)
         if error is None:
             broker.group_coordinator.commit_at_once(_committer(request), made, reply.complete)
         else:
@@ -218,7 +218,7 @@ class _Commit:
         for error in unverified.values():
             return self._respond_all(error)
         if _is_challenged(self._broker, self._context, request):
-            return self._respond_all(CHALLENGED)
+            return self._respond_all(challenge_error(self._context.api_version))
         self._broker.group_coordinator.commit_offsets(
             _committer(request),
             self.offsets,

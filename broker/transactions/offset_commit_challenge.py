@@ -26,11 +26,22 @@ from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 
-CHALLENGED: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-"""The response to a challenged commit. Every version and client knows it, and sends the commit to the same coordinator
-again, also one that does not know COORDINATOR_LOAD_IN_PROGRESS by its present name."""
+_FIRST_OF_LATER_CLIENTS: Final = 3
+"""Version of TxnOffsetCommit."""
 MOST_PRODUCERS: Final = 5_000
 """Of one partition of the offsets topic. An entry is about 200 bytes."""
+
+
+def challenge_error(api_version: int) -> ErrorCode:
+    """Return the response to a challenged commit, one that the client retries at the same coordinator.
+
+    Clients that know version 3 retry COORDINATOR_LOAD_IN_PROGRESS; one of them, franz-go, aborts at
+    UNKNOWN_TOPIC_OR_PARTITION. The others retry the latter; one of them, kafkajs, looks for the former by a name that
+    its table of errors does not have.
+    """
+    if api_version < _FIRST_OF_LATER_CLIENTS:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class _Owner(ConnectionChallenge):
@@ -66,7 +77,7 @@ class OffsetCommitChallenges:
     def is_challenged(
         self, partition: TopicPartition, producer: ProducerIdAndEpoch, connection: ClientConnection
     ) -> bool:
-        """Return whether a commit must be refused with ``CHALLENGED``, and await its repetition."""
+        """Return whether a commit must be refused with ``challenge_error``, and await its repetition."""
         if not self._is_enabled:
             return False
         leading = self._replicas.led_partition(partition)

@@ -7,7 +7,7 @@ in it (KAFKA-17754). But a late request is never sent again: its client has give
 * For each (producer id, epoch) the *owner* is remembered: the connection over which a request last changed the
   transaction, or which the producer got its epoch over. Requests of the owner take effect at once.
 * A request of any other connection changes nothing. It is *challenged*: refused with an error that clients retry after
-  a pause, COORDINATOR_LOAD_IN_PROGRESS (for offsets UNKNOWN_TOPIC_OR_PARTITION).
+  a pause, COORDINATOR_LOAD_IN_PROGRESS (for TxnOffsetCommit 0 to 2 UNKNOWN_TOPIC_OR_PARTITION).
 * Its repetition makes that connection the owner and takes effect: a request of the same kind, over the same connection,
   that began to arrive after the response to the challenged one had been handed to the operating system.
 

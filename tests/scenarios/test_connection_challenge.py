@@ -8,7 +8,7 @@ from tests.simulation import requests
 
 GROUP = "billing"
 CHALLENGED = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-OFFSETS_CHALLENGED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+OFFSETS_CHALLENGED = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def in_second_transaction(stage: Stage, partition: TopicPartition) -> ScriptedProducer:
@@ -97,6 +97,32 @@ async def test_first_offsets_of_an_epoch_need_no_repetition(stage: Stage) -> Non
     first = requests.txn_offset_commit("billing", producer.producer_id, producer.epoch, GROUP, {purchases: 5})
     response = await stage.call(first, requests.TXN_OFFSET_COMMIT_VERSION)
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+@scenario()
+async def test_challenged_offsets_get_an_error_that_clients_of_their_version_retry(stage: Stage) -> None:
+    """franz-go aborts at UNKNOWN_TOPIC_OR_PARTITION, again and again, because each abort forgets the owner."""
+    (purchases,) = await stage.create_topic("purchases")
+    await stage.find_coordinator(GROUP, transactional=False)
+    producer = stage.producer("billing")
+    ok(await producer.init())
+    group = await stage.connect()
+
+    async def commit(offset: int, version: int) -> ErrorCode:
+        request = requests.txn_offset_commit(
+            "billing", producer.producer_id, producer.epoch, GROUP, {purchases: offset}
+        )
+        response = await group.call(request, version)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    for offset, (version, error) in enumerate([(2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (3, OFFSETS_CHALLENGED)]):
+        ok(await producer.add_offsets(GROUP))
+        await commit(0, version)
+        ok(await producer.end(commit=False))
+        ok(await producer.add_offsets(GROUP))
+        assert [await commit(offset, version), await commit(offset, version)] == [error, ErrorCode.NONE]
+        ok(await producer.end(commit=True))
+        assert await stage.group_offset(GROUP, purchases) == offset
 
 
 @scenario()
