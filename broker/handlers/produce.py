@@ -15,7 +15,9 @@ and lose their idempotence by the second.
 Transactions: a transactional batch needs a transactional id that the client may write to, and one request carries one
 producer's. Before the first batch of a transaction on a partition its coordinator verifies that the partition belongs
 to it, or, from version 12 on, adds it (``oncelog.broker.transactions.verification``). Until the coordinator has
-decided, this handler is a coroutine, and no later request of the connection overtakes it.
+decided, this handler is a coroutine, and no later request of the connection overtakes it. Up to version 11, a batch
+that comes over another connection than the last one must be repeated
+(``oncelog.broker.transactions.batch_challenge``).
 
 A request may name any number of partitions, and a batch may hold any amount of records to walk. So judging is sliced
 work (``SlicedWork``): batch after batch, with a pause whenever the budget of a slice is used up. After a pause the
@@ -43,21 +45,20 @@ from typing import Any, Final, TypeAlias
 from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
 from oncelog.broker.dispatch.request import CloseConnection, RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.handlers.current_leaders import with_current_leaders
 from oncelog.broker.handlers.refused_batch import refused_batch, rejected_records
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_produce import DelayedProduce, Unacknowledged
-from oncelog.broker.replication.leader_hint import leader_hint
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin
+from oncelog.broker.transactions.batch_challenge import CHALLENGE_ERROR
 from oncelog.broker.transactions.verification import Errors, Pending, WrittenBatch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.produce import (
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -68,6 +69,7 @@ from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.record_batch import (
     COMPRESSION_MASK,
     NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     peek_transactional_producer,
 )
@@ -85,7 +87,6 @@ from oncelog.protocol.schema import ZERO_UUID
 _ACKS: Final = frozenset({-1, 0, 1})
 _NO_ACKS: Final = 0
 _FIRST_VERSION_WITH_ZSTD: Final = 7
-_FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
 _PART_SIZE: Final = 64
@@ -253,13 +254,13 @@ class _Produce:
         if not self._unacknowledged:
             return self._respond(response)
         delayed = DelayedProduce(
-            response, acks=self._request.acks, complete=lambda response: _with_leaders(broker, context, response)
+            response, acks=self._request.acks, complete=lambda response: with_current_leaders(broker, context, response)
         )
         return delayed.start(self._unacknowledged, self._request.timeout_ms)
 
     def _respond(self, response: ProduceResponse) -> ProduceResponse | None:
         if self._request.acks != _NO_ACKS:
-            return _with_leaders(self._broker, self._context, response)
+            return with_current_leaders(self._broker, self._context, response)
         for topic in response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code:
@@ -424,6 +425,9 @@ class _Produce:
             return _not_appended(index, partition, judged)
         batch, header = judged
         acks = self._request.acks
+        if header.attributes & TRANSACTIONAL_BIT and acks != _NO_ACKS:
+            if self._broker.transaction_verifier.batches.is_challenged(partition, header, self._context):
+                return refused_batch(index, CHALLENGE_ERROR)
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
         if not isinstance(info, AppendInfo):
             return refused_batch(index, info)
@@ -472,29 +476,3 @@ def _refused(responses: list[TopicProduceResponse], batches: Sequence[_Batch], e
     for batch in batches:
         batch.topic.partition_responses.append(refused_batch(batch.data.index, error))
     return ProduceResponse(responses=responses)
-
-
-def _with_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
-    """Add the current leader of each partition that this broker does not lead."""
-    if context.api_version < _FIRST_VERSION_WITH_CURRENT_LEADER:
-        return response
-    endpoints: dict[int, NodeEndpoint] = {}
-    for topic in response.responses:
-        for partition in topic.partition_responses:
-            if partition.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                continue
-            hint = leader_hint(
-                broker.replica_manager,
-                broker.metadata.image,
-                context.connection.listener_name,
-                (topic.name, partition.index),
-            )
-            if hint is None:
-                continue
-            partition.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
-            if hint.host is not None:
-                endpoints[hint.leader_id] = NodeEndpoint(
-                    node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
-                )
-    response.node_endpoints = list(endpoints.values())
-    return response

@@ -16,7 +16,10 @@ _MESSAGES: Final = {
     ErrorCode.TRANSACTION_ABORTABLE: "The partition was not added to the transaction",
     ErrorCode.CONCURRENT_TRANSACTIONS: "The producer's transaction before this one is not complete yet",
     ErrorCode.UNKNOWN_TOPIC_ID: "No topic here has this id",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "Not enough replicas, or the transaction could not be verified yet",
+    ErrorCode.NOT_ENOUGH_REPLICAS: (
+        "Not enough replicas, or the transaction could not be verified yet, or the batch must be repeated, because it "
+        "came over another connection than the one before"
+    ),
 }
 
 

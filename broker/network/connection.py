@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
             listener_name=self._listener_name,
             id=self._owner.new_connection_id(),
         )
-        self._order = self.info.order = ConnectionOrder(self._transport, self._reader, self._frames, self._slots)
+        self._order = self.info.order = ConnectionOrder(self._transport, self._reader, self._frames)
         if socket is not None:
             self.info.descriptor = socket.fileno()
         self.writer = ResponseWriter(self._transport, self.info, self._owner.response_memory)
@@ -291,6 +291,8 @@ class Connection(asyncio.BufferedProtocol):
                 slot = _Slot(response)
                 slots.append(slot)
                 self._ready_bytes += slot.ready_bytes
+            if self._order.in_hand:
+                self._order.place_in_hand(slots)
         if out:
             writer.send(out, unsent)
         if left != allowed:
@@ -343,6 +345,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait(self, request: PendingResponse, frame: memoryview) -> None:
         slot = _Slot(size=len(frame))
+        slot.on_flushed = self._order.take_in_hand()
         self._slots.append(slot)
         if isinstance(request.awaitable, asyncio.Future):
             self._wait_for(request.awaitable, request, slot)
@@ -368,6 +371,7 @@ class Connection(asyncio.BufferedProtocol):
     def _unblock(self, request: PendingResponse, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
         """Begin the next request: the coroutine is done, even if its own response comes later still."""
         self._blocked = False
+        slot.on_flushed += self._order.take_in_hand()
         later = None if task.cancelled() or task.exception() is not None else task.result()
         if isinstance(later, asyncio.Future):
             self._wait_for(later, request, slot)

@@ -33,6 +33,7 @@ from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.storage.producer_state import ProducerStateManager
 from oncelog.broker.storage.verification_state import VerificationStateEntry
 from oncelog.broker.transactions.add_partitions_to_txn_sender import PartitionErrors, VerificationRequest
+from oncelog.broker.transactions.batch_challenge import BatchChallenges
 from oncelog.broker.transactions.coordinators import SentVerification, TransactionCoordinators
 from oncelog.broker.transactions.offset_commit_challenge import OffsetCommitChallenges
 from oncelog.broker.transactions.verification_errors import (
@@ -73,7 +74,8 @@ class VerificationSettings(NamedTuple):
     retry_backoff_max_ms: int = 100
     request_timeout_ms: int = 30_000
     challenges_connections: bool = True
-    """Whether a version-1 offset commit over another connection than the last one must be repeated. Never replaced."""
+    """Whether a version-1 batch or offset commit over another connection than the last one must be repeated. Never
+    replaced."""
 
 
 class _Batch(NamedTuple):
@@ -113,6 +115,7 @@ class TransactionVerifier:
         self.settings = settings
         """May be replaced while the broker runs; a pending request keeps those that it began with."""
         self.offset_commits = OffsetCommitChallenges(replicas, is_enabled=settings.challenges_connections)
+        self.batches = BatchChallenges(is_enabled=settings.challenges_connections)
 
     @property
     def metrics(self) -> VerificationMetrics:

@@ -15,7 +15,7 @@ from oncelog.coordinator.log_errors import coordinator_error
 from oncelog.protocol.errors import ErrorCode
 
 _FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
-_FIRST_PRODUCE_THAT_ADDS: Final = 12
+FIRST_PRODUCE_THAT_ADDS: Final = 12
 _FIRST_OFFSET_COMMIT_WITH_ABORTABLE: Final = 4
 _FIRST_OFFSET_COMMIT_THAT_ADDS: Final = 5
 
@@ -36,7 +36,7 @@ class TransactionSupportedOperation(Enum):
 
 
 def operation_of_produce(version: int) -> TransactionSupportedOperation:
-    return _operation(version, _FIRST_PRODUCE_WITH_ABORTABLE, _FIRST_PRODUCE_THAT_ADDS)
+    return _operation(version, _FIRST_PRODUCE_WITH_ABORTABLE, FIRST_PRODUCE_THAT_ADDS)
 
 
 def operation_of_txn_offset_commit(version: int) -> TransactionSupportedOperation:

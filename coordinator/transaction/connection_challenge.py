@@ -7,7 +7,8 @@ in it (KAFKA-17754). But a late request is never sent again: its client has give
 * For each (producer id, epoch) the *owner* is remembered: the connection over which a request last changed the
   transaction, or which the producer got its epoch over. Requests of the owner take effect at once.
 * A request of any other connection changes nothing. It is *challenged*: refused with an error that clients retry after
-  a pause, COORDINATOR_LOAD_IN_PROGRESS (for TxnOffsetCommit 0 to 2 UNKNOWN_TOPIC_OR_PARTITION).
+  a pause, COORDINATOR_LOAD_IN_PROGRESS (for TxnOffsetCommit 0 to 2 UNKNOWN_TOPIC_OR_PARTITION, for a batch
+  NOT_ENOUGH_REPLICAS).
 * Its repetition makes that connection the owner and takes effect: a request of the same kind, over the same connection,
   that began to arrive after the response to the challenged one had been handed to the operating system.
 
@@ -23,7 +24,7 @@ Version 2 has an epoch for each transaction, and needs none of this.
 """
 
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 from oncelog.coordinator.ports import ClientConnection
 from oncelog.coordinator.transaction.state import NO_PRODUCER, ProducerIdAndEpoch
@@ -42,12 +43,16 @@ class Action(Enum):
     """TxnOffsetCommit."""
 
 
+Repeatable: TypeAlias = Action | int
+"""What a request and its repetition have in common: the action, or the base sequence of a batch."""
+
+
 class Challenge:
     """A request that was refused for its connection, and what its repetition must be like."""
 
     __slots__ = ("_action", "_connection_id", "_producer", "_responded_at")
 
-    def __init__(self, producer: ProducerIdAndEpoch, connection_id: int, action: Action) -> None:
+    def __init__(self, producer: ProducerIdAndEpoch, connection_id: int, action: Repeatable) -> None:
         self._producer = producer
         self._connection_id = connection_id
         self._action = action
@@ -59,9 +64,13 @@ class Challenge:
         if self._responded_at is None:
             self._responded_at = requests_received
 
-    def is_for(self, producer: ProducerIdAndEpoch, connection_id: int, action: Action) -> bool:
+    def is_of(self, producer: ProducerIdAndEpoch, connection_id: int) -> bool:
+        """Return whether the request that was challenged came from this producer over this connection."""
+        return self._connection_id == connection_id and self._producer == producer
+
+    def is_for(self, producer: ProducerIdAndEpoch, connection_id: int, action: Repeatable) -> bool:
         """Return whether a request is like the one that was challenged."""
-        return self._connection_id == connection_id and self._producer == producer and self._action is action
+        return self.is_of(producer, connection_id) and self._action == action
 
     def is_met(self, request_number: int) -> bool:
         """Return whether a request like the challenged one can have been sent after the response to it."""
@@ -84,12 +93,20 @@ class ConnectionChallenge:
         """Make a connection the owner."""
         self.producer, self.connection_id, self._challenge = producer, connection_id, None
 
-    def admit(self, producer: ProducerIdAndEpoch, action: Action, connection_id: int, request_number: int) -> bool:
+    def is_owner(self, producer: ProducerIdAndEpoch, connection_id: int) -> bool:
+        """Return whether requests of the producer over a connection take effect at once."""
+        return self.connection_id == connection_id and self.producer == producer
+
+    def awaits(self, producer: ProducerIdAndEpoch, connection_id: int) -> bool:
+        """Return whether a request of the producer over a connection has been challenged and is to be repeated."""
+        return self._challenge is not None and self._challenge.is_of(producer, connection_id)
+
+    def admit(self, producer: ProducerIdAndEpoch, action: Repeatable, connection_id: int, request_number: int) -> bool:
         """Return whether a request takes effect; if it does, its connection is the owner from now on.
 
         ``request_number`` is its place among the requests of its connection, from 1.
         """
-        if self.connection_id == connection_id and self.producer == producer:
+        if self.is_owner(producer, connection_id):
             return True
         challenge = self._challenge
         if challenge is None or not challenge.is_for(producer, connection_id, action):
@@ -99,7 +116,7 @@ class ConnectionChallenge:
         self.grant(producer, connection_id)
         return True
 
-    def challenge(self, producer: ProducerIdAndEpoch, action: Action, connection_id: int) -> Challenge:
+    def challenge(self, producer: ProducerIdAndEpoch, action: Repeatable, connection_id: int) -> Challenge:
         """Return what the repetition of a request that was not admitted has to meet.
 
         One challenge is kept: a connection that is challenged in between has to be challenged again.
@@ -111,7 +128,7 @@ class ConnectionChallenge:
 
 
 def is_challenged(
-    owner: ConnectionChallenge, producer: ProducerIdAndEpoch, action: Action, connection: ClientConnection
+    owner: ConnectionChallenge, producer: ProducerIdAndEpoch, action: Repeatable, connection: ClientConnection
 ) -> bool:
     """Return whether a request must be refused with an error that clients retry, and await its repetition."""
     if owner.admit(producer, action, connection.id, connection.request_number()):

@@ -16,7 +16,8 @@ _STATE: Final = "coordinator/transaction/state.py"
 _STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
 _COORDINATOR: Final = "coordinator/transaction/coordinator.py"
 _CHALLENGE: Final = "coordinator/transaction/connection_challenge.py"
-_OFFSET_CHALLENGE: Final = "broker/transactions/offset_commit_challenge.py"
+_OWNERS: Final = "broker/transactions/partition_owners.py"
+_BATCH_CHALLENGE: Final = "broker/transactions/batch_challenge.py"
 _SWEEPS: Final = "coordinator/transaction/sweeps.py"
 _LOG_RECORDS: Final = "coordinator/transaction/log_records.py"
 _MARKERS: Final = "coordinator/transaction/marker_sender.py"
@@ -54,6 +55,8 @@ _LATE: Final = "tests/scenarios/test_late_requests.py"
 _SCENARIOS_2: Final = "tests/scenarios/test_version_2.py"
 _TEST_CHALLENGE: Final = "tests/unit/coordinator/transaction/test_connection_challenge.py"
 _SCENARIOS_CHALLENGE: Final = "tests/scenarios/test_connection_challenge.py"
+_SCENARIOS_BATCHES: Final = "tests/scenarios/test_late_batches.py"
+_TEST_OWNERS: Final = "tests/unit/broker/transactions/test_partition_owners.py"
 _FAILURES: Final = "tests/scenarios/test_transaction_failures.py"
 _UNIT_2: Final = "tests/unit/coordinator/transaction/test_version_2.py"
 _TEST_TABLES: Final = "tests/unit/coordinator/transaction/test_tables.py"
@@ -150,39 +153,87 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B107", _CHALLENGE,
-        " and self._producer == producer and self._action is action\n",
-        " and self._producer == producer\n",
+        "self.is_of(producer, connection_id) and self._action == action\n",
+        "self.is_of(producer, connection_id)\n",
         f"{_TEST_CHALLENGE}::test_request_of_another_kind_is_no_repetition",
     ),
     Mutation(
         "B107", _CHALLENGE,
-        "        if self.connection_id == connection_id and self.producer == producer:\n",
-        "        if self.connection_id == connection_id or self.producer != producer:\n",
+        "        return self.connection_id == connection_id and self.producer == producer\n",
+        "        return self.connection_id == connection_id or self.producer != producer\n",
         f"{_SCENARIOS_CHALLENGE}::test_owner_is_unknown_after_a_restart",
     ),
     Mutation(
         "B107", "broker/network/request_order.py",
-        "            self._awaited[-1].on_flushed += (callback,)\n",
-        "            self.unflushed += (callback,)\n",
+        "        self.in_hand += (callback,)\n",
+        "        self.unflushed += (callback,)\n",
         f"{_TEST_CONNECTION}::test_response_behind_one_that_is_awaited_is_not_noted_as_flushed",
     ),
     Mutation(
-        "B108", _OFFSET_CHALLENGE,
-        "        if owner.producer != producer and not _has_epoch(entry, producer):\n",
-        "        if True:\n",
+        "B107", "broker/network/connection.py",
+        "        slot.on_flushed = self._order.take_in_hand()\n",
+        "        self._order.unflushed += self._order.take_in_hand()\n",
+        f"{_TEST_CONNECTION}::test_response_behind_one_that_is_awaited_is_not_noted_as_flushed",
+    ),
+    Mutation(
+        "B107", "broker/network/connection.py",
+        "        slot.on_flushed += self._order.take_in_hand()\n",
+        "        self._order.unflushed += self._order.take_in_hand()\n",
+        f"{_TEST_CONNECTION}::test_response_of_a_coroutine_is_noted_as_flushed_when_it_is_known",
+    ),
+    Mutation(
+        "B108", _OWNERS,
+        "        if owner.producer != producer and (entry",
+        "        if True or (entry",
         f"{_SCENARIOS_CHALLENGE}::test_late_offsets_over_another_connection_are_not_committed",
     ),
     Mutation(
-        "B108", _OFFSET_CHALLENGE,
-        " and not _has_epoch(entry, producer):\n",
+        "B108", _OWNERS,
+        " and (entry is None or entry.producer_epoch < producer.epoch):\n",
         " and False:\n",
         f"{_SCENARIOS_CHALLENGE}::test_first_offsets_of_an_epoch_need_no_repetition",
     ),
     Mutation(
-        "B108", _OFFSET_CHALLENGE,
+        "B108", _OWNERS,
         "if owner is None or owner.abort_offset != abort_offset:",
         "if owner is None:",
         f"{_SCENARIOS_CHALLENGE}::test_late_offsets_of_an_aborted_transaction_are_not_committed_by_the_owner",
+    ),
+    Mutation(
+        "B111", "broker/handlers/produce.py",
+        "        if header.attributes & TRANSACTIONAL_BIT and acks != _NO_ACKS:\n",
+        "        if False:\n",
+        f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_in_the_next_transaction",
+    ),
+    Mutation(
+        "B111", _OWNERS,
+        "if owner is None or owner.abort_offset != abort_offset:",
+        "if owner is None:",
+        f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_by_the_owner_is_not_appended_after_an_abort",
+    ),
+    Mutation(
+        "B111", _OWNERS,
+        "        if owners is None or owners.leading is not leading:\n",
+        "        if owners is None:\n",
+        f"{_TEST_OWNERS}::test_owner_is_unknown_when_the_leadership_is_another",
+    ),
+    Mutation(
+        "B111", _BATCH_CHALLENGE,
+        "is_challenged(owner, producer, header.base_sequence, connection)",
+        "is_challenged(owner, producer, 0, connection)",
+        f"{_SCENARIOS_BATCHES}::test_batch_behind_one_that_was_given_up_is_no_repetition",
+    ),
+    Mutation(
+        "B111", _BATCH_CHALLENGE,
+        " and owner.awaits(producer, connection.id)\n",
+        " and False\n",
+        f"{_SCENARIOS_BATCHES}::test_batches_in_flight_over_a_new_connection_are_repeated_in_order",
+    ),
+    Mutation(
+        "B111", _BATCH_CHALLENGE,
+        "        if isinstance(admitted, Accept):\n",
+        "        if isinstance(admitted, (Accept, Duplicate)):\n",
+        f"{_SCENARIOS_BATCHES}::test_duplicate_over_a_new_connection_gets_the_response_of_the_first_time",
     ),
     Mutation(
         "B109", _PRODUCERS,
@@ -1250,13 +1301,13 @@ MUTATIONS: Final = (
         f"{_TEST_LOG}::test_read_begins_with_the_batch_that_contains_the_offset",
     ),
     Mutation(
-        "B80", _PRODUCE,
+        "B80", "broker/handlers/current_leaders.py",
         "            partition.current_leader = LeaderIdAndEpoch(",
         "            LeaderIdAndEpoch(",
         f"{_TEST_PRODUCE}::test_lost_leadership_is_returned_with_the_new_leader",
     ),
     Mutation(
-        "B80", _PRODUCE,
+        "B80", "broker/handlers/current_leaders.py",
         "                endpoints[hint.leader_id] = NodeEndpoint(",
         "                NodeEndpoint(",
         f"{_TEST_REPLICAS}::TestLostLeaderships",

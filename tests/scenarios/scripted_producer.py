@@ -26,6 +26,7 @@ _NOT_YET = frozenset(
     }
 )
 _OFFSETS_NOT_YET = _NOT_YET | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_BATCH_NOT_YET = _NOT_YET | {ErrorCode.NOT_ENOUGH_REPLICAS}
 _PAUSE_SECONDS = 0.01
 _PATIENCE = 2_000
 
@@ -80,6 +81,7 @@ class ScriptedProducer:
             requests.produce(partition, bytearray(batch), transactional_id=self.transactional_id),
             requests.PRODUCE_VERSION,
             lambda settled: settled.responses[0].partition_responses[0].error_code,
+            _BATCH_NOT_YET,
         )
         response: PartitionProduceResponse = settled.responses[0].partition_responses[0]
         return response

@@ -14,6 +14,7 @@ from oncelog.clients.producer import Producer, ProducerConfig
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.interop.broker_under_test import REPLICATION_FACTOR
 from tests.interop.drivers.driver import TIMEOUT_SECONDS, Batch, Consumed
+from tests.interop.late_frames.client import DELIVERY_TIMEOUT_MS, LINGER_MS, REQUEST_TIMEOUT_MS
 from tests.interop.late_frames.workload import Outcome, Phase, Transaction
 
 T = TypeVar("T")
@@ -192,7 +193,9 @@ class PhasedProducer:
             bootstrap=address,
             transactional_id=transactional_id,
             transaction_protocol=protocol,
-            linger_ms=1000,  # A phase is one batch, sent by its flush.
+            linger_ms=LINGER_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             retry_backoff_ms=2,
             retry_backoff_max_ms=10,
         )

@@ -1,9 +1,17 @@
 """A client of the experiment: whatever can run a workload."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from tests.interop.late_frames.workload import Transaction
+
+LINGER_MS: Final = 500
+"""A phase is one batch, sent by its flush."""
+REQUEST_TIMEOUT_MS: Final = 1_500
+DELIVERY_TIMEOUT_MS: Final = LINGER_MS + REQUEST_TIMEOUT_MS
+"""After which a client gives up a batch: as soon as it can, as the experiment waits for it."""
+NEVER_GIVES_UP: Final = frozenset({"aiokafka"})
+"""Clients that repeat a batch of a transaction for ever."""
 
 
 class PhasedClient(Protocol):

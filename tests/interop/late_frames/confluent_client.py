@@ -6,6 +6,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.interop.drivers.driver import TIMEOUT_SECONDS
+from tests.interop.late_frames.client import DELIVERY_TIMEOUT_MS, LINGER_MS
 from tests.interop.late_frames.producer_threads import run_in_threads
 from tests.interop.late_frames.workload import Outcome, Phase, Transaction
 
@@ -27,7 +28,12 @@ class PhasedConfluent:
 def _run(address: str, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> list[Outcome]:
     outcomes: list[Outcome] = []
     while len(outcomes) < len(transactions):
-        settings: dict[str, int | str] = {"linger.ms": 1000, "retry.backoff.ms": 2, "reconnect.backoff.ms": 1}
+        settings: dict[str, int | str] = {
+            "linger.ms": LINGER_MS,
+            "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+            "retry.backoff.ms": 2,
+            "reconnect.backoff.ms": 1,
+        }
         # Else offsets may wait for ever once the connection to an only broker broke (confluentinc/librdkafka#5511).
         settings |= {"metadata.recovery.strategy": "none"}
         producer = Producer({"bootstrap.servers": address, "transactional.id": transactional_id, **settings})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from oncelog.protocol.api_keys import ApiKey
 from tests.frame_proxy.proxy_thread import ProxyThread
 from tests.interop.drivers.confluent import ConfluentKafka
-from tests.interop.late_frames.client import PhasedClient
+from tests.interop.late_frames.client import NEVER_GIVES_UP, PhasedClient
 from tests.interop.late_frames.faults import Kind
 from tests.interop.late_frames.observation import await_group_coordinator, observe
 from tests.interop.late_frames.script import LateFrames
@@ -71,7 +71,7 @@ def run(
     ConfluentKafka().create_topic(broker_address, topic, PARTITIONS)
     asyncio.run(await_group_coordinator(broker_address, topic))
     work = transactions(seed, PRODUCERS, each)
-    script = LateFrames(seed, topic, faults // PRODUCERS)
+    script = LateFrames(seed, topic, faults // PRODUCERS, gives_batches_up=client.name not in NEVER_GIVES_UP)
     with ProxyThread(broker_address, script) as proxy:
         lines = client.run_phases(proxy.address, topic, topic, work)
         proxy.deliver_remaining()

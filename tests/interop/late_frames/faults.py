@@ -13,6 +13,8 @@ from tests.interop.late_frames.history import Place
 _SHARE_WITH_FAULT = 0.9
 _LATER_TRANSACTIONS = (0, 1, 1, 1, 1, 2, 2, 5)
 _AT_CLOSE_SHARE = 0.02
+_GIVEN_UP_SHARE = 0.04
+"""Of the batches; each costs its client the time after which it gives a batch up."""
 _MOST_ROUND_TRIPS = 4
 _POINTS = (
     (ApiKey.PRODUCE, 0),
@@ -20,6 +22,12 @@ _POINTS = (
     (ApiKey.PRODUCE, 1),
     (ApiKey.TXN_OFFSET_COMMIT, 0),
     (ApiKey.END_TXN, 0),
+)
+_GIVEN_UP_POINTS = (
+    (ApiKey.ADD_PARTITIONS_TO_TXN, 0),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, 0),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, 1),
+    (ApiKey.PRODUCE, 0),
 )
 
 
@@ -30,6 +38,8 @@ class Kind(Enum):
     """It goes on, and a copy arrives later over another connection: the client sent it twice, the first was held."""
     HELD = "held"
     """Its connection breaks under it, and it arrives later on the broker's side of that connection."""
+    GIVEN_UP = "given up"
+    """A batch that is held like that, and so is each repetition until the client gives the batch up and aborts."""
     OVERTAKEN = "overtaken"
     """It waits while frames of other connections pass."""
     WRITTEN = "written"
@@ -38,7 +48,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``arrives`` with the response to the request at that place; None: when the client is gone."""
+    """``arrives`` with the response to the request at that place, to an AddPartitionsToTxn with one without an error;
+    None: when the client is gone."""
 
     kind: Kind
     arrives: Place | None = None
@@ -51,6 +62,8 @@ def draw(seed: int, producer: str, place: Place) -> Fault | None:
     if rng.random() >= _SHARE_WITH_FAULT:
         return None
     (kind,) = rng.choices((Kind.COPIED, Kind.HELD, Kind.OVERTAKEN), weights=(70, 15, 15))
+    if place.api is ApiKey.PRODUCE and rng.random() < _GIVEN_UP_SHARE:
+        return Fault(Kind.GIVEN_UP, Place(place.transaction + rng.choice((1, 1, 1, 2)), *rng.choice(_GIVEN_UP_POINTS)))
     if kind is Kind.OVERTAKEN:
         return Fault(kind, round_trips=rng.randint(1, _MOST_ROUND_TRIPS))
     return Fault(kind, _arrival(rng, place))

@@ -8,6 +8,7 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
 from tests.interop.drivers.driver import TIMEOUT_SECONDS
+from tests.interop.late_frames.client import DELIVERY_TIMEOUT_MS, LINGER_MS, REQUEST_TIMEOUT_MS
 from tests.interop.late_frames.producer_threads import run_in_threads
 from tests.interop.late_frames.workload import Outcome, Phase, Transaction
 
@@ -32,7 +33,9 @@ def _run(address: str, topic: str, transactional_id: str, transactions: Sequence
         producer = KafkaProducer(
             bootstrap_servers=address,
             transactional_id=transactional_id,
-            linger_ms=1000,  # A phase is one batch, sent by its flush.
+            linger_ms=LINGER_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             retry_backoff_ms=2,
             reconnect_backoff_ms=1,
             reconnect_backoff_max_ms=10,

@@ -33,13 +33,18 @@ class _Producer(History):
     def __init__(self) -> None:
         super().__init__()
         self.faults = 0
+        self.given_up: set[Place] = set()
         self.due: defaultdict[Place | None, list[LateFrame]] = defaultdict(list)
 
 
 class LateFrames:
-    """``topic`` is the one that is written to; at most ``most_faults`` for each transactional id."""
+    """``topic`` is the one that is written to; at most ``most_faults`` for each transactional id.
 
-    def __init__(self, seed: int, topic: str, most_faults: int) -> None:
+    The batches of a client that never gives one up are held instead, and their repetitions go on.
+    """
+
+    def __init__(self, seed: int, topic: str, most_faults: int, *, gives_batches_up: bool = True) -> None:
+        self._gives_batches_up = gives_batches_up
         self._seed = seed
         self._topic = topic
         self._most_faults = most_faults
@@ -62,20 +67,27 @@ class LateFrames:
             return FORWARD
         place, is_new = history.enter(request)
         self._places[request.connection, request.header.correlation_id] = history, place
+        if place in history.given_up:
+            return self._cut(request)
         if not is_new:
             return FORWARD
         if request.api is ApiKey.PRODUCE and request.version >= _FIRST_WITHOUT_ADD_PARTITIONS:
             self._write_add_partitions(transactional_id, history, place, request)
         fault = draw(self._seed, _number(transactional_id), place)
+        if fault is not None and fault.kind is Kind.GIVEN_UP and not self._gives_batches_up:
+            fault = Fault(Kind.HELD, fault.arrives)
         if fault is None or not self._count(history, fault, request.api):
             return FORWARD
-        return self._apply(fault, transactional_id, history, request)
+        return self._apply(fault, transactional_id, history, place, request)
 
     def responded(self, request: Request, response: memoryview) -> Sequence[LateFrame]:
         found = self._places.pop((request.connection, request.header.correlation_id), None)
         if found is None:
             return ()
         history, place = found
+        if place.api is ApiKey.ADD_PARTITIONS_TO_TXN and place in history.due:
+            if any(name != ErrorCode.NONE.name for name in _errors(place.api, request.version, response)):
+                return ()
         return history.due.pop(place, ())
 
     def remaining(self) -> Sequence[LateFrame]:
@@ -97,15 +109,19 @@ class LateFrames:
         self.faults[fault.kind, api] += 1
         return True
 
-    def _apply(self, fault: Fault, transactional_id: str, history: _Producer, request: Request) -> Action:
+    def _apply(self, fault: Fault, transactional_id: str, history: _Producer, place: Place, request: Request) -> Action:
         if fault.kind is Kind.OVERTAKEN:
             return Delay(fault.round_trips)
-        is_held = fault.kind is Kind.HELD
+        is_held = fault.kind in (Kind.HELD, Kind.GIVEN_UP)
         late = LateFrame(request.frame, transactional_id, request.connection if is_held else None)
         history.due[fault.arrives].append(late)
-        if is_held:
-            self._places.pop((request.connection, request.header.correlation_id))
-        return Cut() if is_held else FORWARD
+        if fault.kind is Kind.GIVEN_UP:
+            history.given_up.add(place)
+        return self._cut(request) if is_held else FORWARD
+
+    def _cut(self, request: Request) -> Cut:
+        self._places.pop((request.connection, request.header.correlation_id))
+        return Cut()
 
     def _write_add_partitions(self, transactional_id: str, history: _Producer, place: Place, request: Request) -> None:
         """Version 2 has this request only between brokers, or from a client that was older a moment ago."""

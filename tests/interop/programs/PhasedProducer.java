@@ -63,7 +63,9 @@ public final class PhasedProducer {
         settings.put("acks", "all");
         settings.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
         settings.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-        settings.put("linger.ms", "1000");  // A phase is one batch, sent by its flush.
+        settings.put("linger.ms", "500");  // A phase is one batch, sent by its flush.
+        settings.put("request.timeout.ms", "1500");
+        settings.put("delivery.timeout.ms", "2000");  // A batch is given up as soon as it can be.
         settings.put("retry.backoff.ms", "2");
         settings.put("reconnect.backoff.ms", "1");
         settings.put("reconnect.backoff.max.ms", "10");

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.dispatch.api_handler import ApiHandler, Later, Outcome, handles
-from oncelog.broker.dispatch.request import CloseConnection, RequestContext
+from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, RequestContext
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.protocol.messages.produce import (
@@ -559,13 +559,20 @@ class NotesOrder:
         def handle_heartbeat(broker: Any, context: RequestContext, request: HeartbeatRequest) -> Outcome:
             group, connection = request.group_id, context.connection
             self.numbers[group] = connection.request_number()
+            connection.when_responded(partial(self.received.__setitem__, group))
             if group == "later":
                 self.later = asyncio.get_running_loop().create_future()
                 return self.later
-            connection.when_responded(partial(self.received.__setitem__, group))
+            if group == "coroutine":
+                return self.respond_later(connection)
             return HeartbeatResponse()
 
         return handle_heartbeat
+
+    async def respond_later(self, connection: ConnectionInfo) -> asyncio.Future[HeartbeatResponse]:
+        connection.when_responded(partial(self.received.__setitem__, "in coroutine"))
+        self.later = asyncio.get_running_loop().create_future()
+        return self.later
 
 
 @every_loop
@@ -602,6 +609,27 @@ def test_response_behind_one_that_is_awaited_is_not_noted_as_flushed(loop_name: 
             await client.correlation_ids(3)
             client.send(*heartbeats("fourth", first=4))
             await until(lambda: "behind" in notes.received)
-            assert notes.received["behind"] == 3
+            assert notes.received["behind"] == notes.received["later"] == 3
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_response_of_a_coroutine_is_noted_as_flushed_when_it_is_known(loop_name: str) -> None:
+    async def scenario() -> None:
+        notes = NotesOrder()
+        async with serve([notes.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("coroutine"))
+            await until(lambda: notes.later is not None)
+            client.send(*heartbeats("second", first=2))
+            await until(lambda: "second" in notes.numbers)
+            assert notes.received == {}
+            assert notes.later is not None
+            notes.later.set_result(HeartbeatResponse())
+            await client.correlation_ids(2)
+            client.send(*heartbeats("third", first=3))
+            await until(lambda: "second" in notes.received)
+            assert notes.received["coroutine"] == notes.received["in coroutine"] == 2
 
     run(loop_name, scenario)
