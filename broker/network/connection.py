@@ -345,7 +345,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait(self, request: PendingResponse, frame: memoryview) -> None:
         slot = _Slot(size=len(frame))
-        slot.on_flushed = self._order.take_in_hand()
+        if self._order.in_hand:
+            slot.on_flushed = self._order.take_in_hand()
         self._slots.append(slot)
         if isinstance(request.awaitable, asyncio.Future):
             self._wait_for(request.awaitable, request, slot)
@@ -371,7 +372,8 @@ class Connection(asyncio.BufferedProtocol):
     def _unblock(self, request: PendingResponse, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
         """Begin the next request: the coroutine is done, even if its own response comes later still."""
         self._blocked = False
-        slot.on_flushed += self._order.take_in_hand()
+        if self._order.in_hand:
+            slot.on_flushed += self._order.take_in_hand()
         later = None if task.cancelled() or task.exception() is not None else task.result()
         if isinstance(later, asyncio.Future):
             self._wait_for(later, request, slot)

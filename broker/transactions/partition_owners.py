@@ -76,9 +76,9 @@ class PartitionOwners:
         owner = by_producer_id.get(producer.id)
         if owner is None or owner.abort_offset != abort_offset:
             owner = by_producer_id[producer.id] = PartitionOwner(abort_offset)
+            if len(by_producer_id) > max(self._most_producers, len(leading.log.producer_state.producers)):
+                by_producer_id.popitem(last=False)
         by_producer_id.move_to_end(producer.id)
-        if len(by_producer_id) > max(self._most_producers, len(leading.log.producer_state.producers)):
-            by_producer_id.popitem(last=False)
         if owner.producer != producer and (entry is None or entry.producer_epoch < producer.epoch):
             owner.grant(producer, connection.id)
         return owner

@@ -171,14 +171,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B107", "broker/network/connection.py",
-        "        slot.on_flushed = self._order.take_in_hand()\n",
-        "        self._order.unflushed += self._order.take_in_hand()\n",
+        "            slot.on_flushed = self._order.take_in_hand()\n",
+        "            self._order.unflushed += self._order.take_in_hand()\n",
         f"{_TEST_CONNECTION}::test_response_behind_one_that_is_awaited_is_not_noted_as_flushed",
     ),
     Mutation(
         "B107", "broker/network/connection.py",
-        "        slot.on_flushed += self._order.take_in_hand()\n",
-        "        self._order.unflushed += self._order.take_in_hand()\n",
+        "            slot.on_flushed += self._order.take_in_hand()\n",
+        "            self._order.unflushed += self._order.take_in_hand()\n",
         f"{_TEST_CONNECTION}::test_response_of_a_coroutine_is_noted_as_flushed_when_it_is_known",
     ),
     Mutation(
