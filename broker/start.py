@@ -43,13 +43,11 @@ from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.reconfiguration import change_intervals, reconfigure_logs, reconfigure_verifier, update_logs
 from oncelog.broker.replication.fetch_session import FetchSessionCache
-from oncelog.broker.replication.high_watermarks import HighWatermarks
 from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll
 from oncelog.broker.security.quotas import Unlimited
-from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_config import LogConfig
@@ -410,11 +408,9 @@ class _Start:
         self, broker_id: int, logs: LogManager, coordinators: Coordinators, member: "ClusterMember | None"
     ) -> ReplicaManager:
         config, replication = self._config, None if member is None else member.replication
-        checkpoint = OffsetCheckpoint(self._disk, config.data_dir, REPLICATION_CHECKPOINT)
         return ReplicaManager(
             ReplicaHost(broker_id=broker_id, spawn=self._supervisor.spawn) if replication is None else replication.host,
             log_manager=logs,
-            high_watermarks=HighWatermarks(checkpoint),
             metadata=self._metadata,
             fetch_sessions=FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots, rng=self._rng),
             events=ReplicaEvents(

@@ -12,6 +12,7 @@ gets INVALID_CONFIG.
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TypeAlias
 
 from oncelog.broker.replication.partition import NO_EPOCH, NO_LEADER, Partition
@@ -223,24 +224,28 @@ class ReplicaControl:
             log = self._log_manager.create(topic_partition, config, topic_id)
         elif log.topic_id is None and topic_id is not None:
             log.set_topic_id(topic_id)
-        self._replicas.high_watermarks.restore(log)
         return log
 
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         if not self._metadata.admit(request, "StopReplica"):
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         self.requests_admitted += 1
-        errors = [
-            StopReplicaPartitionError(
-                topic_name=topic_partition.topic,
-                partition_index=topic_partition.partition,
-                error_code=self._stop(topic_partition, topic_id, leader_epoch, delete),
-            )
-            for topic_partition, topic_id, leader_epoch, delete in requested_stops(request)
-        ]
-        return StopReplicaResponse(partition_errors=errors)
+        errors, deletable = dict[TopicPartition, ErrorCode](), list[TopicPartition]()
+        for topic_partition, topic_id, leader_epoch, delete in requested_stops(request):
+            stopped = self._stop(topic_partition, topic_id, leader_epoch)
+            errors[topic_partition] = ErrorCode.NONE if stopped is None else stopped
+            if delete and stopped is None:
+                deletable.append(topic_partition)
+        errors |= self._delete(deletable)
+        return StopReplicaResponse(
+            partition_errors=[
+                StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=error)
+                for (topic, index), error in errors.items()
+            ]
+        )
 
-    def _stop(self, topic_partition: TopicPartition, topic_id: bytes, leader_epoch: int, delete: bool) -> ErrorCode:
+    def _stop(self, topic_partition: TopicPartition, topic_id: bytes, leader_epoch: int) -> ErrorCode | None:
+        """Stop a replica, if there is one. Return None, or the result if its log must stay."""
         log, partition = self._log_manager.get(topic_partition), self._replicas.partition(topic_partition)
         if log is not None and is_of_another_topic(log.topic_id, topic_id):
             logger.warning("StopReplica of %s is for another topic of this name: nothing to stop", topic_partition)
@@ -252,23 +257,29 @@ class ReplicaControl:
             if leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             self._replicas.retire(partition)
-            if partition.log is not None:
-                self._replicas.high_watermarks.keep(partition.log)
-        if delete:
-            self._replicas.high_watermarks.forget(topic_partition)
+        return None
+
+    def _delete(self, topic_partitions: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        """Delete the logs of stopped replicas. Return the errors."""
+        errors = dict[TopicPartition, ErrorCode]()
+        try:
+            self._log_manager.checkpoints.release(topic_partitions)
+        except OSError:
+            logger.exception("The logs of %d partitions cannot be deleted", len(topic_partitions))
+            return dict.fromkeys(topic_partitions, ErrorCode.KAFKA_STORAGE_ERROR)
+        for topic_partition in topic_partitions:
             try:
                 self._log_manager.delete(topic_partition)
             except OSError:
                 logger.exception("The log of %s cannot be deleted", topic_partition)
-                return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+                errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+        return errors
 
     def _set_aside(self, topic_partition: TopicPartition, reason: str) -> None:
         """Stop a replica that does not belong here, and keep its files under another name. Raises ``OSError``."""
         partition = self._replicas.partition(topic_partition)
         if partition is not None:
             self._replicas.retire(partition)
-        self._replicas.high_watermarks.forget(topic_partition)
         path = self._log_manager.set_aside(topic_partition)
         logger.warning(
             "%s does not belong here, %s: set aside as %s; remove that only once the partition is in sync elsewhere",
@@ -280,16 +291,20 @@ class ReplicaControl:
     def _set_strays_aside(self, change: MetadataChange) -> None:
         if not change.is_full:
             return
+        strays = dict[TopicPartition, str]()
         for log in self._log_manager:
             reason = stray_reason(log.topic_partition, log.topic_id, self._broker_id, change)
-            if reason is None or log.failed:
-                continue
+            if reason is not None and not log.failed:
+                strays[log.topic_partition] = reason
+        with suppress(OSError):  # Then each of them fails, and is reported.
+            self._log_manager.checkpoints.release(strays)
+        for topic_partition, reason in strays.items():
             try:
-                self._set_aside(log.topic_partition, reason)
+                self._set_aside(topic_partition, reason)
             except OSError as error:
-                logger.exception("The log of %s cannot be set aside", log.topic_partition)
+                logger.exception("The log of %s cannot be set aside", topic_partition)
                 if not is_transient(error):  # Else the next full update tries again.
-                    self._replicas.events.on_storage_failure(log.topic_partition)
+                    self._replicas.events.on_storage_failure(topic_partition)
 
 
 def _is_newer(state: LeaderAndIsrPartitionState, known: Partition) -> bool:

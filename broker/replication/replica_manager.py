@@ -17,7 +17,6 @@ from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSession, FetchSessionCache
 from oncelog.broker.replication.follower_connections import FollowerConnections
 from oncelog.broker.replication.follower_state import NEVER
-from oncelog.broker.replication.high_watermarks import HighWatermarks
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.preferred_replica import NO_PREFERENCE, preferred_read_replica
@@ -63,7 +62,6 @@ class ReplicaManager:
         host: ReplicaHost,
         *,
         log_manager: LogManager,
-        high_watermarks: HighWatermarks,
         metadata: MetadataCache,
         fetch_sessions: FetchSessionCache,
         events: ReplicaEvents,
@@ -71,7 +69,6 @@ class ReplicaManager:
     ) -> None:
         """Manage the replicas of ``host``; ``fetchers``: None if this broker is alone."""
         self.host = host
-        self.high_watermarks = high_watermarks
         self.fetch_sessions = fetch_sessions
         self.follower_connections = FollowerConnections()
         self.events = events
@@ -218,7 +215,7 @@ class ReplicaManager:
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of all partitions to the data directory."""
-        await self.high_watermarks.write(self._partitions.values())
+        await self._log_manager.checkpoints.high_watermarks.write_off_loop()
 
     async def stop(self) -> None:
         """Respond to fetches that wait, and write the high watermarks."""

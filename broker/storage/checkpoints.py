@@ -84,6 +84,12 @@ class OffsetCheckpoint:
         _log.warning("Ignoring %s: it is not a whole checkpoint", self._path)
         return None
 
+    def remove(self) -> None:
+        """Remove the file, if there is one, and leave out any write of it that is under way."""
+        self._writes += 1
+        if self._disk.exists(self._path):
+            self._disk.remove(self._path)
+
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._writes += 1
         self._disk.write_atomic(self._path, _encode_offsets(offsets))

@@ -3,22 +3,33 @@
 A checkpoint is written in the background, off the loop. A truncation below what is checkpointed rewrites the files
 before it changes a log, because an offset that is too high would count again once the log has grown over it. So is an
 offset of a partition that was deleted, before a partition of that name is created again.
+
+The high watermarks are also evidence. Everything below them was in the log, and they name a partition only while its
+directory is there: they are rewritten before a log is cut below its own, and before a directory is renamed to be
+removed or set aside. So, as long as the machine runs, a log that ends below its checkpointed high watermark, or whose
+directory is missing, has lost records, however its last process ended. The recovery points are as good only after a
+clean shutdown; then they are the ends of all logs. Files in the directory of a partition prove less: a kill in the
+middle of a truncation leaves leader epochs and producer snapshots that begin above the log's end.
 """
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from oncelog.broker.storage.checkpoints import (
     CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
     OffsetCheckpoint,
 )
 from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.protocol.topic_partition import TopicPartition
 
 Offsets = dict[TopicPartition, int]
+
+_ANY_OFFSET: Final = 2**63
 
 
 class LogCheckpoint:
@@ -65,6 +76,25 @@ class LogCheckpoint:
         if not self._possible or any(topic_partition in offsets for offsets in self._possible):
             self.write()
 
+    def highest(self, topic_partition: TopicPartition) -> int:
+        """Return the highest offset that the file may have of a log."""
+        if not self._possible:
+            return _ANY_OFFSET
+        return max(offsets.get(topic_partition, 0) for offsets in self._possible)
+
+    def names(self) -> set[TopicPartition]:
+        """Return the logs of which the file, which was read, may have an offset."""
+        return {name for offsets in self._possible for name in offsets}
+
+    def names_any(self, topic_partitions: Iterable[TopicPartition]) -> bool:
+        """Return whether the file may have an offset of one of these logs."""
+        return not self._possible or any(name in offsets for name in topic_partitions for offsets in self._possible)
+
+    def remove(self) -> None:
+        """Remove the file, for which no room is needed."""
+        self._file.remove()
+        self._possible = ({},)
+
 
 class CheckpointedOffsets(NamedTuple):
     """What the checkpoints say of one log; 0 where they say nothing."""
@@ -72,6 +102,7 @@ class CheckpointedOffsets(NamedTuple):
     recovery_point: int
     log_start_offset: int
     cleaned_offset: int
+    high_watermark: int
 
 
 class LogCheckpoints:
@@ -81,27 +112,77 @@ class LogCheckpoints:
         self._logs = logs
         files = [
             OffsetCheckpoint(disk, log_dir, name)
-            for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_CHECKPOINT)
+            for name in (
+                RECOVERY_POINT_CHECKPOINT,
+                LOG_START_CHECKPOINT,
+                CLEANER_CHECKPOINT,
+                REPLICATION_CHECKPOINT,
+            )
         ]
         self.recovery_points = LogCheckpoint(files[0], self._recovery_points, self._note_recovery_points)
         self.log_starts = LogCheckpoint(files[1], self._log_starts, _ignore)
         self.cleaned_offsets = LogCheckpoint(files[2], self._cleaned_offsets, _ignore)
+        self.high_watermarks = LogCheckpoint(files[3], self._high_watermarks, _ignore)
+        self._all = self.recovery_points, self.log_starts, self.cleaned_offsets, self.high_watermarks
 
     def read(self) -> Callable[[TopicPartition], CheckpointedOffsets]:
         """Read the files. Return what they say of a partition's log."""
-        files = self.recovery_points.read(), self.log_starts.read(), self.cleaned_offsets.read()
+        files = [checkpoint.read() for checkpoint in self._all]
         return lambda topic_partition: CheckpointedOffsets(*(file.get(topic_partition, 0) for file in files))
 
     def write(self) -> None:
-        """Replace the files that are not up to date."""
+        """Replace the files that are not up to date, but for that of the high watermarks."""
         self.recovery_points.write()
         self.log_starts.write()
         self.cleaned_offsets.write()
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Make sure that no file has an offset of a log that had this name before."""
-        for checkpoint in (self.recovery_points, self.log_starts, self.cleaned_offsets):
+        for checkpoint in self._all:
             checkpoint.forget(topic_partition)
+
+    def release(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Make sure that no high watermark is on disk of logs whose directories are about to be taken away.
+
+        One write does it for several. Raise ``OSError``.
+        """
+        names = [name for name in topic_partitions if name in self._logs]
+        for name in names:
+            self._logs[name].is_leaving = True
+        if self.high_watermarks.names_any(names):
+            self._rewrite_high_watermarks()
+
+    def lower_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Make sure that no high watermark above an offset is on disk of a log that has a lower one now.
+
+        Raise ``OSError``.
+        """
+        if self.high_watermarks.highest(topic_partition) > offset:
+            self._rewrite_high_watermarks()
+
+    def _rewrite_high_watermarks(self) -> None:
+        """Replace the file. Where a full disk has no room for it, it goes: what follows may be what makes room."""
+        try:
+            self.high_watermarks.write()
+        except OSError as error:
+            if not is_transient(error):
+                raise
+            self.high_watermarks.remove()
+
+    def correct_high_watermarks(self) -> None:
+        """Rewrite the high watermarks if one is above its log's, or of no log: else it counts again after a kill.
+
+        Raise ``OSError``.
+        """
+        present = self._high_watermarks()
+        if any(self.high_watermarks.highest(name) > present.get(name, -1) for name in self.high_watermarks.names()):
+            self._rewrite_high_watermarks()
+
+    def missing(self, *, closed_cleanly: bool) -> Offsets:
+        """Return what the files say of logs that must be there and are not: the offsets where they ended at least."""
+        witnesses = [self.high_watermarks, self.recovery_points] if closed_cleanly else [self.high_watermarks]
+        names = {name for witness in witnesses for name in witness.names() if name not in self._logs}
+        return {name: max(witness.highest(name) for witness in witnesses) for name in sorted(names)}
 
     def _recovery_points(self) -> Offsets:
         return {name: log.recovery_point for name, log in self._logs.items()}
@@ -120,6 +201,9 @@ class LogCheckpoints:
 
     def _cleaned_offsets(self) -> Offsets:
         return {name: log.cleaned_offset for name, log in self._logs.items() if log.cleaned_offset > 0}
+
+    def _high_watermarks(self) -> Offsets:
+        return {name: log.high_watermark for name, log in self._logs.items() if not (log.failed or log.is_leaving)}
 
 
 def _ignore(offsets: Offsets) -> None:

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from logging import getLogger
 from random import Random
 from typing import Final
@@ -126,21 +126,32 @@ class LogManager:
         for name in self.disk.list_dir(self.log_dir):
             topic_partition = self._partition_of(name)
             if topic_partition is not None:
-                recovery_point, log_start_offset, cleaned_offset = offsets_of(topic_partition)
                 noted = NotedLog(
-                    recovery_point=recovery_point,
-                    log_start_offset=log_start_offset,
-                    cleaned_offset=cleaned_offset,
+                    **offsets_of(topic_partition)._asdict(),
                     clean_shutdown=directory.was_closed_cleanly,
                     power_held=power_held,
                 )
                 self._add(topic_partition, config_of(topic_partition.topic), noted)
+        self._note_missing_logs()
         # A cleaned offset that proved wrong must not count again after the log has grown over it.
         self.checkpoints.cleaned_offsets.write()
         # Otherwise the boot is noted when the recovery points are beyond the gaps that have just been accepted.
         if directory.noted_boot is not None or directory.was_closed_cleanly or not self._logs:
             directory.note_boot()
         _log.info("%s: %d logs loaded", self.log_dir, len(self._logs))
+
+    def _note_missing_logs(self) -> None:
+        """Report the logs whose directories are gone, unlike those of deleted ones. Then forget them."""
+        missing = self.checkpoints.missing(closed_cleanly=self.directory.was_closed_cleanly)
+        for topic_partition, offset in missing.items():
+            _log.warning(
+                "%s has no directory, although its log had reached offset %d: acknowledged records may be missing",
+                topic_partition,
+                offset,
+            )
+        if missing:
+            self.directory.intact.note_damage(f"{len(missing)} directories of partitions are missing")
+        self.checkpoints.correct_high_watermarks()
 
     def _partition_of(self, name: str) -> TopicPartition | None:
         """Return the partition whose log a name in the data directory stands for; tidy up what is left over."""
@@ -181,7 +192,8 @@ class LogManager:
     def _write_ends(self) -> None:
         """Close the logs and write the checkpoints. Raise the first ``OSError`` after all have been tried."""
         errors: list[OSError] = []
-        for write in (*(log.close for log in self._logs.values()), self.checkpoints.write):
+        checkpoints = self.checkpoints.write, self.checkpoints.high_watermarks.write
+        for write in (*(log.close for log in self._logs.values()), *checkpoints):
             try:
                 write()
             except OSError as error:
@@ -245,6 +257,7 @@ class LogManager:
         """Take a log away; its files are removed later. Raise ``OSError``."""
         log = self._logs.get(topic_partition)
         if log is not None:
+            self.checkpoints.release((topic_partition,))
             target = self._rename_away(log, delete_directory_name)
             self.garbage.add_directory(target, self.wall_clock() + log.config.file_delete_delay_ms)
         elif topic_partition in self._prepared:
@@ -258,7 +271,10 @@ class LogManager:
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
         """Take a log away and keep its files. Return the new path of its directory. Raise ``OSError``."""
         log = self._logs.get(topic_partition)
-        return None if log is None else self._rename_away(log, stray_directory_name)
+        if log is None:
+            return None
+        self.checkpoints.release((topic_partition,))
+        return self._rename_away(log, stray_directory_name)
 
     def _rename_away(self, log: PartitionLog, new_name: Callable[[TopicPartition, str], str]) -> str:
         log.release()
@@ -295,6 +311,7 @@ class LogManager:
         log = PartitionLog.open(host, self._path(topic_partition), topic_partition, config, noted)
         log.on_failure = self._log_failed
         log.on_checkpoints_lowered = lambda _: self.checkpoints.write()
+        log.lower_checkpointed_high_watermark = partial(self.checkpoints.lower_high_watermark, topic_partition)
         self._logs[topic_partition] = log
         return log
 

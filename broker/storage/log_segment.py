@@ -273,8 +273,11 @@ class LogSegment:
 
 
 def remove_segments(disk: Disk, directory: str, segments: list[LogSegment]) -> None:
-    """Remove segments that their log will grow over again; they must not come back."""
-    for segment in segments:
+    """Remove segments that their log will grow over again; they must not come back.
+
+    The last one goes first: a kill in between leaves a log without a gap.
+    """
+    for segment in reversed(segments):
         segment.close()
         for path in segment.paths():
             if disk.exists(path):

@@ -63,6 +63,10 @@ class PartitionLog(LocalLog):
         self.snapshots = loaded.snapshots
         self._transactions = loaded.producer_state.transactions
         self.high_watermark = loaded.log_start_offset
+        self.lower_checkpointed_high_watermark: Callable[[int], None] = lambda _: None
+        """Called before a truncation: no offset above this one may be on disk as the high watermark when it returns."""
+        self.is_leaving = False
+        """Whether it is about to be deleted or set aside: then no high watermark of it may be checkpointed."""
         self.cleaned_offset = loaded.cleaned_offset
         """The closed segments below have been cleaned; never beyond the base of the active one."""
         self.uncleanable = False
@@ -92,6 +96,7 @@ class PartitionLog(LocalLog):
         )
         log = cls(host, directory, topic_partition, config, loader.load())
         log.flush_state.checkpointed_recovery_point = noted.recovery_point
+        log.update_high_watermark(min(max(noted.high_watermark, log.high_watermark), log.log_end_offset))
         if not noted.clean_shutdown and config.flush_interval_messages < NO_LIMIT:
             try:
                 log.flush()  # Nothing else would flush it before the next append.
@@ -324,7 +329,7 @@ class PartitionLog(LocalLog):
         offset = last.end_before(offset)
         cut = (batch for segment in self.segments.from_offset(offset) for batch in segment.scan_from(offset))
         concerns_producers = any(batch.header.producer_id >= 0 for batch in cut)
-        self._lower_checkpoints(last.base_offset, offset)
+        self._lower_checkpoints(last.base_offset, offset, offset)
         remove_segments(self._disk, self.directory, self.segments.remove(keep, len(self.segments)))
         if first is not None:
             self.segments.active.truncate_at(first, self._wall_clock())
@@ -355,7 +360,7 @@ class PartitionLog(LocalLog):
         (self.note_error if generation == self.generation else self.mark_failed)(error)
 
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
-        self._lower_checkpoints(offset, log_start_offset)
+        self._lower_checkpoints(offset, log_start_offset, 0)  # A kill in between leaves no segment.
         removed = self.segments.remove(0, len(self.segments))
         remove_segments(self._disk, self.directory, removed)
         self.begin_segment(offset)
@@ -366,19 +371,22 @@ class PartitionLog(LocalLog):
         self.snapshots.clear()
         self.high_watermark = offset
 
-    def _lower_checkpoints(self, base_offset: int, log_start_offset: int) -> None:
+    def _lower_checkpoints(self, base_offset: int, log_start_offset: int, least_end: int) -> None:
         """Lower the checkpointed offsets before bytes change: later batches there are neither cleaned nor flushed."""
         self.flush_state.truncated(base_offset)
         checkpointed = max(self.flush_state.checkpointed_recovery_point, self.cleaned_offset)
-        if base_offset < checkpointed or log_start_offset < self.log_start_offset:
-            before = self.cleaned_offset, self.log_start_offset
-            self.cleaned_offset = min(self.cleaned_offset, base_offset)
-            self.log_start_offset = min(self.log_start_offset, log_start_offset)
-            try:
+        must_write = base_offset < checkpointed or log_start_offset < self.log_start_offset
+        before = self.cleaned_offset, self.log_start_offset, self.high_watermark
+        self.cleaned_offset = min(self.cleaned_offset, base_offset)
+        self.log_start_offset = min(self.log_start_offset, log_start_offset)
+        self.high_watermark = min(self.high_watermark, least_end)
+        try:
+            self.lower_checkpointed_high_watermark(least_end)  # A kill may leave the log to end there.
+            if must_write:
                 self.on_checkpoints_lowered(self)
-            except OSError:
-                self.cleaned_offset, self.log_start_offset = before
-                raise
+        except OSError:
+            self.cleaned_offset, self.log_start_offset, self.high_watermark = before
+            raise
         self.generation += 1
 
     def advance_log_start_offset(self, offset: int) -> ErrorCode:

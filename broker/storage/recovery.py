@@ -16,6 +16,9 @@ was recorded; the rest is derived from the batches again, one segment after the 
 An index that is missing or cannot be right is derived again as well, wherever it is. There is no state of a directory
 that keeps the log from loading; only an ``OSError`` can.
 
+A log that ends before the end that is known of it (``NotedLog.least_end``) has lost records, although every batch that
+is left is valid: it was cut where a batch ends, or its files were removed. That is damage like a batch that is torn.
+
 Producer snapshots beyond the recovery point are not trusted after a crash, with one exception: that at the base of the
 first segment cannot be derived, because what it sums up has been deleted.
 """
@@ -58,10 +61,17 @@ class NotedLog(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     cleaned_offset: int = 0
+    high_watermark: int = 0
+    """The last that was checkpointed; 0 if none was."""
     clean_shutdown: bool = False
     """Whether the log was closed properly."""
     power_held: bool = False
     """Whether nothing says that the machine has stopped since the log was written."""
+
+    @property
+    def least_end(self) -> int:
+        """The offset that the log end must have reached. A clean shutdown leaves the recovery point at the log end."""
+        return max(self.high_watermark, self.recovery_point) if self.clean_shutdown else self.high_watermark
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,6 +114,7 @@ class LogLoader:
         self._epochs_known = self.epochs.open()
         self._recover()
         end_offset = self._end_offset()
+        self._check_end(self.noted.log_start_offset if end_offset is None else end_offset)
         if end_offset is not None and end_offset < self.noted.log_start_offset:
             _log.warning("Emptying %s: it ends at %d, before its log start offset", self.directory, end_offset)
             self.on_damage(f"{self.directory} ends before its log start offset")
@@ -277,6 +288,14 @@ class LogLoader:
             self._advance_producer_state(self._start_of(len(self._segments) - 1), active.base_offset)
             self._recover_segment(active, _NO_LIMIT)
             return active.prepare_appends()
+
+    def _check_end(self, end_offset: int) -> None:
+        """Report a log that has lost its end. It has nothing that could be cut off."""
+        least_end = self.noted.least_end
+        if end_offset < least_end:
+            lost = f"{self.directory} ends at offset {end_offset}, before offset {least_end}, which it had reached"
+            _log.warning("%s: acknowledged records may be missing", lost)
+            self.on_damage(lost)
 
     def _cleaned_offset(self, end_offset: int) -> int:
         """Return the offset up to which the log is cleaned; 0 if the checkpoint lies beyond the log's end."""

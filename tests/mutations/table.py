@@ -10,6 +10,7 @@ from tests.mutations.client_table import CLIENT_MUTATIONS
 from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
 from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
+from tests.mutations.lost_end_table import LOST_END_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
 
 _STATE: Final = "coordinator/transaction/state.py"
@@ -106,6 +107,7 @@ _TEST_FRAMES: Final = "tests/unit/broker/network/test_frames.py"
 MUTATIONS: Final = (
     *CLIENT_MUTATIONS,
     *ELIGIBLE_MUTATIONS,
+    *LOST_END_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *HISTORY_MUTATIONS,
     Mutation(
@@ -816,7 +818,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B91", _LOG,
-        "            self.cleaned_offset = min(self.cleaned_offset, base_offset)\n",
+        "        self.cleaned_offset = min(self.cleaned_offset, base_offset)\n",
         "",
         f"{_TEST_MANAGER}::test_truncation_lowers_the_cleaned_offset_on_disk_first",
     ),

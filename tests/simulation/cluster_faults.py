@@ -121,6 +121,7 @@ class ClusterFaults:
             Fault.SLOW_DISK: self._to_one(machines.slow_down),
             Fault.READ_ERROR: self._to_one(machines.fail_reads),
             Fault.BIT_ROT: self._to_one(machines.rot),
+            Fault.LOST_END: self._to_one(machines.lose_end),
             Fault.CLOCK_SKEW: self._to_one(machines.skew_clock),
             Fault.CLOCK_JUMP: self._to_one(machines.jump_clock),
             Fault.ONE_WAY_CUT: self._to_all(links.cut_one_way),

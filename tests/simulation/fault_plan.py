@@ -61,6 +61,8 @@ class Fault(Enum):
     READ_ERROR = auto()
     BIT_ROT = auto()
     """Of a broker that was killed, at its end of a log."""
+    LOST_END = auto()
+    """The end of a log, or its directory, is gone after its broker was killed; the machine has lost no power."""
     CLOCK_SKEW = auto()
     CLOCK_JUMP = auto()
     """By minutes: what times out in wall-clock time does so minutes late."""

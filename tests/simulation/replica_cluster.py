@@ -25,7 +25,6 @@ from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.follower_session import FetcherSettings
-from oncelog.broker.replication.high_watermarks import HighWatermarks
 from oncelog.broker.replication.isr_changes import AlterPartitionSender
 from oncelog.broker.replication.isr_checks import IsrChecks
 from oncelog.broker.replication.leading_partition import LeadingPartition
@@ -36,7 +35,6 @@ from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll
 from oncelog.broker.security.quotas import Unlimited
-from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
@@ -144,7 +142,6 @@ class Member:
         return ReplicaManager(
             host,
             log_manager=self.log_manager,
-            high_watermarks=HighWatermarks(OffsetCheckpoint(self.disk, LOG_DIR, REPLICATION_CHECKPOINT)),
             metadata=self.metadata,
             fetch_sessions=FetchSessionCache(slots=100, rng=random.Random(self.epoch)),
             events=ReplicaEvents(

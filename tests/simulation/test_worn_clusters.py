@@ -11,6 +11,7 @@ _STRIKES = {
     Fault.SLOW_DISK: "slow disk call",
     Fault.READ_ERROR: "failed read",
     Fault.BIT_ROT: "bit rot",
+    Fault.LOST_END: "lost end",
     Fault.CLOCK_SKEW: "clock skew",
     Fault.CLOCK_JUMP: "clock jump",
     Fault.ONE_WAY_CUT: "one-way cut",

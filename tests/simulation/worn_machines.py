@@ -2,7 +2,7 @@
 
 Bit rot befalls the log of a broker that is down, at a byte that the CRC of a batch covers, so that recovery must find
 it; rot below the recovery point, and of what no CRC covers (the leader epoch of a batch), is not detected, as in Kafka.
-A copy that has rotten counts as damaged: no other copy is damaged until all replicas are equal again.
+A copy that has rotten or lost its end counts as damaged: no other one is damaged until all replicas are equal again.
 """
 
 import asyncio
@@ -13,12 +13,14 @@ from typing import Final, TypeAlias
 from oncelog.protocol.records.record_batch import iter_batches
 from tests.simulation.harsh_faults import DamagedCopy
 from tests.simulation.journal import current_journal
+from tests.simulation.lost_log_ends import lose_end
 from tests.simulation.simulated_cluster import ClusterBroker
 
 _UNCRC: Final = 21
 """Bytes of a batch that its CRC covers begin here."""
 _SKEW_MS: Final = 1_000
 _JUMP_MS: Final = 600_000
+_CHECKPOINT_SECONDS: Final = 5.0
 _Care: TypeAlias = Callable[[ClusterBroker], Awaitable[None]]
 
 
@@ -58,11 +60,19 @@ class WornMachines:
 
     async def rot(self, broker: ClusterBroker, rng: random.Random) -> None:
         """Kill the broker, flip one bit of the end of a log, and start the broker again."""
+        await self._damage(broker, rng, lambda: flip_bit(broker, rng))
+
+    async def lose_end(self, broker: ClusterBroker, rng: random.Random) -> None:
+        """Kill the broker, take the end of a log or all of it away, and start the broker again."""
+        await asyncio.sleep(rng.choice([0.5, 1.1]) * _CHECKPOINT_SECONDS)  # What nothing is known of is not lost.
+        await self._damage(broker, rng, lambda: lose_end(broker.disk, rng))
+
+    async def _damage(self, broker: ClusterBroker, rng: random.Random, damage: Callable[[], None]) -> None:
         if broker.broker is None or not self._damaged.may_begin():
             return
         self._damaged.begin()
         broker.kill()
-        flip_bit(broker, rng)
+        damage()
         await asyncio.sleep(rng.choice([0.0, 0.3, 2.0]))
         await self._start(broker)
         self._damaged.repair()

@@ -20,7 +20,6 @@ from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.following_partition import FollowingPartition
-from oncelog.broker.replication.high_watermarks import HighWatermarks
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_control import ReplicaControl
@@ -28,7 +27,6 @@ from oncelog.broker.replication.replica_host import ReplicaHost, loop_ms
 from oncelog.broker.replication.replica_manager import Fetchers, ReplicaEvents, ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll, Authorizer
 from oncelog.broker.security.quotas import Unlimited
-from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin
@@ -139,7 +137,6 @@ class ReplicaSide:
         return ReplicaManager(
             ReplicaHost(broker_id=ME, spawn=self.supervisor.spawn, now_ms=monotonic_ms, **host),
             log_manager=self.log_manager,
-            high_watermarks=HighWatermarks(OffsetCheckpoint(self.disk, LOG_DIR, REPLICATION_CHECKPOINT)),
             metadata=self.metadata,
             fetch_sessions=FetchSessionCache(slots=slots, rng=Random(2)),
             events=ReplicaEvents(

@@ -4,6 +4,7 @@ import pytest
 
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.requested_states import EPOCH_DURING_DELETE
+from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.log_ends import UNKNOWN_END
@@ -362,6 +363,26 @@ async def test_high_watermarks_survive_a_restart() -> None:
     assert log is not None
     assert (log.high_watermark, log.log_end_offset) == (1, 2)
     assert not again.partition().end_is_settled
+
+
+@in_virtual_time
+async def test_deletion_of_many_partitions_writes_the_checkpoint_once() -> None:
+    broker = ReplicaSide()
+    broker.lead("t", 20)
+    broker.lead("other")
+    await broker.replica_manager.checkpoint_high_watermarks()
+    syncs = broker.disk.calls["sync"]
+    states = [
+        StopReplicaPartitionState(partition_index=index, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True)
+        for index in range(20)
+    ]
+    topic = StopReplicaTopicState(topic_name="t", partition_states=states)
+    response = broker.replica_control.stop_replica(StopReplicaRequest(controller_epoch=1, topic_states=[topic]))
+    assert {(each.partition_index, each.error_code) for each in response.partition_errors} == {
+        (index, ErrorCode.NONE) for index in range(20)
+    }
+    assert broker.disk.calls["sync"] == syncs + 1
+    assert broker.disk.read(f"{LOG_DIR}/{REPLICATION_CHECKPOINT}") == b"0\n1\nother 0 0\n"
 
 
 @in_virtual_time

@@ -888,6 +888,7 @@ def test_real_directory_is_loaded_and_closed(tmp_path) -> None:
         "a-0",
         "machine-boot",
         "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
     ]
 
 
