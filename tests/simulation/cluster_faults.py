@@ -400,11 +400,11 @@ class ClusterFaults:
         before = self._progress()
         await asyncio.sleep(_CUT_SECONDS)
         after = self._progress()
-        stopped = [partition for partition in whole if partition in before and after[partition] == before[partition]]
-        assert not stopped, f"{link} is cut, and writes to {stopped} stop"
         self._cluster.loop.network.heal()
         if self._cluster.loop.swarm.breaks_connections:
             return  # More is wrong than this link.
+        stopped = [partition for partition in whole if partition in before and after[partition] == before[partition]]
+        assert not stopped, f"{link} is cut, and writes to {stopped} stop"
         assert controller_epoch(self._cluster) == controllers, f"{link} is cut, and controllers change"
         raised = {p: epoch - leaders[p] for p, epoch in self._leader_epochs().items() if p in leaders}
         assert max(raised.values()) <= _MOST_ELECTIONS, f"{link} is cut, and leaders change: {raised}"

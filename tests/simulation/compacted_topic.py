@@ -61,7 +61,10 @@ class CompactedTopic:
         await self._client.succeed(
             request,
             topic_requests.CREATE_TOPICS_VERSION,
-            lambda response: {ErrorCode(topic.error_code) for topic in response.topics},
+            # It exists if the response to an earlier request was lost.
+            lambda response: (
+                {ErrorCode(topic.error_code) for topic in response.topics} - {ErrorCode.TOPIC_ALREADY_EXISTS}
+            ),
         )
 
     def start(self) -> None:
