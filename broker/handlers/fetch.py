@@ -78,10 +78,11 @@ def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> F
             )
         else:
             context.connection.is_replica_fetcher = False
+        max_bytes = max(request.max_bytes, 0)
         return FetchParams(
             max_wait_ms=request.max_wait_ms,
-            min_bytes=request.min_bytes,
-            max_bytes=request.max_bytes if request.max_bytes > 0 else 0,
+            min_bytes=min(request.min_bytes, max_bytes),
+            max_bytes=max_bytes,
             isolation=FetchIsolation.LOG_END,
             may_read=None if is_broker else lambda topic: False,
             replica_id=follower,

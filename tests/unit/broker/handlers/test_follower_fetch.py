@@ -77,6 +77,7 @@ def fetch(
     epoch: int = -1,
     session: tuple[int, int] = (0, SESSIONLESS),
     max_wait_ms: int = 0,
+    min_bytes: int = 1,
     max_bytes: int = 1 << 20,
     leader_epoch: int = -1,
     last_fetched_epoch: int = -1,
@@ -98,7 +99,7 @@ def fetch(
         replica_id=replica_id if version < 15 else -1,
         replica_state=ReplicaState(replica_id=replica_id, replica_epoch=epoch) if version >= 15 else None,
         max_wait_ms=max_wait_ms,
-        min_bytes=1,
+        min_bytes=min_bytes,
         max_bytes=max_bytes,
         session_id=session[0],
         session_epoch=session[1],
@@ -137,6 +138,15 @@ async def test_follower_fetch_reads_to_the_log_end_and_replicates_records(versio
     assert reply.aborted_transactions is None
     reply = read(broker, fetch((0, 2), version=version), version)
     assert (reply.high_watermark, size(reply)) == (2, 0)
+
+
+@pytest.mark.parametrize("replica_id", [OTHER, CONSUMER])
+@in_virtual_time
+async def test_fetch_that_may_return_less_than_its_minimum_does_not_wait_for_that(replica_id: int) -> None:
+    broker = leader(isr=(ME,))
+    broker.append(batch(b"a"))
+    request = fetch((0, 0), replica_id=replica_id, max_wait_ms=60_000, min_bytes=10_000, max_bytes=1)
+    assert size(read(broker, request)) == len(batch(b"a"))
 
 
 @in_virtual_time
