@@ -9,16 +9,16 @@ that loses connections and sessions all the time is not whole at any given momen
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.coordinator.metadata_store import paths, znodes
-from oncelog.protocol.records.record_batch import iter_batches, iter_records
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.cluster_shape import THREE, ClusterShape
 from tests.simulation.cluster_stories import assert_agreement, assignments, state_of
 from tests.simulation.fault_plan import PlannedFault
+from tests.simulation.latest_records import latest_of
 from tests.simulation.replication_history import batches
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
 from tests.simulation.topic_settings import assert_settings_are_known, described_overrides
@@ -26,7 +26,6 @@ from tests.simulation.topic_settings import assert_settings_are_known, described
 HEALING_SECONDS: Final = 10 * SESSION_SECONDS
 """Seconds without faults after which a cluster is whole."""
 _LOOK_SECONDS: Final = 0.5
-_LONGEST_BATCH: Final = 1 << 20
 
 
 class Load(Protocol):
@@ -136,18 +135,6 @@ def _check_replicas(cluster: SimulatedCluster, partition: TopicPartition) -> Non
     assert contents.count(contents[0]) == len(contents), f"the replicas of {partition} differ"
     ends = {offset for log in logs for offset in (log.high_watermark, log.log_end_offset)}
     assert len(ends) == 1, f"{partition} is not replicated to its end: {ends}"
-
-
-def latest_of(log: PartitionLog) -> dict[Any, Any]:
-    """The last value of every key."""
-    found: dict[Any, Any] = {}
-    for segment in log.segments:
-        data = memoryview(segment.file.read_at(segment.size, 0))
-        for position, header in iter_batches(data):
-            if not header.is_control:
-                for record in iter_records(data, position, header, max_decompressed_bytes=_LONGEST_BATCH):
-                    found[record.key] = record.offset, record.value
-    return {key: (offset, value) for key, (offset, value) in found.items() if value is not None}
 
 
 def log_of(cluster: SimulatedCluster, broker_id: int, partition: TopicPartition) -> PartitionLog:

@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests, topic_requests
-from tests.simulation.cluster_history import latest_of, log_of
+from tests.simulation.cluster_history import log_of
 from tests.simulation.cluster_routes import ClusterRoutes
 from tests.simulation.cluster_shape import ClusterShape
 from tests.simulation.cluster_stories import assignments
+from tests.simulation.latest_records import latest_of
 from tests.simulation.patient_client import PatientClient, error_of, produce_errors
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.wire_client import NoResponse
@@ -77,7 +78,7 @@ class CompactedTopic:
     def check(self) -> None:
         for broker_id in assignments(self._cluster)[PARTITION]:
             log = log_of(self._cluster, broker_id, PARTITION)
-            found = {bytes(key): record for key, record in latest_of(log).items()}
+            found = latest_of(log)
             for key, last in self._last.items():
                 offset, value = found.get(key, (last.offset, None))
                 is_later = offset > last.offset
