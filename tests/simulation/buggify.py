@@ -42,16 +42,16 @@ SETTING_POINTS: Final[Mapping[str, SettingPoint]] = {
     "frequent flush": SettingPoint("log.flush.interval.ms", ("10", "500")),
     "frequent recovery points": SettingPoint("log.flush.offset.checkpoint.interval.ms", ("100",)),
     "frequent log start checkpoints": SettingPoint("log.flush.start.offset.checkpoint.interval.ms", ("100",)),
-    "frequent retention": SettingPoint("log.retention.check.interval.ms", ("100",)),
+    "frequent retention": SettingPoint("log.retention.check.interval.ms", ("500",)),
     "immediate file deletion": SettingPoint("log.segment.delete.delay.ms", ("0",)),
     "frequent high watermark checkpoints": SettingPoint("replica.high.watermark.checkpoint.interval.ms", ("50",)),
     "rare high watermark checkpoints": SettingPoint("replica.high.watermark.checkpoint.interval.ms", ("60000",)),
     "small replica fetches": SettingPoint("replica.fetch.max.bytes", ("1",)),
     "small replica responses": SettingPoint("replica.fetch.response.max.bytes", ("1",)),
-    "short replica waits": SettingPoint("replica.fetch.wait.max.ms", ("5",)),
+    "short replica waits": SettingPoint("replica.fetch.wait.max.ms", ("25",)),
     "long replica waits": SettingPoint("replica.fetch.wait.max.ms", ("3000",)),
     "greedy replica waits": SettingPoint("replica.fetch.min.bytes", ("10000",)),
-    "short replica backoff": SettingPoint("replica.fetch.backoff.ms", ("1",)),
+    "short replica backoff": SettingPoint("replica.fetch.backoff.ms", ("20",)),
     "long replica backoff": SettingPoint("replica.fetch.backoff.ms", ("3000",)),
     "no fetch sessions": SettingPoint("max.incremental.fetch.session.cache.slots", ("0",)),
     "few fetch sessions": SettingPoint("max.incremental.fetch.session.cache.slots", ("1", "2")),
@@ -67,7 +67,7 @@ SETTING_POINTS: Final[Mapping[str, SettingPoint]] = {
     "frequent balancing": SettingPoint("leader.imbalance.check.interval.seconds", ("1",)),
     "no balancing": SettingPoint("auto.leader.rebalance.enable", ("false",)),
     "eager cleaner": SettingPoint("log.cleaner.min.cleanable.ratio", ("0.0", "0.01")),
-    "restless cleaner": SettingPoint("log.cleaner.backoff.ms", ("20",)),
+    "restless cleaner": SettingPoint("log.cleaner.backoff.ms", ("100",)),
     "validated records": SettingPoint("oncelog.validate.records", ("full",)),
     "immediate verification retry": SettingPoint("add.partitions.to.txn.retry.backoff.ms", ("1",)),
     "frequent producer expiry check": SettingPoint("producer.id.expiration.check.interval.ms", ("100",)),
@@ -161,6 +161,8 @@ class Swarm:
 
     def delay(self, *points: tuple[str, float]) -> float:
         """Return the sum of what each point that strikes delays, in seconds: up to the second member."""
+        if not self._probabilities:
+            return 0.0
         return sum(self.rng.uniform(0.0, longest) for name, longest in points if self.strikes(name))
 
     def settings(self) -> dict[str, str]:

@@ -65,6 +65,8 @@ class ClusterRoutes:
         self._cluster = cluster
         self._rng = rng
         self._known: dict[_Role, int] = {}
+        self._partition_counts: dict[str, int] = {}
+        """Of the logs of coordinators, which never change."""
 
     def port(self, request: Message) -> int:
         role = self._role(request)
@@ -117,10 +119,13 @@ class ClusterRoutes:
 
     def _log_of(self, topic: str, key: str) -> _Role:
         """Before there is a log, anybody can say so."""
-        znode = self._cluster.ensemble.tree.get(paths.topic(topic))
-        if znode is None:
-            return _ANYBODY
-        return TopicPartition(topic, partition_for(key, len(decode_topic(znode.data).partitions)))
+        count = self._partition_counts.get(topic)
+        if count is None:
+            znode = self._cluster.ensemble.tree.get(paths.topic(topic))
+            if znode is None:
+                return _ANYBODY
+            count = self._partition_counts[topic] = len(decode_topic(znode.data).partitions)
+        return TopicPartition(topic, partition_for(key, count))
 
     def _look_up(self, role: _Role) -> int:
         tree = self._cluster.ensemble.tree

@@ -84,12 +84,14 @@ class ControlPost:
 
 def _control_frame(transport: SimTransport, data: bytes) -> ControlFrame | None:
     """None for a response, and for another request."""
-    sender, receiver = _broker_id(transport), _broker_id(transport.peer)
-    if sender is None or receiver is None or len(data) < _HEADER.size:
+    if len(data) < _HEADER.size:
         return None
     size, api_key, _, _, length = _HEADER.unpack_from(data)
+    if size != len(data) - _SIZE_BYTES or api_key not in KINDS:
+        return None
+    sender, receiver = _broker_id(transport), _broker_id(transport.peer)
     client_id = data[_HEADER.size : _HEADER.size + length]
-    if size != len(data) - _SIZE_BYTES or api_key not in KINDS or client_id != b"broker-%d" % sender:
+    if sender is None or receiver is None or client_id != b"broker-%d" % sender:
         return None
     return ControlFrame(sender, receiver, KINDS[ApiKey(api_key)], data)
 

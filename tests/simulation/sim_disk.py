@@ -25,6 +25,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal
 
 from oncelog.broker.storage.disk import AlreadyLocked, Directories
@@ -531,8 +532,9 @@ class SimDisk:
         directory.change(names)
 
     @staticmethod
-    def _names(path: str) -> list[str]:
-        return [name for name in path.split("/") if name]
+    @lru_cache(maxsize=4096)
+    def _names(path: str) -> tuple[str, ...]:
+        return tuple(name for name in path.split("/") if name)
 
     def _find(self, path: str) -> _Node | None:
         node: _Node | None = self._root

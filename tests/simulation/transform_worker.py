@@ -65,10 +65,13 @@ class TransformWorker:
                 await self.session.begin()
                 while not self.stopping:
                     await self._one_round()
-                    if self._longest_rest:
-                        await asyncio.sleep(self._rng.uniform(0.0, self._longest_rest))
+                    await self._rest()
             except Broken:
-                continue
+                await self._rest()  # Two with one transactional id would do nothing but fence each other.
+
+    async def _rest(self) -> None:
+        if self._longest_rest:
+            await asyncio.sleep(self._rng.uniform(0.0, self._longest_rest))
 
     async def _one_round(self) -> None:
         await self.session.follow_the_version_that_holds()
