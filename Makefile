@@ -24,6 +24,8 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PARALLEL_PYTEST = $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 INSTALLING = echo "Installing $(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Tests start hundreds of processes, and each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 # What an extra needs, without Oncelog itself: to install that anew takes it from programs that run from $(VENV).
 INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
   > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
