@@ -138,7 +138,7 @@ class Swarm:
     def drawn(cls, seed: int) -> "Swarm":
         """Return that of a seed: a share of the points that is drawn, too."""
         rng = random.Random(f"swarm {seed}")
-        share = rng.choice([0.0, 0.1, 0.3, 0.6])
+        share = rng.choice([0.05, 0.1, 0.3, 0.6])
         enabled = frozenset(name for name in (*SETTING_POINTS, *WORLD_POINTS) if rng.random() < share)
         return cls(enabled, rng, factor=_EXTREME_FACTOR if rng.random() < _EXTREME_SHARE else 1.0)
 

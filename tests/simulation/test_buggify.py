@@ -31,6 +31,11 @@ def test_swarms_of_seeds_enable_each_point_often_and_none_always() -> None:
     assert all(SEEDS / 10 < count < SEEDS / 2 for count in enabled.values()), enabled
 
 
+def test_swarms_of_seeds_that_enable_nothing_are_few() -> None:
+    """Such a history is that of the plain kind with its seed, which is played anyway."""
+    assert sum(not Swarm.drawn(seed).enabled for seed in range(SEEDS)) < SEEDS / 50
+
+
 def test_swarm_of_a_seed_is_the_same_every_time() -> None:
     first, second = Swarm.drawn(17), Swarm.drawn(17)
     assert (first.enabled, first.settings()) == (second.enabled, second.settings())
