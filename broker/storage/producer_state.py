@@ -153,14 +153,22 @@ class ProducerStateEntry:
         return self.batches[-1].last_offset if self.batches else -1
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """Return the batch that was appended before with exactly these sequences in this epoch."""
+        """Return the batch that was appended before with exactly these sequences in this epoch.
+
+        A batch of a transaction that has ended is none: a producer ends a transaction when it has the outcome of every
+        batch, or has given it up. In the second case it may use the numbers again, for other records.
+        """
         if header.producer_epoch != self.producer_epoch:
             return None
         base_sequence = header.base_sequence
         for batch in self.batches:
             if batch.base_sequence == base_sequence and batch.last_sequence == header.last_sequence:
-                return batch
+                return None if header.attributes & _TRANSACTIONAL and self._has_ended(batch) else batch
         return None
+
+    def _has_ended(self, batch: BatchMetadata) -> bool:
+        """Return whether a batch does not belong to the open transaction."""
+        return self.txn_first_offset is None or batch.first_offset < self.txn_first_offset
 
     def check_sequence(self, header: BatchHeader) -> ErrorCode | None:
         """Return why a client's batch, whose epoch is not older, does not follow the last one; None if it does."""

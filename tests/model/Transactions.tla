@@ -28,10 +28,11 @@ CONSTANTS
 
 Safeguards == {
     "challenge",             \* A version-1 request over another connection than the last acts only when repeated.
+    "batch challenge",       \* So does a version-1 batch.
     "flushed response",      \* A repetition counts only when the response that asked for it was flushed.
     "challenge remembered",  \* A client that was challenged gets through by its repetition.
     "owner forgotten",       \* The connection that acted last is forgotten when the coordinator loads.
-    "owner forgotten at abort", \* An abort marker makes an offsets partition forget which connection acted last.
+    "owner forgotten at abort", \* An abort marker makes a partition forget which connection acted last.
     "one challenge",         \* Acting over one connection withdraws the challenges of all others.
     "marker identity",       \* A marker of a transaction that has its marker ends no open transaction.
     "coordinator epoch",     \* A marker of an older coordinator than the last one is refused.
@@ -40,7 +41,8 @@ Safeguards == {
     "epoch at fence",        \* InitProducerId and time-outs bump the epoch in the record that aborts.
     "verification",          \* The first batch of a transaction is verified at the coordinator.
     "guard",                 \* A marker between verification and append refuses the batch.
-    "owner at append",       \* Offsets that were verified are appended only if no other connection has acted since.
+    "owner at append",       \* What was verified is appended only if no other connection has acted since.
+    "own duplicate",         \* A batch is a duplicate only of one in the transaction that is open.
     "sequence",              \* A batch that was appended before is not appended again.
     "epoch after unknown",   \* A client that abandons a batch gets a new epoch before the next transaction (KIP-360).
     "prepare first"}         \* Markers are sent after Prepare* is durable, not before.
@@ -107,9 +109,9 @@ Frame(i) == [
 IsChallenged(request) ==
     /\ Version = 1 /\ Has("challenge")
     /\ \/ request.kind \in {"AddPartitionsToTxn", "EndTxn"}
-       \/ request.kind = "Write" /\ request.p \in OffsetPartitions
+       \/ request.kind = "Write" /\ (request.p \in OffsetPartitions \/ Has("batch challenge"))
 
-(* The first commit of an epoch needs no challenge: no transaction of this epoch has ended on the partition. *)
+(* The first write of an epoch needs no challenge: no transaction of this epoch has ended on the partition. *)
 GateOf(f) == IF f.request.kind = "Write"
              THEN LET p == partition[f.request.p]
                   IN IF p.ownerEpoch = f.epoch
@@ -196,7 +198,9 @@ Admission(f) ==
     IN IF f.epoch < p.epoch THEN "fenced"
        ELSE IF f.request.p \in OffsetPartitions THEN "ok"
        ELSE IF f.epoch = p.epoch /\ f.sequence <= p.sequence
-            THEN IF Has("sequence") THEN "duplicate" ELSE "ok"
+            THEN IF ~Has("sequence") THEN "ok"
+                 ELSE IF Has("own duplicate") /\ ~(p.open /\ f.sequence = p.sequence) THEN "refused"
+                 ELSE "duplicate"
        ELSE IF p.epoch = -1 \/ f.sequence = (IF f.epoch = p.epoch THEN p.sequence + 1 ELSE 0) THEN "ok"
        ELSE "refused"
 
@@ -311,10 +315,14 @@ InitProducerId(i) ==
                  /\ history' = IF next.tx # now.tx THEN [history EXCEPT ![next.tx].fate = "running"] ELSE history
     /\ UNCHANGED <<partition, late, parked, lateMarkers>>
 
-(* An error that the client retries: COORDINATOR_LOAD_IN_PROGRESS, or UNKNOWN_TOPIC_OR_PARTITION for offsets. *)
+(* A batch is challenged only if it would be appended. *)
+Concerns(f) == f.request.kind = "Write" /\ f.request.p \notin OffsetPartitions => WriteResponse(f) = "ok"
+
+(* An error that the client retries: COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION for offsets of old    *)
+(* clients, NOT_ENOUGH_REPLICAS for batches.                                                                       *)
 ChallengeClient(i) ==
     LET f == Frame(i) IN
-    /\ f.request.kind # "none" /\ IsFirst(f) /\ ~Passes(f)
+    /\ f.request.kind # "none" /\ IsFirst(f) /\ ~Passes(f) /\ Concerns(f)
     /\ f.epoch = log.epoch
     /\ IF f.request.kind = "Write"
        THEN /\ partition' = [partition EXCEPT ![f.request.p] = WithGateAt(f, AfterChallenge(f), @)]
@@ -342,7 +350,7 @@ WriteRecord(i) ==
     IN
     /\ Waits(i, "Write")
     /\ response # "wait"
-    /\ response \in {"ok", "duplicate"} => Passes(f)
+    /\ response = "ok" => Passes(f)
     /\ IF response = "ok"
        THEN /\ log' = LogAfterWrite(f)
             /\ partition' = [partition EXCEPT ![f.request.p] =
@@ -412,7 +420,7 @@ Arrives(f, kind) == f \in late /\ f.request.kind = kind /\ IsFirst(f) /\ late' =
 
 LateChallenged(f) ==
     /\ Arrives(f, f.request.kind)
-    /\ ~Passes(f)
+    /\ ~Passes(f) /\ Concerns(f)
     /\ f.epoch = log.epoch
     /\ IF f.request.kind = "Write"
        THEN /\ partition' = [partition EXCEPT ![f.request.p] = WithGateAt(f, AfterChallenge(f), @)]

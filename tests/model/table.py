@@ -5,6 +5,8 @@ from typing import Final
 from tests.model.configurations import LIVENESS, Bounds, Configuration
 
 _NO_CHALLENGE: Final = ("challenge",)
+_EPOCH_KEPT: Final = ("epoch after unknown",)
+"""Clients that begin the next transaction in the same epoch after they gave a batch up: kafkajs, aiokafka, kafka-python."""
 
 SAFE: Final = (
     Configuration("v1-late-frames", 1, Bounds(late=2), least_states=110_000),
@@ -14,6 +16,7 @@ SAFE: Final = (
     Configuration("v1-time-out", 1, Bounds(markers=1, time_outs=1), least_states=138_000),
     Configuration("v1-two-processes", 1, Bounds(), processes=2, least_states=77_000),
     Configuration("v1-pipelined-frames", 1, Bounds(late=2), offsets=False, pipelines=True, least_states=111_000),
+    Configuration("v1-batches-given-up", 1, Bounds(late=2), without=_EPOCH_KEPT, least_states=100_000),
     Configuration("v2-late-frames", 2, Bounds(late=2, failovers=1), least_states=230_000),
     Configuration("v2-late-markers", 2, Bounds(markers=2, failovers=1), least_states=341_000),
     Configuration("v2-time-out", 2, Bounds(markers=1, time_outs=1), least_states=47_000),
@@ -38,7 +41,23 @@ UNSAFE: Final = (
         "v1-unflushed-repetition", 1, Bounds(late=2), "OwnOutcome", ("flushed response",), offsets=False, pipelines=True
     ),
     Configuration("v1-frames-apart", 1, Bounds(late=2), "OwnOutcome", offsets=False, pipelines=True, frames_apart=True),
-    Configuration("v1-epoch-kept", 1, Bounds(), "OwnOutcome", ("epoch after unknown",), offsets=False),
+    Configuration("v1-epoch-kept", 1, Bounds(), "OwnOutcome", (*_EPOCH_KEPT, "batch challenge"), offsets=False),
+    Configuration(
+        "v1-given-up-by-owner",
+        1,
+        Bounds(transactions=3),
+        "OwnOutcome",
+        (*_EPOCH_KEPT, "owner forgotten at abort"),
+        offsets=False,
+    ),
+    Configuration(
+        "v1-number-used-again",
+        1,
+        Bounds(),
+        "AcknowledgedCommitIsVisible",
+        (*_EPOCH_KEPT, "own duplicate"),
+        offsets=False,
+    ),
     Configuration("v1-unverified", 1, Bounds(), "NoHangingTransaction", ("verification",), offsets=False),
     Configuration("v1-no-guard", 1, Bounds(), "NoHangingTransaction", ("guard",), offsets=False),
     Configuration("v1-no-sequence", 1, Bounds(), "NoDuplicate", ("sequence",), offsets=False),

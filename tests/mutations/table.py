@@ -208,6 +208,12 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_in_the_next_transaction",
     ),
     Mutation(
+        "B111", _PRODUCERS,
+        "                return None if header.attributes & _TRANSACTIONAL and self._has_ended(batch) else batch\n",
+        "                return batch\n",
+        f"{_SCENARIOS_BATCHES}::test_batch_with_a_number_of_an_aborted_transaction_is_no_duplicate",
+    ),
+    Mutation(
         "B111", _OWNERS,
         "if owner is None or owner.abort_offset != abort_offset:",
         "if owner is None:",

@@ -147,6 +147,16 @@ async def test_duplicate_over_a_new_connection_gets_the_response_of_the_first_ti
     assert await stage.committed(invoices) == [b"a", b"b", b"c"]
 
 
+@scenario()
+async def test_batch_with_a_number_of_an_aborted_transaction_is_no_duplicate(stage: Stage) -> None:
+    """B111: its client had no response to the first one, gave it up, and uses the number again for another record."""
+    (invoices,) = await stage.create_topic("invoices")
+    for aborts in (True, False):
+        producer, writer = await second_transaction(stage, invoices, first_batch=[b"given up"], aborts=aborts)
+        assert await writer.write(0, b"another") is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        ok(await producer.end(commit=False))
+
+
 @scenario(settings={"oncelog.transaction.connection.challenge.enable": "false"})
 async def test_batch_is_not_challenged_if_the_setting_says_so(stage: Stage) -> None:
     (invoices,) = await stage.create_topic("invoices")

@@ -59,14 +59,7 @@ class CompactedTopic:
             segment_ms=self._rng.choice(["500", "3000"]),
             min_cleanable_dirty_ratio="0.01",
         )
-        await self._client.succeed(
-            request,
-            topic_requests.CREATE_TOPICS_VERSION,
-            # It exists if the response to an earlier request was lost.
-            lambda response: (
-                {ErrorCode(topic.error_code) for topic in response.topics} - {ErrorCode.TOPIC_ALREADY_EXISTS}
-            ),
-        )
+        await self._client.succeed(request, topic_requests.CREATE_TOPICS_VERSION, topic_requests.creation_errors)
 
     def start(self) -> None:
         self._tasks = [self._cluster.loop.create_task(work) for work in (self._run(), self._write_unreplicated())]

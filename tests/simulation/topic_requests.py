@@ -1,7 +1,8 @@
 """The requests of clients that create, delete, empty and configure topics, and of those that write keys."""
 
-from typing import Final
+from typing import Any, Final
 
+from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -26,6 +27,11 @@ FETCH_BY_TOPIC_ID_VERSION: Final = 13
 _TOPIC_RESOURCE: Final = 2
 _SET: Final = 0
 _TIMEOUT_MS: Final = 3_000
+
+
+def creation_errors(response: Any) -> set[ErrorCode]:
+    """Return the errors of a CreateTopics response: a topic exists if the response to an earlier request was lost."""
+    return {ErrorCode(topic.error_code) for topic in response.topics} - {ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
 def create_topic(name: str, partitions: int, replicas: int, **configs: str) -> CreateTopicsRequest:

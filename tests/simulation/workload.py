@@ -23,7 +23,7 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.protocol.records.record_batch import increment_sequence
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.simulation import requests
+from tests.simulation import requests, topic_requests
 from tests.simulation.late_post import LatePost
 from tests.simulation.level_changer import LevelChanger
 from tests.simulation.log_reader import Call, PartitionContent, SeenBatch, read_partition
@@ -192,9 +192,10 @@ class Workload:
         ]
         request = CreateTopicsRequest(topics=topics, timeout_ms=5000)
         response = await self._client().succeed(
-            request, 7, lambda response: {topic.error_code for topic in response.topics}
+            request, topic_requests.CREATE_TOPICS_VERSION, topic_requests.creation_errors
         )
-        self._topic_ids.update({topic.name: topic.topic_id for topic in response.topics})
+        if not any(topic.error_code for topic in response.topics):  # Else no id is known, and clients use names.
+            self._topic_ids.update({topic.name: topic.topic_id for topic in response.topics})
 
     def start(self) -> None:
         clients: list[Client] = [
