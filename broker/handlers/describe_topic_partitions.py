@@ -2,9 +2,10 @@
 
 Topics come in the order of their names, at most ``response_partition_limit`` partitions at a time; ``next_cursor`` is
 where the next page begins. An empty list means all topics. Version 0 is the only one. Without eligible leader replicas
-their lists are empty: null, though allowed, crashes Java's admin client. The last known ones are those that were broken
-when they left, behind the last leader of a partition that has none. A tagged field of our own says what a partition
-without a leader waits for.
+their lists are empty: null, though allowed, crashes Java's admin client. While a partition waits for an eligible
+replica its ISR is empty, as in Kafka, although the stored ISR never is. The last known ones are those that are known to
+be broken, behind the last leader of a partition that has none. A tagged field of our own says what a partition without
+a leader waits for.
 """
 
 from collections.abc import Collection, Iterator
@@ -147,7 +148,7 @@ class _Page:
                 leader_id=-1 if error else partition.leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
+                isr_nodes=[] if partition.recovery else list(partition.isr),
                 eligible_leader_replicas=list(partition.eligible_leader_replicas),
                 last_known_elr=_last_known(partition),
                 offline_replicas=list(partition.offline_replicas),

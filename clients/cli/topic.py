@@ -118,8 +118,9 @@ def _unless_it_exists(outcome: Refusal | None) -> Refusal | None:
 def describe(session: Session, name: str, offsets: bool) -> None:
     """Show a topic's partitions, their leaders and replicas.
 
-    ISR: the in-sync replicas. ELR: other replicas that certainly have every acknowledged record, and may lead when none
-    in sync is there (KIP-966). Below the table are the brokers that partitions without a leader wait for.
+    ISR: the in-sync replicas. ELR: other replicas that have every acknowledged record unless they turn out to be
+    damaged, and may lead when none in sync is there (KIP-966). LAST-KNOWN-ELR: those that were eligible, and are known
+    to be damaged. Below the table are the brokers that partitions without a leader wait for.
     """
     from oncelog.clients.admin.topic_pages import describe_eligible
     from oncelog.clients.cli.topic_description import columns, partition_rows, problems

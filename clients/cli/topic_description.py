@@ -14,9 +14,9 @@ LogEnds = Mapping[int, Mapping[str, int | None]]
 def partition_rows(topic: TopicDescription, alive: Collection[int], ends: LogEnds) -> list[dict[str, Any]]:
     """Return a row for each partition.
 
-    ``elr`` are its eligible leader replicas (KIP-966) and ``last_known_elr`` those known last; None where the broker
-    names none because it does not know the request. ``waiting_for`` are the brokers that it waits for, and ``recovery``
-    is what else is known while it has no leader.
+    ``elr`` are its eligible leader replicas (KIP-966) and ``last_known_elr`` those that are eligible no more; None
+    where the broker names none because it does not know the request. ``waiting_for`` are the brokers that it waits for,
+    and ``recovery`` is what else is known while it has no leader.
     """
     return [
         {
@@ -24,11 +24,9 @@ def partition_rows(topic: TopicDescription, alive: Collection[int], ends: LogEnd
             "leader": partition.leader,
             "epoch": partition.leader_epoch,
             "replicas": list(partition.replicas),
-            "isr": list(partition.isr),
+            "isr": partition.isr,
             "elr": partition.eligible_leaders if isinstance(partition, PagedPartitionDescription) else None,
-            "last_known_elr": (
-                partition.last_known_eligible_leaders if isinstance(partition, PagedPartitionDescription) else None
-            ),
+            "last_known_elr": _formerly_eligible(partition),
             "offline": list(partition.offline),
             "waiting_for": _waits_for(partition, alive),
             "recovery": _recovery_row(partition),
@@ -58,6 +56,14 @@ def _waits_for(partition: PartitionDescription, alive: Collection[int]) -> tuple
         return ()
     eligible = partition.eligible_leaders if isinstance(partition, PagedPartitionDescription) else ()
     return awaited_brokers((*partition.isr, *eligible), _recovery_of(partition), alive)
+
+
+def _formerly_eligible(partition: PartitionDescription) -> tuple[int, ...] | None:
+    """Return the last known ELR. Brokers name the last leader in it as well, which may be eligible."""
+    if not isinstance(partition, PagedPartitionDescription):
+        return None
+    eligible = (*partition.isr, *partition.eligible_leaders)
+    return tuple(each for each in partition.last_known_eligible_leaders if each not in eligible)
 
 
 def _recovery_of(partition: PartitionDescription) -> RecoveryDescription | None:

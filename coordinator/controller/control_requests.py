@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from oncelog.coordinator.controller.cluster_image import LEADER_DURING_DELETE, NO_LEADER
 from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroker
+from oncelog.coordinator.controller.replica_standing import described_eligible
 from oncelog.coordinator.controller.waiting_partition import WaitingPartition
 from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -170,6 +171,7 @@ class ControlRequests:
             is_named = self._is_full_update or self._state.is_set_aside(partition)
             return self._stateless(partition, replicas) if is_named else None
         state = versioned.state
+        elr, last_known_elr = described_eligible(self._state, versioned)
         being_deleted = partition.topic in self._state.topics_to_delete
         return UpdateMetadataPartitionState(
             partition_index=partition.partition,
@@ -180,9 +182,9 @@ class ControlRequests:
             zk_version=versioned.version,
             replicas=list(replicas),
             offline_replicas=[replica for replica in replicas if self._is_offline(replica, state.leader)],
-            eligible_leader_replicas=list(state.elr),
+            eligible_leader_replicas=elr,
             last_leader=NO_LEADER if state.last_leader is None else state.last_leader,
-            last_known_elr=list(state.last_known_elr),
+            last_known_elr=last_known_elr,
             recovery=_recovery(self._state.waiting.get(partition)) if state.leader == NO_LEADER else None,
         )
 

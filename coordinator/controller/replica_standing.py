@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.cluster_state import ClusterState, VersionedState
 from oncelog.coordinator.controller.eligible_leaders import with_eligible, without_eligible
 from oncelog.coordinator.controller.standing import Standing
@@ -47,6 +48,20 @@ def broken_members(cluster: ClusterState, versioned: VersionedState) -> Collecti
         if not is_whole:
             broken.add(member)
     return broken
+
+
+def described_eligible(cluster: ClusterState, versioned: VersionedState) -> tuple[list[int], list[int]]:
+    """Return ELR and last known ELR as clients read them: no replica that is known to be broken is eligible.
+
+    While there is no leader the members of the ISR count as eligible, as in Kafka, where the ISR is empty then.
+    """
+    state = versioned.state
+    members = state.elr if state.leader != NO_LEADER else tuple(dict.fromkeys((*state.isr, *state.elr)))
+    if not members or not cluster.keeps_eligible():
+        return list(state.elr), list(state.last_known_elr)
+    broken = broken_members(cluster, versioned)
+    former = [*(member for member in members if member in broken), *state.last_known_elr]
+    return [member for member in members if member not in broken], list(dict.fromkeys(former))
 
 
 def fit_to_lead(cluster: ClusterState, versioned: VersionedState, candidates: Collection[int]) -> Collection[int]:

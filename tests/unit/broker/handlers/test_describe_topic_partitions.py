@@ -143,10 +143,12 @@ async def test_partition_that_waits_is_described_with_the_log_ends_that_are_know
             decides_at_ms=-1,
             log_ends=[UpdateMetadataLogEnd(broker_id=2, leader_epoch=5, offset=17)],
         )
-        waiting = partition(0, -1, [1, 2, 3], [2], [3], last_leader=2, last_known=[3, 2], recovery=recovery)
+        waiting = partition(
+            0, -1, [1, 2, 3], [2, 3], [3], eligible=[3], last_leader=1, last_known=[2, 1], recovery=recovery
+        )
         tell(broker, [broker_with(1)], {"t": [waiting, partition(1, 1, [1, 2], [1, 2])]})
         first, second = (await describe(broker, "t")).topics[0].partitions
-        assert first.last_known_elr == [2, 3]
+        assert (first.isr_nodes, first.eligible_leader_replicas, first.last_known_elr) == ([], [3], [1, 2])
         assert first.recovery == PartitionRecovery(
             strategy="balanced",
             waits_for=[3],

@@ -45,7 +45,7 @@ def test_partition_without_leader_waits_for_the_absent_brokers_of_isr_and_elr() 
     rows = partition_rows(orders, {1}, {})
     assert [row["waiting_for"] for row in rows] == [(2, 3), (), (3,)]
     assert [row["elr"] for row in rows] == [(1, 3), (2, 3), ()]
-    assert [row["last_known_elr"] for row in rows] == [(2,), (), ()]
+    assert [row["last_known_elr"] for row in rows] == [(), (), ()]
     first, second = problems(orders, {1})
     assert first.startswith("1 partition waits for brokers 2, 3, which may alone have all acknowledged records (t-0);")
     assert "unclean.leader.election.enable" in first
@@ -65,7 +65,12 @@ def test_partition_of_a_broker_that_names_no_eligible_replicas_has_none_and_wait
     assert problems(topic(PLAIN), {1})[0].startswith("1 partition waits for broker 2,")
 
 
-@pytest.mark.parametrize(("last", "shown"), [((), []), ((2,), ["last_known_elr"])])
+def test_last_leader_that_is_still_eligible_is_not_shown_as_known_last() -> None:
+    (row,) = partition_rows(topic(described(0, None, (), (1, 3), (3, 2))), {1}, {})
+    assert (row["isr"], row["elr"], row["last_known_elr"]) == ((), (1, 3), (2,))
+
+
+@pytest.mark.parametrize(("last", "shown"), [((), []), ((1,), ["last_known_elr"])])
 def test_columns_show_the_last_known_where_there_is_any(last: tuple[int, ...], shown: list[str]) -> None:
     rows = partition_rows(topic(described(0, None, (2,), (3,), last)), {1}, {})
     usual = ["partition", "leader", "epoch", "replicas", "isr", "elr"]

@@ -8,6 +8,7 @@ from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroke
 from oncelog.coordinator.controller.replica_standing import (
     broken_members,
     completed,
+    described_eligible,
     first_state,
     leader_restarted,
     standing_of,
@@ -94,6 +95,32 @@ def test_leader_that_registered_before_the_state_was_written_has_restarted() -> 
     legacy = versioned._replace(state=replace(STATE, epochs={}))
     assert not leader_restarted(cluster_of(B1=broker(40)), legacy)
     assert leader_restarted(cluster_of(B1=broker(60)), legacy)
+
+
+def described(state: PartitionState, **brokers: LiveBroker) -> tuple[list[int], list[int]]:
+    cluster = cluster_of(state, **brokers)
+    versioned = cluster.state(PARTITION)
+    assert versioned is not None
+    return described_eligible(cluster, versioned)
+
+
+def test_partition_without_leader_is_described_with_its_isr_as_eligible_unless_broken() -> None:
+    waiting = replace(STATE, leader=-1, isr=(1, 2), elr=(3,), epochs={1: 20, 2: 20, 3: 20}, last_known_elr=(4,))
+    assert described(waiting) == ([1, 2, 3], [4])
+    assert described(waiting, b1=broker(60), b3=broker(60, since=20, until=20)) == ([2, 3], [1, 4])
+
+
+def test_broken_member_of_the_elr_is_described_as_known_last_while_another_leads() -> None:
+    led = replace(STATE, isr=(1,), elr=(2, 3), epochs={1: 20, 2: 20, 3: 20})
+    assert described(led, b1=broker(20), b2=broker(60)) == ([3], [2])
+
+
+def test_eligible_replicas_are_described_as_stored_where_the_cluster_keeps_none() -> None:
+    cluster = cluster_of(replace(STATE, leader=-1), b1=broker(60))
+    cluster.keeps_eligible = lambda: False
+    versioned = cluster.state(PARTITION)
+    assert versioned is not None
+    assert described_eligible(cluster, versioned) == ([], [])
 
 
 def test_states_carry_eligible_replicas_only_while_the_feature_is_finalised() -> None:
