@@ -58,14 +58,20 @@ def preferred_state(
     return _elected(state, preferred, state.isr, controller_epoch)
 
 
-def is_unclean(before: PartitionState, after: PartitionState) -> bool:
-    """Return whether a state gives a partition a leader that may lack acknowledged records."""
+def is_unclean(before: PartitionState, after: PartitionState, broken: Collection[int] = ()) -> bool:
+    """Return whether a state gives a partition a leader that may lack acknowledged records.
+
+    ``broken``: the members of the ISR and the ELR before that may lack some. A leader that is RECOVERING and intact
+    may be elected again and lacks no more than it did.
+    """
     if after.leader == NO_LEADER or after.leader_epoch == before.leader_epoch:
         return False
     if after.leader not in (*before.isr, *before.elr):
         return True
     recovering = LeaderRecoveryState.RECOVERING
-    return after.leader_recovery_state is recovering and before.leader_recovery_state is not recovering
+    if after.leader_recovery_state is not recovering:
+        return False
+    return before.leader_recovery_state is not recovering or after.leader in broken
 
 
 def _without_in_sync_replicas(

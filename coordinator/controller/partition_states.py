@@ -98,15 +98,20 @@ async def _change_portion(
         before = {partition: context.state.state(partition) for partition in decided}
         remaining = await _write(context, decided)
         for partition in sorted(decided.keys() - set(remaining)):
-            _report_unclean(partition, before[partition], decided[partition])
+            _report_unclean(context, partition, before[partition], decided[partition])
         changed += [partition for partition in decided if partition not in remaining]
         await read_again(context, remaining)
     logger.error("Gave up electing leaders of %s: their states cannot be written", ", ".join(map(str, remaining)))
     return changed
 
 
-def _report_unclean(partition: TopicPartition, before: VersionedState | None, after: PartitionState) -> None:
-    if before is None or not is_unclean(before.state, after):
+def _report_unclean(
+    context: ControllerContext, partition: TopicPartition, before: VersionedState | None, after: PartitionState
+) -> None:
+    if before is None or after.leader == NO_LEADER:
+        return
+    broken = replica_standing.broken_members(context.state, before) if context.state.keeps_eligible() else ()
+    if not is_unclean(before.state, after, broken):
         return
     logger.warning(
         "Broker %d leads %s now and may lack acknowledged records: no replica that certainly has them is there. "

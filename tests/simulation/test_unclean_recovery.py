@@ -171,6 +171,27 @@ def test_longest_log_waits_a_bounded_time_for_the_member_that_never_returns(capl
     assert any("leads t-0 now and may lack acknowledged records" in line for line in caplog.messages)
 
 
+def test_leader_that_is_damaged_while_recovering_is_warned_of_again(caplog: pytest.LogCaptureFixture) -> None:
+    warnings: list[int] = []
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await drop_3(cluster)
+        await cluster[2].start()
+        for stop in (cluster[2].kill, lambda: cluster[2].crash("power")):
+            await asyncio.sleep(2 * WAIT_SECONDS)
+            state = state_of(cluster, "t")
+            assert (state.leader, state.leader_recovery_state) == (2, LeaderRecoveryState.RECOVERING)
+            warnings.append(sum("leads t-0 now and may lack" in line for line in caplog.messages))
+            stop()
+            await cluster[2].start()
+        await asyncio.sleep(2 * WAIT_SECONDS)
+        warnings.append(sum("leads t-0 now and may lack" in line for line in caplog.messages))
+
+    simulate(story, settings=settings("longest_log"))
+    first, after_kill, after_power_loss = warnings
+    assert (after_kill, after_power_loss) == (first, first + 1)
+
+
 def test_longest_log_does_not_wait_for_an_eligible_member_that_is_away() -> None:
     """What is acknowledged and only that member has is lost; here the one that leads has everything, by chance."""
 

@@ -67,6 +67,14 @@ def test_election_of_a_replica_that_may_lack_records_is_unclean() -> None:
     assert not is_unclean(behind, replace(behind, leader=NO_LEADER, leader_epoch=6))
 
 
+def test_election_of_a_damaged_member_while_recovering_is_unclean_again() -> None:
+    before = replace(STATE, isr=(1,), leader_recovery_state=LeaderRecoveryState.RECOVERING)
+    again = replace(before, leader_epoch=6)
+    assert is_unclean(before, again, broken={1})
+    assert not is_unclean(before, again)
+    assert not is_unclean(before, replace(again, leader_recovery_state=LeaderRecoveryState.RECOVERED), broken={1})
+
+
 def test_unclean_election_makes_the_leader_the_isr_and_marks_it() -> None:
     behind = replace(STATE, isr=(1,))
     assert decide({3}, behind, unclean=True) == PartitionState(
