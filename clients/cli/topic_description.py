@@ -44,7 +44,7 @@ def columns(rows: Collection[Mapping[str, Any]], *, offsets: bool) -> list[str]:
 
 
 def problems(topic: TopicDescription, alive: Collection[int]) -> list[str]:
-    """Return a sentence, with advice, for each group of brokers that partitions of the topic wait for."""
+    """Return a text, with advice, for each group of brokers that partitions of the topic wait for."""
     return waiting_sentences(
         Waiting(f"{topic.name}-{each.partition}", _waits_for(each, alive), _recovery_of(each))
         for each in topic.partitions

@@ -20,6 +20,7 @@ _OLDER_SETTING: Final = "unclean.leader.election.enable=true"
 """Where the controller compares no log ends: at level 0 of the feature, of earlier releases, and of Kafka."""
 _MOST_TOPICS: Final = 1000
 _SHOWN: Final = 3
+_FACT_WIDTH: Final = 13
 
 Leaderless = Mapping[tuple[str, int], PagedPartitionDescription]
 """By topic and partition, what brokers say of partitions without a leader."""
@@ -54,7 +55,7 @@ async def describe_leaderless(cluster: Cluster, metadata: MetadataResponse) -> L
 
 
 def about_waiting(metadata: MetadataResponse, leaderless: Leaderless, alive: Collection[int]) -> list[str]:
-    """Return a sentence, with advice, for each group of brokers that partitions without a leader wait for."""
+    """Return a text, with advice, for each group of brokers that partitions without a leader wait for."""
     waiting: list[Waiting] = []
     for topic in sorted(metadata.topics, key=lambda topic: topic.name or ""):
         for partition in topic.partitions:
@@ -80,41 +81,59 @@ def awaited_brokers(
 
 
 def waiting_sentences(partitions: Iterable[Waiting]) -> list[str]:
-    """Return a sentence, with advice, for each group of brokers that partitions wait for."""
+    """Return a text for each group of brokers that partitions wait for: a sentence, then a line for each fact."""
     groups: defaultdict[tuple[int, ...], list[Waiting]] = defaultdict(list)
     for partition in partitions:
         if partition.brokers:
             groups[partition.brokers].append(partition)
-    return [_sentence(brokers, group) for brokers, group in sorted(groups.items())]
+    return [_text(brokers, group) for brokers, group in sorted(groups.items())]
 
 
-def _sentence(brokers: tuple[int, ...], group: list[Waiting]) -> str:
+def _text(brokers: tuple[int, ...], group: list[Waiting]) -> str:
     more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
     wait = "1 partition waits" if len(group) == 1 else f"{len(group)} partitions wait"
     names = ", ".join(each.name for each in group[:_SHOWN])
-    loss = "".join(f". {about_loss(each.name, each.recovery)}" for each in group[:_SHOWN] if each.recovery is not None)
     setting = _OLDER_SETTING if all(each.recovery is None for each in group) else _RECOVERY_SETTING
-    return (
-        f"{wait} for {_brokers(brokers)}, which may alone have all acknowledged records ({names}{more}); "
-        f"start them; without them, {setting} for the topic elects a replica that is there, and acknowledged records "
-        f"that it lacks are lost{loss}"
-    )
+    change = f"oncelog topic alter-config {_topics(group)}"
+    ids = " ".join(map(str, brokers))
+    facts = [
+        ("cause", "no replica that is up certainly has every acknowledged record"),
+        ("until", _until(brokers, group)),
+        *(("loss", about_loss(each.name, each.recovery)) for each in group[:_SHOWN] if each.recovery is not None),
+        ("to wait", f"start {_brokers(brokers)} (of `oncelog cluster`: `oncelog cluster start {ids}`)"),
+        ("not to wait", f"{change} --set {setting}"),
+        ("", "elects a replica that is up, and acknowledged records that it lacks are lost; afterwards"),
+        ("", f"{change} --delete {setting.partition('=')[0]}"),
+    ]
+    said = f"{wait} for {_brokers(brokers)}, which may alone have all acknowledged records ({names}{more})"
+    return "\n".join([said, *(f"  {f'{name}:' if name else '':<{_FACT_WIDTH}}{fact}" for name, fact in facts)])
+
+
+def _topics(group: list[Waiting]) -> str:
+    topics = list(dict.fromkeys(each.name.rpartition("-")[0] for each in group))
+    return " ".join(topics) if len(topics) <= _SHOWN else "TOPIC…"
+
+
+def _until(brokers: tuple[int, ...], group: list[Waiting]) -> str:
+    times = [each.recovery.decides_at_ms for each in group if each.recovery and each.recovery.decides_at_ms is not None]
+    if not times:
+        return f"{_brokers(brokers)} {'is' if len(brokers) == 1 else 'are'} back"
+    return f"{_time(max(times))} at the latest: then the longest log that is known leads"
 
 
 def about_loss(name: str, recovery: RecoveryDescription) -> str:
-    """Return what is known of the logs of a partition, and what would be lost if it waited no longer."""
+    """Return what would be lost if a partition waited no longer, and what is known of its logs."""
     if recovery.elects is None:
-        return f"{name}: no replica is there that could lead"
+        return f"{name}: no replica is up that could lead"
     ends = recovery.log_ends
     known = ", ".join(
         f"broker {each} {end.offset} (leader epoch {end.leader_epoch})" for each, end in sorted(ends.items())
     )
     end = ends.get(recovery.elects)
     place = "that it lacks" if end is None else f"from offset {end.offset} on{_and_later_epochs(end)}"
-    until = "" if recovery.decides_at_ms is None else f", as it will at {_time(recovery.decides_at_ms)}"
     return (
-        f"{name}: log end offsets: {known or 'none is known'}; if broker {recovery.elects} leads without "
-        f"waiting{until}, acknowledged records {place} are lost"
+        f"{name}: if broker {recovery.elects} leads without waiting, acknowledged records {place} are lost; "
+        f"log end offsets: {known or 'none is known'}"
     )
 
 

@@ -110,12 +110,17 @@ def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
         log_ends={2: LogEnd(5, 17), 1: LogEnd(4, 30)},
     )
     (problem,) = about_a(timed)
-    assert problem.startswith("1 partition waits for broker 3, which may alone have all acknowledged records (a-0);")
-    assert problem.endswith(
-        "a-0: log end offsets: broker 1 30 (leader epoch 4), broker 2 17 (leader epoch 5); if broker 2 leads without "
-        "waiting, as it will at 2023-11-14T22:13:20Z, "
-        "acknowledged records from offset 17 on, and all of leader epochs above 5, are lost"
-    )
+    assert problem.splitlines() == [
+        "1 partition waits for broker 3, which may alone have all acknowledged records (a-0)",
+        "  cause:       no replica that is up certainly has every acknowledged record",
+        "  until:       2023-11-14T22:13:20Z at the latest: then the longest log that is known leads",
+        "  loss:        a-0: if broker 2 leads without waiting, acknowledged records from offset 17 on, and all of leader "
+        "epochs above 5, are lost; log end offsets: broker 1 30 (leader epoch 4), broker 2 17 (leader epoch 5)",
+        "  to wait:     start broker 3 (of `oncelog cluster`: `oncelog cluster start 3`)",
+        "  not to wait: oncelog topic alter-config a --set unclean.recovery.strategy=longest_log",
+        "               elects a replica that is up, and acknowledged records that it lacks are lost; afterwards",
+        "               oncelog topic alter-config a --delete unclean.recovery.strategy",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -123,9 +128,9 @@ def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
     [
         (
             2,
-            "a-0: log end offsets: none is known; if broker 2 leads without waiting, acknowledged records that it",
+            "a-0: if broker 2 leads without waiting, acknowledged records that it lacks are lost; log end offsets: none",
         ),
-        (None, "a-0: no replica is there that could lead"),
+        (None, "a-0: no replica is up that could lead"),
     ],
 )
 def test_assess_partition_of_which_no_log_is_known_says_so(elects: int | None, sentence: str) -> None:
@@ -148,8 +153,10 @@ def test_assess_partition_without_leader_names_the_brokers_that_it_waits_for() -
     waiting = [problem for problem in health.problems if "wait for" in problem]
     assert len(waiting) == 1
     assert waiting[0].startswith(
-        "2 partitions wait for brokers 2, 3, which may alone have all acknowledged records (a-0, b-0); start them"
+        "2 partitions wait for brokers 2, 3, which may alone have all acknowledged records (a-0, b-0)\n"
     )
+    assert "  until:       brokers 2, 3 are back\n" in waiting[0]
+    assert "oncelog topic alter-config a b --set" in waiting[0]
     older = [problem for problem in assess(seen, 1, [broker(1)]).problems if "wait for" in problem]
     assert older[0].startswith("2 partitions wait for broker 2, which may alone")
-    assert all("unclean.leader.election.enable=true for the topic" in problem for problem in (*waiting, *older))
+    assert all("--set unclean.leader.election.enable=true" in problem for problem in (*waiting, *older))
