@@ -4,7 +4,8 @@ A cluster is healthy if there is nothing to say about it: every sentence is a re
 an exit code of 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,10 +15,17 @@ from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
 from oncelog.clients.cli.unserved_coordinators import UNSERVED_ADVICE, about_coordinators
 from oncelog.clients.cli.waiting_partitions import Leaderless, about_waiting
 from oncelog.clients.connection import Address
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.metadata import MetadataResponse
 
 SHOWN_PARTITIONS: Final = 20
 PARTITION_COLUMNS: Final = ("partition", "state", "leader", "in_sync", "not_in_sync")
+
+_DOCTOR_ADVICE: Final = "`oncelog doctor` says what to set"
+_PERHAPS_ENDED: Final = (
+    "if it has ended, start it: brokers count as alive until their ZooKeeper session ends, and this one still does{}"
+)
+_IF_IT_RUNS: Final = f"if it runs, {_DOCTOR_ADVICE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,7 @@ def assess(
     refusing = about_minimum(metadata, minimums or {}, alive)
     if refusing is not None:
         problems.append(f"{refusing}; {MINIMUM_ADVICE}")
+    problems += _about_unreached(metadata, brokers)
     problems += _about_brokers(brokers)
     summary = {
         "healthy": not problems,
@@ -119,6 +128,26 @@ def _ailing(metadata: MetadataResponse, alive: set[int]) -> list[dict[str, Any]]
     return sorted(rows, key=lambda row: row["state"])
 
 
+def table_rows(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows of ailing partitions, with one row for internal ones of the same leader and in-sync replicas.
+
+    The order of the replicas does not matter then. Their number is in place of the partition's.
+    """
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in partitions:
+        topic = row["partition"].rpartition("-")[0]
+        is_internal = topic in INTERNAL_TOPICS
+        replicas = (tuple(sorted(row["in_sync"])), tuple(row["not_in_sync"]))
+        key = (topic, row["state"], row["leader"], *replicas) if is_internal else (row["partition"],)
+        groups.setdefault(key, []).append(row)
+    return [
+        group[0]
+        if len(group) == 1
+        else {**group[0], "partition": f"{key[0]} ({len(group)} partitions)", "in_sync": sorted(group[0]["in_sync"])}
+        for key, group in groups.items()
+    ]
+
+
 def _about_cluster(controller_id: int | None, offline: int, under_replicated: int) -> list[str]:
     problems = []
     if controller_id is None:
@@ -134,14 +163,23 @@ def _partitions(count: int) -> str:
     return f"{count} partition{'' if count == 1 else 's'}"
 
 
+def _about_unreached(metadata: MetadataResponse, brokers: Sequence[SeenBroker]) -> list[str]:
+    led = Counter(partition.leader_id for topic in metadata.topics for partition in topic.partitions)
+    problems = []
+    for broker in brokers:
+        if broker.failure is None:
+            continue
+        said = f"broker {broker.broker_id} is not reached at {broker.address}, which it advertises: {broker.failure}"
+        if len(brokers) > 1:
+            leads = f", as leader of {_partitions(led[broker.broker_id])}" if led[broker.broker_id] else ""
+            problems.append(f"{said}; {_PERHAPS_ENDED.format(leads)}; {_IF_IT_RUNS}")
+        else:
+            problems.append(f"{said}; {_DOCTOR_ADVICE}")
+    return problems
+
+
 def _about_brokers(brokers: Sequence[SeenBroker]) -> list[str]:
     problems = [
-        f"broker {broker.broker_id} is not reached at {broker.address}, which it advertises: {broker.failure}; "
-        "`oncelog doctor` says what to set"
-        for broker in brokers
-        if broker.failure is not None
-    ]
-    problems += [
         f"broker {broker.broker_id}: {about_directory(path)}; {DIRECTORY_ADVICE}"
         for broker in brokers
         for path in broker.failed_directories

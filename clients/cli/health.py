@@ -5,7 +5,14 @@ from typing import Final, NamedTuple
 
 import click
 
-from oncelog.clients.cli.cluster_health import PARTITION_COLUMNS, SHOWN_PARTITIONS, ClusterHealth, SeenBroker, assess
+from oncelog.clients.cli.cluster_health import (
+    PARTITION_COLUMNS,
+    SHOWN_PARTITIONS,
+    ClusterHealth,
+    SeenBroker,
+    assess,
+    table_rows,
+)
 from oncelog.clients.cli.directories import about_directory, failed_directories
 from oncelog.clients.cli.in_sync_minimum import in_sync_minimums
 from oncelog.clients.cli.metadata_store import reaches_store
@@ -33,6 +40,9 @@ def health(session: Session, ready: bool) -> None:
     It is healthy if it has a controller, a leader for each partition and all replicas in sync, and if every broker is
     reachable, in contact with its metadata store (ZooKeeper), able to write, and serving its groups and transactional
     ids, or able to create the topics in which these are kept. The exit code is 1 if it is not.
+
+    A broker counts as alive until its ZooKeeper session ends. One that has ended before is not reached, and partitions
+    may still be listed as led by it.
     """
     if ready:
         session.run(_require_ready)
@@ -50,11 +60,14 @@ def health(session: Session, ready: bool) -> None:
 
 def _print(session: Session, found: ClusterHealth) -> None:
     session.show_record(found.summary, "brokers", found.brokers, ("broker", "address", "rack", "reached", "store"))
-    if found.partitions:
-        click.echo("\n" + format_table(found.partitions[:SHOWN_PARTITIONS], PARTITION_COLUMNS))
-    hidden = len(found.partitions) - SHOWN_PARTITIONS
+    rows = table_rows(found.partitions)
+    if rows:
+        click.echo("\n" + format_table(rows[:SHOWN_PARTITIONS], PARTITION_COLUMNS))
+    hidden = len(rows) - SHOWN_PARTITIONS
     if hidden > 0:
-        click.echo(f"… and {hidden} more: --format json names them all")
+        click.echo(f"… and {hidden} more")
+    if hidden > 0 or len(rows) < len(found.partitions):
+        click.echo("--format json names every partition")
     for problem in found.problems:
         click.echo(without_controls(f"\nProblem: {problem}"))
 

@@ -45,10 +45,13 @@ def columns(rows: Collection[Mapping[str, Any]], *, offsets: bool) -> list[str]:
 
 def problems(topic: TopicDescription, alive: Collection[int]) -> list[str]:
     """Return a text, with advice, for each group of brokers that partitions of the topic wait for."""
-    return waiting_sentences(
-        Waiting(f"{topic.name}-{each.partition}", _waits_for(each, alive), _recovery_of(each))
-        for each in topic.partitions
-    )
+    return waiting_sentences(_waiting(topic.name, each, alive) for each in topic.partitions)
+
+
+def _waiting(topic: str, partition: PartitionDescription, alive: Collection[int]) -> Waiting:
+    brokers = _waits_for(partition, alive)
+    has_others = bool(set(partition.replicas) - set(brokers))
+    return Waiting(f"{topic}-{partition.partition}", brokers, _recovery_of(partition), has_others)
 
 
 def _waits_for(partition: PartitionDescription, alive: Collection[int]) -> tuple[int, ...]:

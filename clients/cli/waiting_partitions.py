@@ -33,6 +33,8 @@ class Waiting(NamedTuple):
     brokers: tuple[int, ...]
     """Those that it waits for."""
     recovery: RecoveryDescription | None = None
+    has_others: bool = True
+    """Whether it has replicas on brokers that it does not wait for."""
 
 
 async def describe_leaderless(cluster: Cluster, metadata: MetadataResponse) -> Leaderless:
@@ -66,7 +68,8 @@ def about_waiting(metadata: MetadataResponse, leaderless: Leaderless, alive: Col
             eligible = () if described is None else described.eligible_leaders
             recovery = None if described is None else described.recovery
             brokers = awaited_brokers((*partition.isr_nodes, *eligible), recovery, alive)
-            waiting.append(Waiting(name, brokers, recovery))
+            others = set(partition.replica_nodes) - set(brokers)
+            waiting.append(Waiting(name, brokers, recovery, bool(others)))
     return waiting_sentences(waiting)
 
 
@@ -93,20 +96,28 @@ def _text(brokers: tuple[int, ...], group: list[Waiting]) -> str:
     more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
     wait = "1 partition waits" if len(group) == 1 else f"{len(group)} partitions wait"
     names = ", ".join(each.name for each in group[:_SHOWN])
-    setting = _OLDER_SETTING if all(each.recovery is None for each in group) else _RECOVERY_SETTING
-    change = f"oncelog topic alter-config {_topics(group)}"
     ids = " ".join(map(str, brokers))
     facts = [
         ("cause", "no replica that is up certainly has every acknowledged record"),
         ("until", _until(brokers, group)),
         *(("loss", about_loss(each.name, each.recovery)) for each in group[:_SHOWN] if each.recovery is not None),
         ("to wait", f"start {_brokers(brokers)} (of `oncelog cluster`: `oncelog cluster start {ids}`)"),
+        *_ways_not_to_wait([each for each in group if each.has_others]),
+    ]
+    said = f"{wait} for {_brokers(brokers)}, which may alone have all acknowledged records ({names}{more})"
+    return "\n".join([said, *(f"  {f'{name}:' if name else '':<{_FACT_WIDTH}}{fact}" for name, fact in facts)])
+
+
+def _ways_not_to_wait(group: list[Waiting]) -> list[tuple[str, str]]:
+    if not group:
+        return [("not to wait", "there is no replica on another broker")]
+    setting = _OLDER_SETTING if all(each.recovery is None for each in group) else _RECOVERY_SETTING
+    change = f"oncelog topic alter-config {_topics(group)}"
+    return [
         ("not to wait", f"{change} --set {setting}"),
         ("", "elects a replica that is up, and acknowledged records that it lacks are lost; afterwards"),
         ("", f"{change} --delete {setting.partition('=')[0]}"),
     ]
-    said = f"{wait} for {_brokers(brokers)}, which may alone have all acknowledged records ({names}{more})"
-    return "\n".join([said, *(f"  {f'{name}:' if name else '':<{_FACT_WIDTH}}{fact}" for name, fact in facts)])
 
 
 def _topics(group: list[Waiting]) -> str:

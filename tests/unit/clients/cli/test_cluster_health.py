@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from oncelog.clients.admin.topic_pages import LogEnd, PagedPartitionDescription, RecoveryDescription
-from oncelog.clients.cli.cluster_health import SeenBroker, assess
+from oncelog.clients.cli.cluster_health import SeenBroker, assess, table_rows
 from oncelog.clients.connection import Address
 from oncelog.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
@@ -87,6 +87,30 @@ def test_assess_offline_and_under_replicated_partitions_names_them() -> None:
     assert (health.summary["offline"], health.summary["under_replicated"]) == (1, 2)
 
 
+def test_assess_broker_that_is_not_reached_names_its_session_and_what_it_leads() -> None:
+    brokers = [broker(1), broker(2, failure="Connection refused")]
+    (idle,) = assess(WHOLE, 1, brokers).problems
+    assert "start it: brokers count as alive until their ZooKeeper session ends, and this one still does; if it" in idle
+    assert idle.endswith("if it runs, `oncelog doctor` says what to set")
+    (leading,) = assess(metadata(a=(2, [1, 2], [1, 2])), 1, brokers).problems
+    assert "and this one still does, as leader of 1 partition; if it runs" in leading
+    (alone,) = assess(metadata(a=(2, [2], [2])), 2, [brokers[1]]).problems
+    assert alone.endswith("which it advertises: Connection refused; `oncelog doctor` says what to set")
+
+
+def test_table_of_partitions_groups_internal_ones_of_the_same_leader_and_isr() -> None:
+    def row(name: str, leader: int | None, in_sync: list[int]) -> dict[str, object]:
+        return {"partition": name, "state": "offline", "leader": leader, "in_sync": in_sync, "not_in_sync": [3]}
+
+    offsets = [row(f"__consumer_offsets-{index}", None, [1, 2] if index % 2 else [2, 1]) for index in range(50)]
+    other, user = row("__consumer_offsets-50", 1, [1, 2]), [row("a-0", None, [1]), row("a-1", None, [1])]
+    assert table_rows([*offsets, other, *user]) == [
+        row("__consumer_offsets (50 partitions)", None, [1, 2]),
+        other,
+        *user,
+    ]
+
+
 def leaderless(elr: tuple[int, ...], recovery: RecoveryDescription | None = None) -> PagedPartitionDescription:
     return PagedPartitionDescription(
         partition=0,
@@ -114,8 +138,8 @@ def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
         "1 partition waits for broker 3, which may alone have all acknowledged records (a-0)",
         "  cause:       no replica that is up certainly has every acknowledged record",
         "  until:       2023-11-14T22:13:20Z at the latest: then the longest log that is known leads",
-        "  loss:        a-0: if broker 2 leads without waiting, acknowledged records from offset 17 on, and all of leader "
-        "epochs above 5, are lost; log end offsets: broker 1 30 (leader epoch 4), broker 2 17 (leader epoch 5)",
+        "  loss:        a-0: if broker 2 leads without waiting, acknowledged records from offset 17 on, and all of "
+        "leader epochs above 5, are lost; log end offsets: broker 1 30 (leader epoch 4), broker 2 17 (leader epoch 5)",
         "  to wait:     start broker 3 (of `oncelog cluster`: `oncelog cluster start 3`)",
         "  not to wait: oncelog topic alter-config a --set unclean.recovery.strategy=longest_log",
         "               elects a replica that is up, and acknowledged records that it lacks are lost; afterwards",
@@ -128,7 +152,7 @@ def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
     [
         (
             2,
-            "a-0: if broker 2 leads without waiting, acknowledged records that it lacks are lost; log end offsets: none",
+            "a-0: if broker 2 leads without waiting, acknowledged records that it lacks are lost; log end offsets: n",
         ),
         (None, "a-0: no replica is up that could lead"),
     ],

@@ -52,6 +52,12 @@ def test_partition_without_leader_waits_for_the_absent_brokers_of_isr_and_elr() 
     assert second.startswith("1 partition waits for broker 3,")
 
 
+def test_partition_whose_only_replica_is_away_gets_no_command_to_elect_another() -> None:
+    lone = PartitionDescription(partition=0, leader=None, leader_epoch=4, replicas=(2,), isr=(2,), offline=(2,))
+    (problem,) = problems(topic(lone), {1})
+    assert problem.endswith("  not to wait: there is no replica on another broker")
+
+
 def test_partition_without_leader_whose_members_are_all_there_waits_for_none() -> None:
     orders = topic(described(0, None, (2,), (3,)))
     assert problems(orders, {1, 2, 3}) == []
