@@ -49,7 +49,11 @@ def upgrade(session: Session, name: str, level: int, dry_run: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Validate the change without making it.")
 @with_session()
 def downgrade(session: Session, name: str, level: int, unsafe: bool, dry_run: bool) -> None:
-    """Lower the level of a feature; 0 turns it off."""
+    """Lower the level of a feature; 0 turns it off.
+
+    Without eligible.leader.replicas.version, partitions that wait for a replica may be led by one that lacks
+    acknowledged records. So while any waits, they are listed, and --unsafe is needed.
+    """
     _update(session, name, FeatureUpdate(level, allow_downgrade=True, unsafe=unsafe), dry_run)
 
 

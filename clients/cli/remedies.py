@@ -13,6 +13,10 @@ _COLLISION: Final = (
     "in more than that"
 )
 _MISSING_PARTITION: Final = "name one of these, or add some: `oncelog topic add-partitions TOPIC --num N`"
+_UNSAFE_DOWNGRADE: Final = (
+    "`oncelog health` says for which brokers partitions wait, and what would be lost; --unsafe lowers the level "
+    "without them"
+)
 _MEMBERS: Final = "stop the group's members first: `oncelog group describe GROUP` lists them"
 
 _REMEDIES: Final[Mapping[ErrorCode, str]] = {
@@ -65,6 +69,8 @@ def remedy(refused: Refusal) -> str | None:
         return _COLLISION
     if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and (refused.message or "").startswith(HAS_OTHERS):
         return _MISSING_PARTITION
+    if error is ErrorCode.INVALID_UPDATE_VERSION and "unsafe downgrade." in (refused.message or ""):
+        return _UNSAFE_DOWNGRADE
     return _REMEDIES.get(error) or (_UNSETTLED if error in RETRIABLE else None)
 
 

@@ -4,26 +4,34 @@ The levels are one znode, so an update is one conditional write: of the levels t
 epoch. The rules are those of Apache Kafka 4.3 (``FeatureControlManager``): a level must be supported by this broker and
 by every live one; a lower level needs a downgrade, safe or not, and a higher one an upgrade; the level that is there
 already is no error. Level 0 takes a feature out of the znode. No downgrade of ``transaction.version`` loses anything
-(every broker reads what any level wrote), so the two kinds of downgrade do the same.
+(every broker reads what any level wrote), so the two kinds of downgrade do the same. Without eligible replicas, a
+partition that waits for one may be led by another replica: that takes an unsafe downgrade.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.controller_context import ControllerContext
-from oncelog.coordinator.controller.finalized_features import NOT_SUPPORTED, UNKNOWN_EPOCH, FinalizedFeatureCache
+from oncelog.coordinator.controller.finalized_features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    NOT_SUPPORTED,
+    UNKNOWN_EPOCH,
+    FinalizedFeatureCache,
+)
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Create, MultiFailed, Operation, SetData, Watch, Znode
 from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 Supported: TypeAlias = Mapping[str, tuple[int, int]]
 _ATTEMPTS: Final = 10
+_SHOWN: Final = 5
 
 
 class UpgradeType(IntEnum):
@@ -96,7 +104,7 @@ async def update_features(
             reason = f"The znode {paths.FEATURE} is malformed: {error}"
             return [ApiError(ErrorCode.FEATURE_UPDATE_FAILED, reason) for _ in updates]
         supported = supported_by(context, features)
-        errors = [why_refused(update, before, supported) for update in updates]
+        errors = [why_refused(update, before, supported, context.state.waiting) for update in updates]
         after = before | {update.feature: update.level for update in updates}
         after = {name: level for name, level in after.items() if level}
         refused = any(error != NO_ERROR for error in errors)
@@ -117,8 +125,16 @@ def supported_by(context: ControllerContext, features: FinalizedFeatureCache) ->
     }
 
 
-def why_refused(update: FeatureUpdate, levels: Mapping[str, int], supported: Mapping[str, Supported]) -> ApiError:
-    """Return why the level must not be finalised now, or NO_ERROR."""
+def why_refused(
+    update: FeatureUpdate,
+    levels: Mapping[str, int],
+    supported: Mapping[str, Supported],
+    waiting: Collection[TopicPartition] = (),
+) -> ApiError:
+    """Return why the level must not be finalised now, or NO_ERROR.
+
+    ``waiting``: the partitions that wait for an eligible replica.
+    """
     before, level = levels.get(update.feature, 0), update.level
     upgrade = update.upgrade_type is UpgradeType.UPGRADE
     if update.upgrade_type is UpgradeType.UNKNOWN:
@@ -137,7 +153,20 @@ def why_refused(update: FeatureUpdate, levels: Mapping[str, int], supported: Map
         )
     if level > before and not upgrade:
         return _invalid(update, "Can't downgrade to a newer version.")
+    forgets_eligible = update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION and level < before
+    if forgets_eligible and waiting and update.upgrade_type is UpgradeType.SAFE_DOWNGRADE:
+        return _invalid(update, _what_may_be_lost(sorted(waiting)))
     return NO_ERROR
+
+
+def _what_may_be_lost(waiting: Sequence[TopicPartition]) -> str:
+    wait = "1 partition waits" if len(waiting) == 1 else f"{len(waiting)} partitions wait"
+    more = f" and {len(waiting) - _SHOWN} more" if len(waiting) > _SHOWN else ""
+    return (
+        f"{wait} for a replica that has every acknowledged record ({', '.join(map(str, waiting[:_SHOWN]))}{more}). At "
+        "this level a replica that lacks some may lead. Start the brokers that are awaited first, or set the upgrade "
+        "type to unsafe downgrade."
+    )
 
 
 def _what_it_supports(lowest: int, highest: int) -> str:

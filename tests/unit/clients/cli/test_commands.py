@@ -99,6 +99,12 @@ def test_transient_error_is_printed_with_a_remedy(error: ErrorCode) -> None:
     assert remedy(Refusal(error=error))
 
 
+def test_refused_safe_downgrade_is_printed_with_the_option_for_an_unsafe_one() -> None:
+    message = "1 partition waits (t-0). Start the brokers, or set the upgrade type to unsafe downgrade."
+    assert "--unsafe" in (remedy(Refusal(error=ErrorCode.INVALID_UPDATE_VERSION, message=message)) or "")
+    assert "--unsafe" not in (remedy(Refusal(error=ErrorCode.INVALID_UPDATE_VERSION, message="too high")) or "")
+
+
 @pytest.mark.parametrize("arguments", ["topic list", "txn list", "group list"])
 def test_client_command_loads_neither_broker_nor_records(arguments: str) -> None:
     script = (

@@ -77,8 +77,13 @@ async def test_downgrade_clears_what_is_remembered(cluster: ClusterUnderTest) ->
     waiting = await state_of(cluster, "t", 0)
     assert (waiting.leader, waiting.isr, set(waiting.elr), waiting.last_leader) == (-1, (3,), {1, 2}, 3)
     downgrade = FeatureUpdate(ELR, 0, UpgradeType.SAFE_DOWNGRADE)
-    errors = await cluster.members[4].apis.update_features([downgrade])
-    assert [error.code for error in errors] == [ErrorCode.NONE]
+    (refused,) = await cluster.members[4].apis.update_features([downgrade])
+    assert refused.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert refused.message is not None
+    assert "1 partition waits for a replica that has every acknowledged record (t-0)." in refused.message
+    assert await state_of(cluster, "t", 0) == waiting
+    (error,) = await cluster.members[4].apis.update_features([FeatureUpdate(ELR, 0, UpgradeType.UNSAFE_DOWNGRADE)])
+    assert error.code is ErrorCode.NONE
     state = await state_of(cluster, "t", 0)
     assert (state.leader, set(state.isr), state.elr, state.epochs, state.last_leader) == (-1, {1, 2, 3}, (), {}, None)
     assert state.leader_epoch > before.leader_epoch
