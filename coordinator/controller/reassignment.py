@@ -89,6 +89,23 @@ def begun_state(
     return None if leader is None else _with(state, leader, isr, controller_epoch)
 
 
+def waiting_state(
+    state: PartitionState, assignment: ReplicaAssignment, controller_epoch: int
+) -> PartitionState | ApiError:
+    """Return the state of a partition that has no leader, while it moves: what it waits for stays as it is.
+
+    It moves when it has a leader. Until then it keeps every replica that may have acknowledged records.
+    """
+    needed = {*state.isr, *state.elr, *state.last_known_elr}
+    dropped = sorted(needed - set(assignment.replicas))
+    if dropped:
+        return _invalid(
+            f"The partition waits for a leader, and replicas that may have acknowledged records would be dropped: "
+            f"{dropped}. Include them, or wait until it has a leader."
+        )
+    return replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
+
+
 def completed_state(
     state: PartitionState, target: Sequence[int], usable: Collection[int], controller_epoch: int
 ) -> PartitionState | None:

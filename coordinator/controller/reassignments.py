@@ -14,8 +14,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.controller_context import ControllerContext
-from oncelog.coordinator.controller.partition_states import remember
+from oncelog.coordinator.controller.partition_states import elect, remember
+from oncelog.coordinator.controller.propagation import send_changes
 from oncelog.coordinator.controller.reassignment import (
     begun_state,
     completed_state,
@@ -24,6 +26,7 @@ from oncelog.coordinator.controller.reassignment import (
     is_reordered,
     plan,
     target_of,
+    waiting_state,
 )
 from oncelog.coordinator.controller.replica_standing import completed, fit_to_lead
 from oncelog.coordinator.metadata_store import paths, znodes
@@ -41,7 +44,8 @@ Targets = Mapping[TopicPartition, Sequence[int] | None]
 
 _UNKNOWN: Final = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 _NO_LEADER_LEFT: Final = ApiError(
-    ErrorCode.INVALID_REPLICA_ASSIGNMENT, "None of the replicas that would remain is in sync now."
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    "None of the replicas that would remain is in sync and up now. Include one that is, or wait until one is back.",
 )
 _NOT_WRITTEN: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, "The metadata store did not take the change.")
 
@@ -82,7 +86,17 @@ class Reassignments:
         written = await self._take(steps)
         results |= dict.fromkeys([partition for partition in steps if partition not in written], _NOT_WRITTEN)
         await self.finish(written)
+        await self._wait_anew(written)
         return results
+
+    async def _wait_anew(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let partitions that have no leader wait for one in their new leader epoch."""
+        states = ((partition, self._context.state.state(partition)) for partition in partitions)
+        waiting = [partition for partition, known in states if known is not None and known.state.leader == NO_LEADER]
+        if not waiting:
+            return
+        changed = await elect(self._context, waiting)
+        await send_changes(self._context, changed, changed)
 
     def _first_step(
         self, partition: TopicPartition, target: Sequence[int] | None, *, may_resize: bool
@@ -103,7 +117,12 @@ class Reassignments:
         usable = cluster.usable_brokers(fit_to_lead(cluster, versioned, versioned.state.isr))
         fit = fit_to_lead(cluster, versioned, usable)
         state = begun_state(versioned.state, planned, fit, self._context.epoch)
-        return _NO_LEADER_LEFT if state is None else self._step(partition, planned, state)
+        if state is not None:
+            return self._step(partition, planned, state)
+        if versioned.state.leader != NO_LEADER:
+            return _NO_LEADER_LEFT
+        waiting = waiting_state(versioned.state, planned, self._context.epoch)
+        return waiting if isinstance(waiting, ApiError) else _Step(assignment=planned, state=waiting)
 
     async def finish(self, partitions: Iterable[TopicPartition]) -> None:
         """Complete the reassignments whose new replicas are all in sync."""

@@ -8,6 +8,7 @@ import asyncio
 
 import pytest
 
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigOperation,
@@ -169,6 +170,24 @@ def test_longest_log_waits_a_bounded_time_for_the_member_that_never_returns(capl
 
     simulate(story, settings=settings("longest_log"))
     assert any("leads t-0 now and may lack acknowledged records" in line for line in caplog.messages)
+
+
+def test_partition_that_is_reassigned_while_it_waits_is_decided_in_a_bounded_time() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await drop_3(cluster)
+        await cluster[2].start()
+        await asyncio.sleep(REPORTED_SECONDS)
+        decides_at_ms = waiting_of(cluster).decides_at_ms
+        moved = await cluster[1].running.controller_apis.alter_reassignments({T0: [1, 2]})
+        assert not isinstance(moved, ApiError)
+        assert moved[T0] == NO_ERROR
+        assert (state_of(cluster, "t").leader, waiting_of(cluster).elects) == (-1, 2)
+        assert waiting_of(cluster).decides_at_ms > decides_at_ms > NO_TIME
+        await asyncio.sleep(WAIT_SECONDS + REPORTED_SECONDS)
+        state = state_of(cluster, "t")
+        assert (state.leader, set(state.isr), state.epochs.keys() >= {2}) == (2, {1, 2}, True)
+
+    simulate(story, settings=settings("longest_log"))
 
 
 def test_leader_that_is_damaged_while_recovering_is_warned_of_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from oncelog.coordinator.controller.reassignment import (
     plan,
     reassigned,
     target_of,
+    waiting_state,
 )
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
@@ -91,6 +93,21 @@ class TestStates:
 
     def test_reassignment_that_leaves_no_replica_in_sync_is_refused(self) -> None:
         assert begun_state(replace(STATE, leader=4, isr=(4,)), SETTLED, {1, 2, 3, 4}, 9) is None
+
+    def test_partition_that_waits_keeps_what_it_waits_for_while_it_moves(self) -> None:
+        waiting = replace(STATE, leader=-1, isr=(1,), elr=(2,), epochs={1: 7, 2: 8}, last_leader=1, last_known_elr=(3,))
+        assert waiting_state(waiting, reassigned(SETTLED, (4, 5)), 9) == replace(
+            waiting, leader_epoch=6, controller_epoch=9
+        )
+
+    @pytest.mark.parametrize("field", ["isr", "elr", "last_known_elr"])
+    def test_partition_that_waits_for_a_replica_that_would_be_dropped_does_not_move(self, field: str) -> None:
+        members: dict[str, Any] = {"isr": (1,), field: (4,)}
+        waiting = replace(STATE, leader=-1, **members)
+        refused = waiting_state(waiting, reassigned(reassigned(SETTLED, (4, 1)), (5, 1)), 9)
+        assert isinstance(refused, ApiError)
+        assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "would be dropped: [4]. Include them" in (refused.message or "")
 
     def test_reassignment_is_complete_when_the_whole_target_is_in_sync(self) -> None:
         moving = reassigned(SETTLED, (4, 1))
