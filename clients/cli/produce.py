@@ -12,13 +12,14 @@ import click
 
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.cli.arguments import parse_assignments
+from oncelog.clients.cli.in_sync_replicas import InSyncReplicas
 from oncelog.clients.cli.line_producer import LineProducer
 from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong, SeparatorMissing
 from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.remedies import remedy
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, wall_clock, with_session
 from oncelog.clients.cli.signals import Heeded, stopped_by_signals
-from oncelog.clients.cli.waiting import Watch
+from oncelog.clients.cli.waiting import BROKERS_ADVICE, StillWaiting, Watch
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, ClientError, DeliveryTimedOut, RecordTooLarge, Refusal
 from oncelog.clients.producer import Producer, ProducerConfig
@@ -120,8 +121,12 @@ async def _produce_input(lines: LineProducer) -> None:
     await lines.finish()
 
 
-def _tell_first_failure(watch: Watch, line: int, error: ClientError) -> None:
-    why = None if isinstance(error, BrokerRefused) else watch.why(str(error))
+def _tell_first_failure(watch: Watch, replicas: InSyncReplicas, line: int, error: ClientError) -> None:
+    had_no_response = isinstance(error, DeliveryTimedOut) and error.last_error is None
+    if had_no_response and replicas.recent_cause is not None:
+        why: StillWaiting | None = StillWaiting(f"{error}: {replicas.recent_cause}", BROKERS_ADVICE)
+    else:
+        why = None if isinstance(error, BrokerRefused) else watch.why(str(error))
     if why is not None:
         complain(f"Error: line {line} is not written: {why}", why.advice)
     else:
@@ -207,17 +212,19 @@ def produce(session: Session, /, **given: Any) -> None:
     async def work(cluster: Cluster, watch: Watch) -> tuple[LineProducer, Heeded]:
         chosen = () if options.partition is None else (options.partition,)
         await find_partitions(cluster, {options.topic: chosen}, create=True)
-        producer = Producer(options.config(session), rng=Random(), wall_clock=wall_clock)
-        watch.add(producer)
-        lines = LineProducer(
-            producer=producer,
-            topic=options.topic,
-            partition=options.partition,
-            format=line_format,
-            now_ms=wall_clock,
-            on_first_failure=partial(_tell_first_failure, watch),
-        )
-        return lines, await _produce_until_stopped(lines)
+        async with session.cluster() as probe:
+            producer = Producer(options.config(session), rng=Random(), wall_clock=wall_clock)
+            replicas = InSyncReplicas(producer, probe, options.topic)
+            watch.add(replicas)
+            lines = LineProducer(
+                producer=producer,
+                topic=options.topic,
+                partition=options.partition,
+                format=line_format,
+                now_ms=wall_clock,
+                on_first_failure=partial(_tell_first_failure, watch, replicas),
+            )
+            return lines, await _produce_until_stopped(lines, replicas)
 
     lines, heeded = session.run_watched(work)
     _show(session, options.topic, lines)
@@ -227,11 +234,12 @@ def produce(session: Session, /, **given: Any) -> None:
         raise click.exceptions.Exit(NO_BROKER if lines.got_no_response else REFUSED)
 
 
-async def _produce_until_stopped(lines: LineProducer) -> Heeded:
+async def _produce_until_stopped(lines: LineProducer, replicas: InSyncReplicas) -> Heeded:
     """Produce the lines of standard input, until they end or a signal stops it."""
     await lines.producer.start()
     tasks = BackgroundTasks("oncelog produce")
     tasks.spawn(lines.look_for_failures(), "look for lines that are lost")
+    tasks.spawn(replicas.run(), "look for in-sync replicas that do not respond")
     try:
         with stopped_by_signals(lines.stop) as heeded:
             await lines.run(_produce_input(lines))
