@@ -177,9 +177,9 @@ class Cluster:
         self.note_obstacle(type(request), reason)
         return True
 
-    def note_obstacle(self, subject: Hashable, reason: str) -> None:
+    def note_obstacle(self, subject: Hashable, reason: str, error: ErrorCode | None = None) -> None:
         """Report this as an obstacle until something about the subject succeeds."""
-        self._obstacles.fail(subject, reason, self._now())
+        self._obstacles.fail(subject, reason, self._now(), error)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -106,7 +106,9 @@ async def call_leaders(
         responses = await send_to_each(cluster, requests, response_type, retry.attempt_seconds, at_most=at_most)
         for leader, response in responses.items():
             if isinstance(response, Refusal):
-                errors |= dict.fromkeys(by_leader[leader], response)
+                # An attempt that had no time left says less than the one before it.
+                before = {} if retry.remaining_seconds > 0 else failed
+                errors |= {each: before.get(each, response) for each in by_leader[leader]}
                 continue
             errors |= dict.fromkeys(by_leader[leader], _LEFT_OUT)
             for topic_partition, error, result in split(response):
@@ -148,7 +150,8 @@ async def _pause_before_retry(
     for topic_partition in passing:
         cluster.metadata.forget(topic_partition.topic)
         if failed[topic_partition].cause is None:  # Else the obstacle has an address.
-            cluster.note_obstacle("leaders", f"{topic_partition}: {failed[topic_partition].error.name}")
+            error = failed[topic_partition].error
+            cluster.note_obstacle("leaders", f"{topic_partition}: {error.name}", error)
     if not passing or not await retry.pause():
         return {}
     known = _partitions(await cluster.topics({topic_partition.topic for topic_partition in passing}))

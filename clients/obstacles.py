@@ -51,6 +51,8 @@ class _Attempts:
     """Whether the connection of the attempt that ``reason`` is of was accepted."""
     is_accepted: bool = False
     """Whether that of the attempt under way is."""
+    error: ErrorCode | None = None
+    """The error that a broker returned, if that is the reason."""
 
 
 class Obstacles:
@@ -70,10 +72,11 @@ class Obstacles:
         self._note(subject, reason, now, is_under_way=True, is_connected=was_connected)
         self._attempts[subject].is_accepted = is_connected
 
-    def fail(self, subject: Hashable, reason: str, now: float) -> None:
-        """Report that an attempt has failed."""
+    def fail(self, subject: Hashable, reason: str, now: float, error: ErrorCode | None = None) -> None:
+        """Report that an attempt has failed. ``error``: what a broker returned."""
         known = self._attempts.get(subject)
         self._note(subject, reason, now, is_under_way=False, is_connected=known is not None and known.is_accepted)
+        self._attempts[subject].error = error
 
     def overcome(self, subject: Hashable) -> None:
         """Report that an attempt has succeeded: the obstacle is gone."""
@@ -95,6 +98,7 @@ class Obstacles:
                 reason=each.reason,
                 seconds=now - each.began_at,
                 address=key if isinstance(key, Address) else None,
+                error=each.error,
                 is_connected=each.is_connected,
             )
             for key, each in sorted(lasting, key=lambda item: item[1].began_at)

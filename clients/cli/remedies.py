@@ -29,6 +29,9 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     "instructions: repeat less, and use no Unicode classes",
     ErrorCode.INVALID_CONFIG: "`oncelog config describe … --all` shows names, values and, with --docs, their meaning",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`oncelog topic describe --offsets` shows where partitions begin and end",
+    ErrorCode.OFFSET_NOT_AVAILABLE: "its leader does not know the end of what is acknowledged: since its election, "
+    "fewer replicas have been in sync than min.insync.replicas. Start the brokers of those that "
+    "`oncelog topic describe` does not show in the ISR, or wait a moment if it shows all",
     ErrorCode.NON_EMPTY_GROUP: _MEMBERS,
     ErrorCode.UNKNOWN_MEMBER_ID: _MEMBERS,
     ErrorCode.ILLEGAL_GENERATION: _MEMBERS,

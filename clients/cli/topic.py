@@ -20,7 +20,8 @@ from oncelog.clients.admin.topics import (
 from oncelog.clients.cli.arguments import config_change_options, parse_assignments
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.named_partitions import find_partitions
-from oncelog.clients.cli.session import Session, example, with_session
+from oncelog.clients.cli.remedies import remedy
+from oncelog.clients.cli.session import Session, complain, example, with_session
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
 from oncelog.protocol.errors import ErrorCode
@@ -153,7 +154,10 @@ async def _log_ends(cluster: Cluster, topic: TopicDescription) -> dict[int, dict
         if partition.leader is not None
     ]
     begins = (await list_offsets(cluster, dict.fromkeys(led, EARLIEST))).found
-    ends = (await list_offsets(cluster, dict.fromkeys(led, LATEST))).found
+    latest = await list_offsets(cluster, dict.fromkeys(led, LATEST))
+    ends = latest.found
+    for tp, error in sorted(latest.failed.items()):
+        complain(f"Warning: {tp} has no known end: {error.name}", remedy(Refusal(error=error)))
     return {
         tp.partition: {"begin": begins[tp].offset, "end": ends[tp].offset} for tp in led if tp in begins and tp in ends
     }
