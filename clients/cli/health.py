@@ -131,6 +131,9 @@ _WAIT_ADVICE: Final = (
 def wait(session: Session, brokers: int) -> None:
     """Wait until a number of brokers and a controller are known."""
     result = asyncio.run(_wait(session, brokers))
+    if result.is_enough and session.output == "json":
+        click.echo(format_json({"brokers": result.seen, "controller": result.controller_id}))
+        return
     if result.is_enough:
         click.echo(f"{result.seen} broker{'s' if result.seen > 1 else ''} and a controller")
         return
@@ -144,6 +147,7 @@ class _Sighting(NamedTuple):
     is_enough: bool
     seen: int
     missing: str
+    controller_id: int | None = None
 
 
 async def _wait(session: Session, brokers: int) -> _Sighting:
@@ -169,4 +173,5 @@ async def _look_for(cluster: Cluster, brokers: int, seconds: float) -> _Sighting
     seen = len(cluster.brokers)
     if seen < brokers:
         return _Sighting(False, seen, f"{seen} of {brokers} brokers")
-    return _Sighting(cluster.metadata.controller_id is not None, seen, "no controller")
+    controller_id = cluster.metadata.controller_id
+    return _Sighting(controller_id is not None, seen, "no controller", controller_id)

@@ -223,7 +223,8 @@ def _take_rest(line: _Line, words: Sequence[str], takes_value: TakesValue) -> No
             named = left.pop(0)
             line.arguments += named.split(",") if word == "--files" else [named]
         else:
-            option = _RENAMED.get(word, word)
+            is_number_of_brokers = word == "--brokers" and bool(left) and left[0].lstrip("-").isdecimal()
+            option = word if is_number_of_brokers else _RENAMED.get(word, word)
             has_value = bool(left) and not left[0].startswith("--") and takes_value(line.command, line.verb, option)
             line.options.append((option, _value(option, left.pop(0))) if has_value else (option,))
 

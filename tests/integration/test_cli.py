@@ -279,6 +279,8 @@ def test_health_readiness_and_waiting(oncelog: Oncelog, topic: str) -> None:
     assert [broker["reached"] for broker in health["brokers"]] == [True]
     assert oncelog("health --ready").strip() == "ready"
     assert oncelog("wait --brokers 1").strip() == "1 broker and a controller"
+    found = oncelog.json("wait --brokers 1")
+    assert (found["brokers"], isinstance(found["controller"], int)) == (1, True)
     assert "1 of 2 brokers" in oncelog.fails("wait --brokers 2 --timeout 8", exit_code=3)
 
 

@@ -199,6 +199,12 @@ def test_kafka_words_without_our_arguments_lead_to_the_help_of_our_command(
     assert (suggest(cli, typed.split()) or "").startswith(f"See: oncelog {command} --help\n  {what_it_does}")
 
 
+@pytest.mark.parametrize("number", ["0", "-1"])
+def test_number_of_brokers_that_is_out_of_range_is_not_taken_for_an_address(number: str) -> None:
+    assert suggest(cli, ["wait", "--brokers", number]) is None
+    assert "--bootstrap" in (suggest(cli, ["wait", "--brokers", "broker1:9092"]) or "")
+
+
 @pytest.mark.parametrize(
     ("typed", "tool"),
     [
