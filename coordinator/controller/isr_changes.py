@@ -22,8 +22,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.coordinator.controller.cluster_state import ClusterState, VersionedState
 from oncelog.coordinator.controller.controller_context import ControllerContext
-from oncelog.coordinator.controller.partition_states import chunks, read_again, remember
+from oncelog.coordinator.controller.partition_states import chunks, log_changes, read_again, remember
 from oncelog.coordinator.controller.replica_standing import broken_members, completed
+from oncelog.coordinator.controller.state_changes import StateChanges
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import MultiFailed, SetData
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
@@ -63,7 +64,13 @@ async def alter_isr(
             accepted[partition] = decided
         else:
             outcomes[partition] = decided
+    before = {partition: context.state.state(partition) for partition in accepted}
     refused = await _write(context, accepted)
+    changes = StateChanges()
+    for partition, known in before.items():
+        if known is not None and partition not in refused:
+            changes.add(partition, known.state, accepted[partition])
+    log_changes(changes)
     for partition in accepted:
         state = context.state.state(partition)
         if partition in refused or state is None:

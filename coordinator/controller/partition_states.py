@@ -16,6 +16,7 @@ from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.cluster_state import VersionedState
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import initial_state, is_unclean, next_state
+from oncelog.coordinator.controller.state_changes import StateChanges
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData
 from oncelog.coordinator.metadata_store.znodes import PartitionState
@@ -79,16 +80,25 @@ async def change_states(
     """
     remaining = [partition for partition in partitions if not is_being_deleted(context, partition)]
     changed: list[TopicPartition] = []
+    changes = StateChanges()
     for number, portion in enumerate(chunks(remaining, PARTITIONS_PER_PASS)):
         if number:
             await asyncio.sleep(0)  # Where no state changes, nothing else yields to the loop.
-        changed += await _change_portion(context, list(portion), decide)
+        changed += await _change_portion(context, list(portion), decide, changes)
+    log_changes(changes)
     return changed
 
 
+def log_changes(changes: StateChanges) -> None:
+    """Log what was written, in few lines."""
+    for line in changes.lines():
+        logger.info("%s", line)
+
+
 async def _change_portion(
-    context: ControllerContext, remaining: list[TopicPartition], decide: Decide
+    context: ControllerContext, remaining: list[TopicPartition], decide: Decide, changes: StateChanges
 ) -> list[TopicPartition]:
+    """Write what is decided of a portion. Return the partitions whose state changed, and add to ``changes``."""
     changed: list[TopicPartition] = []
     for _ in range(_ATTEMPTS):
         remaining = [partition for partition in remaining if not context.state.is_set_aside(partition)]
@@ -98,7 +108,10 @@ async def _change_portion(
         before = {partition: context.state.state(partition) for partition in decided}
         remaining = await _write(context, decided)
         for partition in sorted(decided.keys() - set(remaining)):
-            _report_unclean(context, partition, before[partition], decided[partition])
+            known = before[partition]
+            if known is not None:
+                changes.add(partition, known.state, decided[partition])
+                _report_unclean(context, partition, known, decided[partition])
         changed += [partition for partition in decided if partition not in remaining]
         await read_again(context, remaining)
     logger.error("Gave up electing leaders of %s: their states cannot be written", ", ".join(map(str, remaining)))
@@ -106,9 +119,9 @@ async def _change_portion(
 
 
 def _report_unclean(
-    context: ControllerContext, partition: TopicPartition, before: VersionedState | None, after: PartitionState
+    context: ControllerContext, partition: TopicPartition, before: VersionedState, after: PartitionState
 ) -> None:
-    if before is None or after.leader == NO_LEADER:
+    if after.leader == NO_LEADER:
         return
     broken = replica_standing.broken_members(context.state, before) if context.state.keeps_eligible() else ()
     if not is_unclean(before.state, after, broken):
