@@ -48,6 +48,7 @@ class ConnectionInfo:
         "listener_name",
         "order",
         "principal",
+        "since_ms",
         "was_sent_much",
     )
 
@@ -59,9 +60,12 @@ class ConnectionInfo:
         listener_name: str,
         principal: Principal = ANONYMOUS,
         id: int = 1,
+        since_ms: int = 0,
     ) -> None:
         self.id = id
         """No other connection of this broker has or had it."""
+        self.since_ms = since_ms
+        """When it was accepted, by the loop's clock."""
         self.order: RequestOrder | None = None
         """None once the connection is lost."""
         self.client_host = client_host

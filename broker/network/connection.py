@@ -192,10 +192,13 @@ class Connection(asyncio.BufferedProtocol):
             client_port=peer[1],
             listener_name=self._listener_name,
             id=self._owner.new_connection_id(),
+            since_ms=round(self._loop.time() * 1000),
         )
-        self._order = self.info.order = ConnectionOrder(self._transport, self._reader, self._frames)
         if socket is not None:
             self.info.descriptor = socket.fileno()
+        self._order = self.info.order = ConnectionOrder(
+            self._loop, self._transport, self._reader, self._frames, self.info.descriptor
+        )
         self.writer = ResponseWriter(self._transport, self.info, self._owner.response_memory)
         if not self._owner.connection_made(self):
             self.abort()
@@ -204,6 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self.info.is_open = False
         self.info.order = None
+        self._order.forget()
         self._frames.clear()
         for slot in self._slots:
             if slot.later is not None:
@@ -221,14 +225,15 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.last_activity = self._loop.time()
         self.bytes_in += nbytes
-        if self._order.unflushed:
-            self._order.note_flushed()
+        self._order.received_bytes += nbytes
         frames = self._reader.buffer_updated(nbytes)
         if self._closing or not (frames or self._reader.refusal):
             return
         self.has_sent_request = True
         self._frames += frames
         self._order.received += len(frames)
+        if self._order.undrained:
+            self._order.note_drained()
         for frame in frames:
             self._bytes += len(frame)
         self._process()
@@ -407,7 +412,8 @@ class Connection(asyncio.BufferedProtocol):
             self._ready_bytes -= slot.ready_bytes
             out += slot.response or ()
             size += slot.ready_bytes
-            self._order.unflushed += slot.on_flushed
+            if slot.on_flushed:
+                self._order.note_sent(slot.on_flushed)
             if slot.closes:
                 self.writer.send(out, size)
                 self._transport.close()

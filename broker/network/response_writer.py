@@ -12,7 +12,7 @@ from typing import Final
 from oncelog.broker.dispatch.dispatcher import ResponseBuffers
 from oncelog.broker.dispatch.request import ConnectionInfo
 from oncelog.broker.network.response_memory import Reading, ResponseMemory
-from oncelog.broker.network.send_queue import unacknowledged_bytes
+from oncelog.broker.network.socket_queues import unacknowledged_bytes
 
 _WRITE_HIGH_WATER: Final = 128 * 1024
 _JOIN_BELOW: Final = 16 * 1024

@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 
 from oncelog.broker.dispatch.request import ConnectionInfo
 from oncelog.broker.network.response_memory import FRUGAL_BYTES, SMALLEST_GRANT, TURN_BYTES, ResponseMemory
-from oncelog.broker.network.send_queue import unacknowledged_bytes
+from oncelog.broker.network.socket_queues import unacknowledged_bytes
 from oncelog.broker.process.containment import Containment
 from oncelog.broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
 from oncelog.broker.replication.fetch_session import (

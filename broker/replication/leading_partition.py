@@ -43,6 +43,7 @@ class LeadingPartition:
     """One unbroken leadership of one partition."""
 
     __slots__ = (
+        "__weakref__",
         "_deletion_waiters",
         "_ended_by",
         "_flush_waiters",
@@ -53,6 +54,7 @@ class LeadingPartition:
         "_watchers",
         "log",
         "progress",
+        "since_ms",
         "topic_partition",
     )
 
@@ -67,6 +69,8 @@ class LeadingPartition:
         traffic: PartitionTraffic,
     ) -> None:
         self.topic_partition = topic_partition
+        self.since_ms = host.now_ms()
+        """When it began, by the host's clock."""
         self.log = log
         """For reading only."""
         self.progress = ReplicaProgress(topic_partition, host, log, state, self.advance_high_watermark)

@@ -116,6 +116,7 @@ class ProducerStateEntry:
 
     __slots__ = (
         "abort_offset",
+        "aborted_ms",
         "batches",
         "coordinator_epoch",
         "decision_offset",
@@ -131,6 +132,8 @@ class ProducerStateEntry:
         self.producer_epoch = producer_epoch
         self.abort_offset = -1
         """Of the last marker that aborted; -1 if none is known. Not persisted."""
+        self.aborted_ms = 0
+        """When this broker wrote that marker as the leader, by the loop's clock; 0 if it did not. Not persisted."""
         self.coordinator_epoch = -1
         self.decision_offset = -1
         """The highest of the markers that this broker wrote as the leader: of the record that decided the end; -1 if
@@ -317,6 +320,10 @@ class ProducerStateManager:
         entry = self.producers[producer_id]
         entry.decision_offset = max(entry.decision_offset, decision_offset)
 
+    def note_abort(self, producer_id: int, now_ms: int) -> None:
+        """Note when a marker that aborts was appended; ``now_ms``: by the loop's clock."""
+        self.producers[producer_id].aborted_ms = now_ms
+
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether the producer has an open transaction here in this epoch."""
         entry = self.producers.get(producer_id)
@@ -336,8 +343,11 @@ class ProducerStateManager:
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
-            if entry.txn_first_offset is not None and producer_epoch == entry.producer_epoch:
-                return None
+            if producer_epoch == entry.producer_epoch:
+                if entry.txn_first_offset is not None:
+                    return None
+                # A late batch, which will be refused, must not hold back the next one of its producer.
+                base_sequence = max(base_sequence, increment_sequence(entry.last_sequence, 1))
         return self._verifications.start(producer_id, producer_epoch, base_sequence, adds_partitions=adds_partitions)
 
     def check_verified(self, producer_id: int, producer_epoch: int, guard: VerificationStateEntry | None) -> ErrorCode:

@@ -7,6 +7,14 @@ and the batch that its client sends with that number would be lost as a duplicat
 the client has given up. So a batch that could be appended is challenged unless it comes over the connection that the
 last one came over (``oncelog.broker.transactions.partition_owners``).
 
+A connection that was accepted after the last abort, or if none is known after this leadership began, carries nothing
+that was given up before: it becomes the owner without a challenge. Of these, the connections of ``_GRACE_MS`` are
+challenged nevertheless: while the broker stood still, the kernel may have accepted them, with batches, before it wrote
+the marker. So a client whose connections break again and again is not challenged again and again.
+
+Clients that name themselves as one of ``_NEW_EPOCH_AFTER_UNKNOWN`` are not challenged: after a batch whose outcome they
+do not know they get a new epoch before the next transaction (KIP-360), which tells the two apart.
+
 Only the batch that is next in sequence is challenged; its repetition is a batch with the same sequence over the same
 connection. Batches that were in flight behind it get the same error, one on which clients retry all of them in order,
 and not OUT_OF_ORDER_SEQUENCE_NUMBER, which some take for a loss. A duplicate gets the response of the first time: it
@@ -27,6 +35,18 @@ from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import BatchHeader
 
+_GRACE_MS: Final = 1_000
+_NEW_EPOCH_AFTER_UNKNOWN: Final = frozenset(
+    {
+        "apache-kafka-java",
+        "confluent-kafka-python",
+        "kgo",
+        "librdkafka",
+        "oncelog",
+    }
+)
+"""Names of client software, as ApiVersions brings them (KIP-511). For some an error on a batch is costly: kgo, which is
+franz-go, sends it again after five seconds."""
 CHALLENGE_ERROR: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 """Every client sends the batch again to the same leader, without looking for another one."""
 
@@ -45,13 +65,20 @@ class BatchChallenges:
 
         Call it in the step of the append: a batch that it lets pass makes its connection the owner.
         """
+        connection = context.connection
         if not self._is_enabled or context.api_version >= FIRST_PRODUCE_THAT_ADDS:
             return False
-        connection = context.connection
+        if connection.client_software_name in _NEW_EPOCH_AFTER_UNKNOWN:
+            return False
         state = leading.log.producer_state
         producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
-        owner = self._owners.owner(leading, state.producers.get(header.producer_id), producer, connection)
+        entry = state.producers.get(header.producer_id)
+        owner = self._owners.owner(leading, entry, producer, connection)
         if owner.is_owner(producer, connection.id):
+            return False
+        last_doubt_ms = leading.since_ms if entry is None else max(leading.since_ms, entry.aborted_ms)
+        if connection.since_ms > last_doubt_ms + _GRACE_MS:
+            owner.grant(producer, connection.id)
             return False
         admitted = state.admit(header, AppendOrigin.CLIENT)
         if isinstance(admitted, Accept):

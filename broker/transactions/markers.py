@@ -181,6 +181,8 @@ class MarkerWrite:
             self.errors.append(info)
             return
         producer_state.note_decision(marker.producer_id, marker.decision_offset)
+        if not marker.commit:
+            producer_state.note_abort(marker.producer_id, self._replicas.host.now_ms())
         topic, index = topic_partition
         if topic == GROUP_METADATA_TOPIC_NAME:
             self._on_offsets_marker(index, marker.producer_id, commit=marker.commit)

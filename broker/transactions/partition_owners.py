@@ -9,20 +9,20 @@ whose epoch is in there has had a transaction here, and without an owner it is c
 An abort marker makes the leader forget the owner: a client that aborts may have given up the connection of a request
 that got no response, and need not come back over another one before its next transaction adds the partition.
 
-The owners of a partition are dropped with the leadership: meanwhile another leader may have had another owner. There
-are at most as many as the partition has producers, or ``most_producers`` if that is more; beyond that the one that was
-used least recently is forgotten, and is challenged once more.
+The owners of a partition go with the leadership: meanwhile another leader may have had another owner. There are at
+most as many as the partition has producers, or ``most_producers`` if that is more; beyond that the ones that were used
+least recently are forgotten, and are challenged once more.
 """
 
 from collections import OrderedDict
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.storage.producer_state import ProducerStateEntry
 from oncelog.coordinator.ports import ClientConnection
 from oncelog.coordinator.transaction.connection_challenge import ConnectionChallenge
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
-from oncelog.protocol.topic_partition import TopicPartition
 
 MOST_PRODUCERS: Final = 5_000
 """Of one partition. An entry is about 200 bytes."""
@@ -39,16 +39,6 @@ class PartitionOwner(ConnectionChallenge):
         """Of the last abort marker before the owner became it; -1 if there was none."""
 
 
-class _Owners:
-    """The owners of one leadership, the one that was used least recently first."""
-
-    __slots__ = ("by_producer_id", "leading")
-
-    def __init__(self, leading: LeadingPartition) -> None:
-        self.leading = leading
-        self.by_producer_id: OrderedDict[int, PartitionOwner] = OrderedDict()
-
-
 class PartitionOwners:
     """The owners at the partitions of one broker."""
 
@@ -56,7 +46,8 @@ class PartitionOwners:
 
     def __init__(self, *, most_producers: int = MOST_PRODUCERS) -> None:
         self._most_producers = most_producers
-        self._owners: dict[TopicPartition, _Owners] = {}
+        self._owners: WeakKeyDictionary[LeadingPartition, OrderedDict[int, PartitionOwner]] = WeakKeyDictionary()
+        """By leadership and producer id; the one that was used least recently first."""
 
     def owner(
         self,
@@ -69,16 +60,17 @@ class PartitionOwners:
 
         If the partition has had no transaction of this epoch, it is the connection.
         """
-        owners = self._owners.get(leading.topic_partition)
-        if owners is None or owners.leading is not leading:
-            owners = self._owners[leading.topic_partition] = _Owners(leading)
-        by_producer_id, abort_offset = owners.by_producer_id, -1 if entry is None else entry.abort_offset
-        owner = by_producer_id.get(producer.id)
+        owners = self._owners.get(leading)
+        if owners is None:
+            owners = self._owners[leading] = OrderedDict()
+        abort_offset = -1 if entry is None else entry.abort_offset
+        owner = owners.get(producer.id)
         if owner is None or owner.abort_offset != abort_offset:
-            owner = by_producer_id[producer.id] = PartitionOwner(abort_offset)
-            if len(by_producer_id) > max(self._most_producers, len(leading.log.producer_state.producers)):
-                by_producer_id.popitem(last=False)
-        by_producer_id.move_to_end(producer.id)
+            owner = owners[producer.id] = PartitionOwner(abort_offset)
+            most = max(self._most_producers, len(leading.log.producer_state.producers))
+            while len(owners) > most:
+                owners.popitem(last=False)
+        owners.move_to_end(producer.id)
         if owner.producer != producer and (entry is None or entry.producer_epoch < producer.epoch):
             owner.grant(producer, connection.id)
         return owner

@@ -174,13 +174,13 @@ MUTATIONS: Final = (
     Mutation(
         "B107", "broker/network/connection.py",
         "            slot.on_flushed = self._order.take_in_hand()\n",
-        "            self._order.unflushed += self._order.take_in_hand()\n",
+        "            self._order.note_sent(self._order.take_in_hand())\n",
         f"{_TEST_CONNECTION}::test_response_behind_one_that_is_awaited_is_not_noted_as_flushed",
     ),
     Mutation(
         "B107", "broker/network/connection.py",
         "            slot.on_flushed += self._order.take_in_hand()\n",
-        "            self._order.unflushed += self._order.take_in_hand()\n",
+        "            self._order.note_sent(self._order.take_in_hand())\n",
         f"{_TEST_CONNECTION}::test_response_of_a_coroutine_is_noted_as_flushed_when_it_is_known",
     ),
     Mutation(
@@ -220,10 +220,22 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_by_the_owner_is_not_appended_after_an_abort",
     ),
     Mutation(
-        "B111", _OWNERS,
-        "        if owners is None or owners.leading is not leading:\n",
-        "        if owners is None:\n",
-        f"{_TEST_OWNERS}::test_owner_is_unknown_when_the_leadership_is_another",
+        "B111", _BATCH_CHALLENGE,
+        "        if connection.since_ms > last_doubt_ms + _GRACE_MS:\n",
+        "        if connection.since_ms > last_doubt_ms:\n",
+        f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_the_abort_needs_no_repetition",
+    ),
+    Mutation(
+        "B111", "broker/transactions/markers.py",
+        "        if not marker.commit:\n            producer_state.note_abort(",
+        "        if False:\n            producer_state.note_abort(",
+        f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_the_abort_needs_no_repetition",
+    ),
+    Mutation(
+        "B107", "broker/network/request_order.py",
+        "        self._drained_at = self.received_bytes + unread_bytes(self._descriptor)\n",
+        "        self._drained_at = self.received_bytes\n",
+        f"{_TEST_CONNECTION}::test_requests_in_the_socket_at_the_flush_were_sent_before",
     ),
     Mutation(
         "B111", _BATCH_CHALLENGE,

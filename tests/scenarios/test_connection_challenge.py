@@ -1,5 +1,7 @@
 """KAFKA-17754 for version-1 clients: a request of an earlier transaction that arrives over another connection."""
 
+import asyncio
+
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
@@ -7,6 +9,7 @@ from tests.scenarios.stage import Stage, scenario
 from tests.simulation import requests
 
 GROUP = "billing"
+BACKOFF_SECONDS = 0.1
 CHALLENGED = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 OFFSETS_CHALLENGED = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -113,6 +116,7 @@ async def test_challenged_offsets_get_an_error_that_clients_of_their_version_ret
             "billing", producer.producer_id, producer.epoch, GROUP, {purchases: offset}
         )
         response = await group.call(request, version)
+        await asyncio.sleep(BACKOFF_SECONDS)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
     for offset, (version, error) in enumerate([(2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (3, OFFSETS_CHALLENGED)]):
@@ -167,6 +171,7 @@ async def test_offsets_over_the_same_connection_after_an_abort_need_one_repetiti
         for _ in range(2):
             response = await connection.call(request, requests.TXN_OFFSET_COMMIT_VERSION)
             errors.append(response.topics[0].partitions[0].error_code)
+            await asyncio.sleep(BACKOFF_SECONDS)
         ok(await producer.end(commit=is_committed))
     assert errors == [ErrorCode.NONE] * 2 + [OFFSETS_CHALLENGED] + [ErrorCode.NONE] * 3
     assert await stage.group_offset(GROUP, purchases) == 7

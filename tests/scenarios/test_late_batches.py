@@ -1,8 +1,10 @@
 """A version-1 batch that its client has given up arrives in the next transaction: same epoch, and the next sequence."""
 
+import asyncio
 from collections.abc import Sequence
 
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
 from tests.scenarios.stage import Stage, scenario
@@ -11,6 +13,7 @@ from tests.simulation.wire_client import WireClient
 
 CHALLENGED = ErrorCode.NOT_ENOUGH_REPLICAS
 NONE = ErrorCode.NONE
+BACKOFF_SECONDS = 0.1
 
 
 class Writer:
@@ -40,6 +43,8 @@ class Writer:
         for request, frame in zip(written, sent, strict=True):
             response = await self.client.response_to(request, requests.PRODUCE_VERSION, frame)
             errors.append(ErrorCode(response.responses[0].partition_responses[0].error_code))
+        if CHALLENGED in errors:
+            await asyncio.sleep(BACKOFF_SECONDS)
         return errors
 
 
@@ -110,6 +115,34 @@ async def test_batches_that_were_given_up_in_one_write_are_not_appended(stage: S
 
 
 @scenario()
+async def test_connection_that_is_newer_than_the_abort_needs_no_repetition(stage: Stage) -> None:
+    """So a client whose connections break again and again gets on."""
+    (invoices,) = await stage.create_topic("invoices")
+    await asyncio.sleep(2.0)  # So that the leadership is older.
+    producer, _ = await second_transaction(stage, invoices, first_batch=[b"aborted"])
+    young = Writer(await stage.connect(), producer, invoices)
+    await asyncio.sleep(2.0)
+    for sequence in (1, 2, 3):
+        live = Writer(await stage.connect(), producer, invoices)
+        assert await live.write(sequence, b"kept") is NONE
+    assert await young.write(4, b"given up while the broker stood still") is CHALLENGED
+    ok(await producer.end(commit=True))
+    assert await stage.committed(invoices) == [b"kept"] * 3
+
+
+@scenario()
+async def test_client_that_takes_a_new_epoch_is_not_challenged(stage: Stage) -> None:
+    (invoices,) = await stage.create_topic("invoices")
+    producer, _ = await second_transaction(stage, invoices, first_batch=[b"aborted"])
+    live = Writer(await stage.connect(), producer, invoices)
+    hello = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.16.1")
+    await live.client.call(hello, 3)
+    assert await live.write(1, b"kept") is NONE
+    ok(await producer.end(commit=True))
+    assert await stage.committed(invoices) == [b"kept"]
+
+
+@scenario()
 async def test_batches_in_flight_over_a_new_connection_are_repeated_in_order(stage: Stage) -> None:
     """B111: those behind the challenged one are not refused as out of order, which clients may take for a loss."""
     (invoices,) = await stage.create_topic("invoices")
@@ -143,6 +176,22 @@ async def test_duplicate_over_a_new_connection_gets_the_response_of_the_first_ti
     live = Writer(await stage.connect(), producer, invoices)
     assert await live.write(1, b"b") is NONE
     assert [await live.write(2, b"c") for _ in range(2)] == [CHALLENGED, NONE]
+    ok(await producer.end(commit=True))
+    assert await stage.committed(invoices) == [b"a", b"b", b"c"]
+
+
+@scenario()
+async def test_late_batch_does_not_hold_back_the_next_one_of_its_producer(stage: Stage) -> None:
+    """It comes when no transaction is open, or when the next one has the partition."""
+    (invoices,) = await stage.create_topic("invoices")
+    producer, writer = await second_transaction(stage, invoices, first_batch=[b"a"], aborts=False)
+    late = Writer(await stage.connect(), producer, invoices)
+    assert await late.write(0, b"a") is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await writer.write(1, b"b") is NONE
+    ok(await producer.end(commit=True))
+    assert await late.write(1, b"b") is ErrorCode.INVALID_TXN_STATE
+    ok(await producer.add(invoices))
+    assert await writer.write(2, b"c") is NONE
     ok(await producer.end(commit=True))
     assert await stage.committed(invoices) == [b"a", b"b", b"c"]
 

@@ -130,7 +130,7 @@ async def play(cluster: SimulatedCluster, operation: Callable[[TransactionalClie
         (1, TransactionalClient.fetch_one, 86),
         (1, TransactionalClient.commit_one, 446),
         (3, TransactionalClient.produce_one, 556),
-        (3, TransactionalClient.commit_one, 3_110),
+        (3, TransactionalClient.commit_one, 3_120),
     ],
 )
 def test_operation_takes_few_calls(

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -11,6 +13,8 @@ import pytest
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.dispatch.api_handler import ApiHandler, Later, Outcome, handles
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, RequestContext
+from oncelog.broker.network.frames import FrameReader, new_scratch
+from oncelog.broker.network.request_order import ConnectionOrder
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.protocol.messages.produce import (
@@ -585,10 +589,12 @@ def test_requests_are_numbered_and_flushed_responses_are_noted(loop_name: str) -
             client = await served.connect()
             client.send(*heartbeats("first", "second"))
             await client.correlation_ids(2)
-            client.send(*heartbeats("third", first=3))
+            client.send(*heartbeats("third", first=3))  # Too soon to be a repetition.
             await until(lambda: "second" in notes.received)
-            assert notes.numbers == {"first": 1, "second": 2, "third": 3}
-            assert notes.received == {"first": 2, "second": 2}
+            client.send(*heartbeats("fourth", first=4))
+            await until(lambda: "fourth" in notes.received)
+            assert notes.numbers == {"first": 1, "second": 2, "third": 3, "fourth": 4}
+            assert notes.received == {"first": 3, "second": 3, "third": 3, "fourth": 4}
 
     run(loop_name, scenario)
 
@@ -603,11 +609,11 @@ def test_response_behind_one_that_is_awaited_is_not_noted_as_flushed(loop_name: 
             await until(lambda: "behind" in notes.numbers)
             client.send(*heartbeats("third", first=3))
             await until(lambda: "third" in notes.numbers)
+            await settle()
             assert notes.received == {}
             assert notes.later is not None
             notes.later.set_result(HeartbeatResponse())
             await client.correlation_ids(3)
-            client.send(*heartbeats("fourth", first=4))
             await until(lambda: "behind" in notes.received)
             assert notes.received["behind"] == notes.received["later"] == 3
 
@@ -624,12 +630,39 @@ def test_response_of_a_coroutine_is_noted_as_flushed_when_it_is_known(loop_name:
             await until(lambda: notes.later is not None)
             client.send(*heartbeats("second", first=2))
             await until(lambda: "second" in notes.numbers)
+            await settle()
             assert notes.received == {}
             assert notes.later is not None
             notes.later.set_result(HeartbeatResponse())
             await client.correlation_ids(2)
-            client.send(*heartbeats("third", first=3))
             await until(lambda: "second" in notes.received)
             assert notes.received["coroutine"] == notes.received["in coroutine"] == 2
 
     run(loop_name, scenario)
+
+
+class Flushed(asyncio.Transport):
+    """The kernel has taken everything that was written."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+async def test_requests_in_the_socket_at_the_flush_were_sent_before() -> None:
+    """B107: copies of a late request that have arrived, and that the broker has not read yet."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        reader = FrameReader(100, new_scratch())
+        order = ConnectionOrder(asyncio.get_running_loop(), Flushed(), reader, deque(), ours.fileno())
+        noted: list[int] = []
+        theirs.send(b"2 requests")
+        order.received = 1
+        order.when_responded(noted.append)
+        order.place_in_hand(())
+        await until(lambda: order.undrained or noted)
+        for part in (4, 6):
+            assert noted == []
+            order.received += 1
+            order.received_bytes += part
+            order.note_drained()
+        assert noted == [3]

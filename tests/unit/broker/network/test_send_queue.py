@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from oncelog.broker.dispatch.request import NO_SOCKET
-from oncelog.broker.network.send_queue import unacknowledged_bytes
+from oncelog.broker.network.socket_queues import unacknowledged_bytes
 
 MOST_READS = 1_000
 
