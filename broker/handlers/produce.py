@@ -45,8 +45,7 @@ from typing import Any, Final, TypeAlias
 from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
 from oncelog.broker.dispatch.request import CloseConnection, RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, new_budget
-from oncelog.broker.handlers.current_leaders import with_current_leaders
-from oncelog.broker.handlers.refused_batch import refused_batch, rejected_records
+from oncelog.broker.handlers.refused_batch import refused_batch, rejected_records, with_current_leaders
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_produce import DelayedProduce, Unacknowledged
 from oncelog.broker.replication.leading_partition import LeadingPartition

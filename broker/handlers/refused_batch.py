@@ -1,12 +1,22 @@
-"""The response for one batch of a Produce request that was not appended, in words that its producer can pass on."""
+"""What a Produce response says of batches that were not appended: words for the producer, and where the leader is."""
 
 from typing import Final
 
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
+from oncelog.broker.replication.leader_hint import leader_hint
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from oncelog.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+)
 from oncelog.protocol.records.validation import RejectedRecords
 
 _UNKNOWN_OFFSET: Final = -1
+_FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 
 _MESSAGES: Final = {
     ErrorCode.INVALID_RECORD: "The batch, or a record in it, is not what the topic accepts",
@@ -44,3 +54,29 @@ def rejected_records(index: int, rejected: RejectedRecords, log_start_offset: in
             for batch_index, message in rejected.record_errors
         ],
     )
+
+
+def with_current_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
+    """Add the current leader of each partition that this broker does not lead."""
+    if context.api_version < _FIRST_VERSION_WITH_CURRENT_LEADER:
+        return response
+    endpoints: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+            hint = leader_hint(
+                broker.replica_manager,
+                broker.metadata.image,
+                context.connection.listener_name,
+                (topic.name, partition.index),
+            )
+            if hint is None:
+                continue
+            partition.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            if hint.host is not None:
+                endpoints[hint.leader_id] = NodeEndpoint(
+                    node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
+                )
+    response.node_endpoints = list(endpoints.values())
+    return response

@@ -153,9 +153,9 @@ def why_refused(
         )
     if level > before and not upgrade:
         return _invalid(update, "Can't downgrade to a newer version.")
-    forgets_eligible = update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION and level < before
-    if forgets_eligible and waiting and update.upgrade_type is UpgradeType.SAFE_DOWNGRADE:
-        return _invalid(update, _what_may_be_lost(sorted(waiting)))
+    if waiting and update.upgrade_type is UpgradeType.SAFE_DOWNGRADE and level < before:
+        if update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION:
+            return _invalid(update, _what_may_be_lost(sorted(waiting)))
     return NO_ERROR
 
 

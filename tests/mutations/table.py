@@ -1321,13 +1321,13 @@ MUTATIONS: Final = (
         f"{_TEST_LOG}::test_read_begins_with_the_batch_that_contains_the_offset",
     ),
     Mutation(
-        "B80", "broker/handlers/current_leaders.py",
+        "B80", "broker/handlers/refused_batch.py",
         "            partition.current_leader = LeaderIdAndEpoch(",
         "            LeaderIdAndEpoch(",
         f"{_TEST_PRODUCE}::test_lost_leadership_is_returned_with_the_new_leader",
     ),
     Mutation(
-        "B80", "broker/handlers/current_leaders.py",
+        "B80", "broker/handlers/refused_batch.py",
         "                endpoints[hint.leader_id] = NodeEndpoint(",
         "                NodeEndpoint(",
         f"{_TEST_REPLICAS}::TestLostLeaderships",

@@ -128,7 +128,7 @@ async def play(cluster: SimulatedCluster, operation: Callable[[TransactionalClie
     [
         (1, TransactionalClient.produce_one, 72),
         (1, TransactionalClient.fetch_one, 86),
-        (1, TransactionalClient.commit_one, 446),
+        (1, TransactionalClient.commit_one, 450),
         (3, TransactionalClient.produce_one, 556),
         (3, TransactionalClient.commit_one, 3_120),
     ],

@@ -42,6 +42,7 @@ LOG: Final = "__transaction_state"
 OFFSETS: Final = "__consumer_offsets"
 T0: Final = TopicPartition("t", 0)
 LOG_0: Final = TopicPartition(LOG, 0)
+BACKOFF_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 60.0
 OFFSET_COMMIT_VERSION: Final = 7
 
@@ -163,7 +164,10 @@ class Producer:
         client = await WireClient.connect(broker.port, response_within=PATIENCE_SECONDS)
         try:
             response = await client.call(request, version)
-            return await client.call(request, version) if is_challenged(response) else response
+            if is_challenged(response):
+                await asyncio.sleep(BACKOFF_SECONDS)
+                return await client.call(request, version)
+            return response
         finally:
             client.close()
 
