@@ -23,6 +23,7 @@ from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from oncelog.protocol.messages.produce import ProduceResponse
 from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from oncelog.protocol.schema import Message
@@ -143,6 +144,9 @@ def is_challenged(response: object) -> bool:
             errors = set(requests.committed_partitions(response).values())
         case EndTxnResponse() | AddOffsetsToTxnResponse():
             errors = {ErrorCode(response.error_code)}
+        case ProduceResponse():
+            partitions = [each for topic in response.responses for each in topic.partition_responses]
+            return {each.error_code for each in partitions} == {ErrorCode.NOT_ENOUGH_REPLICAS}
         case _:
             return False
     return errors == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
