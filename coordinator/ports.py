@@ -131,10 +131,10 @@ class ClientConnection(Protocol):
         ...
 
     def when_responded(self, callback: Callable[[int], None]) -> None:
-        """Call back when the response to the request in hand has been handed to the operating system.
+        """Call back when the response to the request in hand has arrived at the client's machine.
 
-        The argument is the number of requests of which anything had been received by then. The callback may come later
-        than that, and does not come if the connection is lost, or while the client does not read its responses.
+        The argument is the number of requests of which anything had come by then. The callback may come later than
+        that, some milliseconds at least, and does not come if the connection is lost.
         """
         ...
 

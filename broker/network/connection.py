@@ -91,7 +91,7 @@ class Owner(Protocol):
 class _Slot:
     """The place of one response in the queue of those to be sent."""
 
-    __slots__ = ("closes", "later", "on_flushed", "ready_bytes", "response", "size")
+    __slots__ = ("closes", "later", "on_arrived", "ready_bytes", "response", "size")
 
     def __init__(self, response: ResponseBuffers | None = None, *, size: int = 0, closes: bool = False) -> None:
         self.response = response
@@ -102,8 +102,8 @@ class _Slot:
         """The connection ends when this slot's turn comes."""
         self.later: Later | None = None
         """The future that completes the response."""
-        self.on_flushed: tuple[Callable[[int], None], ...] = ()
-        """Called back when this response and those that are ready behind it are flushed (``RequestOrder``)."""
+        self.on_arrived: tuple[Callable[[int], None], ...] = ()
+        """Called back when the client has this response and those that are ready behind it (``RequestOrder``)."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -196,10 +196,10 @@ class Connection(asyncio.BufferedProtocol):
         )
         if socket is not None:
             self.info.descriptor = socket.fileno()
-        self._order = self.info.order = ConnectionOrder(
-            self._loop, self._transport, self._reader, self._frames, self.info.descriptor
-        )
         self.writer = ResponseWriter(self._transport, self.info, self._owner.response_memory)
+        self._order = self.info.order = ConnectionOrder(
+            self._loop, self.writer, self._reader, self._frames, self.info.descriptor
+        )
         if not self._owner.connection_made(self):
             self.abort()
 
@@ -351,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
     def _wait(self, request: PendingResponse, frame: memoryview) -> None:
         slot = _Slot(size=len(frame))
         if self._order.in_hand:
-            slot.on_flushed = self._order.take_in_hand()
+            slot.on_arrived = self._order.take_in_hand()
         self._slots.append(slot)
         if isinstance(request.awaitable, asyncio.Future):
             self._wait_for(request.awaitable, request, slot)
@@ -378,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin the next request: the coroutine is done, even if its own response comes later still."""
         self._blocked = False
         if self._order.in_hand:
-            slot.on_flushed += self._order.take_in_hand()
+            slot.on_arrived += self._order.take_in_hand()
         later = None if task.cancelled() or task.exception() is not None else task.result()
         if isinstance(later, asyncio.Future):
             self._wait_for(later, request, slot)
@@ -412,8 +412,8 @@ class Connection(asyncio.BufferedProtocol):
             self._ready_bytes -= slot.ready_bytes
             out += slot.response or ()
             size += slot.ready_bytes
-            if slot.on_flushed:
-                self._order.note_sent(slot.on_flushed)
+            if slot.on_arrived:
+                self._order.note_sent(slot.on_arrived)
             if slot.closes:
                 self.writer.send(out, size)
                 self._transport.close()

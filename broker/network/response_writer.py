@@ -85,7 +85,7 @@ class ResponseWriter:
         """Note that the transport is full."""
         self.is_paused = True
         self._full_since = self._last_read = now
-        self._full_at = self._read_then = self.bytes_out - self._unread()
+        self._full_at = self._read_then = self.arrived_bytes()
         self._count_held()
 
     def resume(self) -> None:
@@ -107,6 +107,10 @@ class ResponseWriter:
             self._read_then = read
             self._last_read = now
         return Reading(self._full_since, self._last_read, read - self._full_at, unread, self._held)
+
+    def arrived_bytes(self) -> int:
+        """Return how much of ``bytes_out`` the client's machine has."""
+        return self.bytes_out - self._unread()
 
     def _unread(self) -> int:
         """Return the bytes that were sent and have not arrived at the client."""

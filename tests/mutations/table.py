@@ -143,15 +143,15 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B107", _CHALLENGE,
-        "        return self._responded_at is not None and request_number > self._responded_at\n",
+        "        if self._responded_at is None or request_number <= self._responded_at:\n            return False\n",
         "        return True\n",
         f"{_SCENARIOS_CHALLENGE}::test_late_end_txns_in_one_write_end_nothing",
     ),
     Mutation(
         "B107", _CHALLENGE,
-        "request_number > self._responded_at\n",
-        "request_number >= 0\n",
-        f"{_TEST_CHALLENGE}::test_requests_that_were_received_at_the_flush_are_no_repetitions",
+        " or request_number <= self._responded_at:\n",
+        ":\n",
+        f"{_TEST_CHALLENGE}::test_requests_that_were_received_when_the_response_arrived_are_no_repetitions",
     ),
     Mutation(
         "B107", _CHALLENGE,
@@ -168,20 +168,38 @@ MUTATIONS: Final = (
     Mutation(
         "B107", "broker/network/request_order.py",
         "        self.in_hand += (callback,)\n",
-        "        self.unflushed += (callback,)\n",
-        f"{_TEST_CONNECTION}::test_response_behind_one_that_is_awaited_is_not_noted_as_flushed",
+        "        self.note_sent((callback,))\n",
+        f"{_TEST_CONNECTION}::test_response_behind_one_that_is_awaited_is_not_noted",
+    ),
+    Mutation(
+        "B107", _CHALLENGE,
+        "        return not self._awaited or self._copies > _MOST_COPIES\n",
+        "        return True\n",
+        f"{_TEST_CHALLENGE}::test_copies_that_arrive_one_after_the_other_are_no_repetitions",
+    ),
+    Mutation(
+        "B107", "broker/network/request_order.py",
+        "        if self._writer.arrived_bytes() < self._awaited:\n",
+        "        if False:\n",
+        f"{_TEST_CONNECTION}::test_response_that_has_not_arrived_is_not_noted",
+    ),
+    Mutation(
+        "B107", "broker/network/request_order.py",
+        "            while self._sent and self._sent[0].quiet_until <= now:\n",
+        "            while self._sent:\n",
+        f"{_TEST_CONNECTION}::test_each_response_has_its_own_pause",
     ),
     Mutation(
         "B107", "broker/network/connection.py",
-        "            slot.on_flushed = self._order.take_in_hand()\n",
+        "            slot.on_arrived = self._order.take_in_hand()\n",
         "            self._order.note_sent(self._order.take_in_hand())\n",
-        f"{_TEST_CONNECTION}::test_response_behind_one_that_is_awaited_is_not_noted_as_flushed",
+        f"{_TEST_CONNECTION}::test_response_behind_one_that_is_awaited_is_not_noted",
     ),
     Mutation(
         "B107", "broker/network/connection.py",
-        "            slot.on_flushed += self._order.take_in_hand()\n",
+        "            slot.on_arrived += self._order.take_in_hand()\n",
         "            self._order.note_sent(self._order.take_in_hand())\n",
-        f"{_TEST_CONNECTION}::test_response_of_a_coroutine_is_noted_as_flushed_when_it_is_known",
+        f"{_TEST_CONNECTION}::test_response_of_a_coroutine_is_noted_when_it_is_known",
     ),
     Mutation(
         "B108", _OWNERS,
@@ -235,7 +253,7 @@ MUTATIONS: Final = (
         "B107", "broker/network/request_order.py",
         "        self._drained_at = self.received_bytes + unread_bytes(self._descriptor)\n",
         "        self._drained_at = self.received_bytes\n",
-        f"{_TEST_CONNECTION}::test_requests_in_the_socket_at_the_flush_were_sent_before",
+        f"{_TEST_CONNECTION}::test_requests_in_the_socket_when_the_response_arrived_were_sent_before",
     ),
     Mutation(
         "B111", _BATCH_CHALLENGE,

@@ -14,7 +14,9 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.dispatch.api_handler import ApiHandler, Later, Outcome, handles
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, RequestContext
 from oncelog.broker.network.frames import FrameReader, new_scratch
-from oncelog.broker.network.request_order import ConnectionOrder
+from oncelog.broker.network.request_order import QUIET_SECONDS, ConnectionOrder
+from oncelog.broker.network.response_memory import ResponseMemory
+from oncelog.broker.network.response_writer import ResponseWriter
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.protocol.messages.produce import (
@@ -580,8 +582,8 @@ class NotesOrder:
 
 
 @every_loop
-def test_requests_are_numbered_and_flushed_responses_are_noted(loop_name: str) -> None:
-    """B107: what was received before a response was flushed cannot have been sent because of it."""
+def test_requests_are_numbered_and_responses_that_arrived_are_noted(loop_name: str) -> None:
+    """B107: what was received before a response had arrived cannot have been sent because of it."""
 
     async def scenario() -> None:
         notes = NotesOrder()
@@ -590,7 +592,7 @@ def test_requests_are_numbered_and_flushed_responses_are_noted(loop_name: str) -
             client.send(*heartbeats("first", "second"))
             await client.correlation_ids(2)
             client.send(*heartbeats("third", first=3))  # Too soon to be a repetition.
-            await until(lambda: "second" in notes.received)
+            await until(lambda: "third" in notes.received)
             client.send(*heartbeats("fourth", first=4))
             await until(lambda: "fourth" in notes.received)
             assert notes.numbers == {"first": 1, "second": 2, "third": 3, "fourth": 4}
@@ -600,7 +602,7 @@ def test_requests_are_numbered_and_flushed_responses_are_noted(loop_name: str) -
 
 
 @every_loop
-def test_response_behind_one_that_is_awaited_is_not_noted_as_flushed(loop_name: str) -> None:
+def test_response_behind_one_that_is_awaited_is_not_noted(loop_name: str) -> None:
     async def scenario() -> None:
         notes = NotesOrder()
         async with serve([notes.handler()]) as served:
@@ -621,7 +623,7 @@ def test_response_behind_one_that_is_awaited_is_not_noted_as_flushed(loop_name: 
 
 
 @every_loop
-def test_response_of_a_coroutine_is_noted_as_flushed_when_it_is_known(loop_name: str) -> None:
+def test_response_of_a_coroutine_is_noted_when_it_is_known(loop_name: str) -> None:
     async def scenario() -> None:
         notes = NotesOrder()
         async with serve([notes.handler()]) as served:
@@ -641,28 +643,92 @@ def test_response_of_a_coroutine_is_noted_as_flushed_when_it_is_known(loop_name:
     run(loop_name, scenario)
 
 
-class Flushed(asyncio.Transport):
-    """The kernel has taken everything that was written."""
+class SocketTransport(asyncio.Transport):
+    """The kernel takes everything at once."""
+
+    def __init__(self, sending: socket.socket) -> None:
+        super().__init__()
+        self._socket = sending
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
 
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._socket.sendall(data)
 
-async def test_requests_in_the_socket_at_the_flush_were_sent_before() -> None:
+
+class OrderOfPair:
+    """The order of a connection between two sockets, over which one response is sent."""
+
+    def __init__(self, ours: socket.socket) -> None:
+        reader = FrameReader(100, new_scratch())
+        info = ConnectionInfo(client_host="client", client_port=1, listener_name="PLAINTEXT")
+        info.descriptor = ours.fileno()
+        self.noted: list[int] = []
+        writer = ResponseWriter(SocketTransport(ours), info, ResponseMemory(1 << 20))
+        self.order = ConnectionOrder(asyncio.get_running_loop(), writer, reader, deque(), ours.fileno())
+        self.order.received = 1
+        self.order.when_responded(self.noted.append)
+        self.order.place_in_hand(())
+        writer.send([b"response"], len(b"response"))
+
+    def read(self, size: int) -> None:
+        """Read bytes that end a request."""
+        self.order.received += 1
+        self.order.received_bytes += size
+        self.order.note_drained()
+
+
+async def test_requests_in_the_socket_when_the_response_arrived_were_sent_before() -> None:
     """B107: copies of a late request that have arrived, and that the broker has not read yet."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        reader = FrameReader(100, new_scratch())
-        order = ConnectionOrder(asyncio.get_running_loop(), Flushed(), reader, deque(), ours.fileno())
-        noted: list[int] = []
         theirs.send(b"2 requests")
-        order.received = 1
-        order.when_responded(noted.append)
-        order.place_in_hand(())
-        await until(lambda: order.undrained or noted)
+        pair = OrderOfPair(ours)
+        theirs.recv(100)
+        await until(lambda: pair.order.undrained or pair.noted)
         for part in (4, 6):
-            assert noted == []
-            order.received += 1
-            order.received_bytes += part
-            order.note_drained()
-        assert noted == [3]
+            assert pair.noted == []
+            pair.read(part)
+        assert pair.noted == [3]
+
+
+async def test_response_that_has_not_arrived_is_not_noted() -> None:
+    """B107: while it is under way, so may be copies of the request, as many as the client had sent before."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pair = OrderOfPair(ours)
+        for _ in range(3):
+            await looked_once_more(pair.order)
+            assert pair.noted == []
+            pair.read(10)
+        theirs.recv(100)
+        await until(lambda: pair.noted)
+        assert pair.noted == [4]
+
+
+async def looked_once_more(order: ConnectionOrder) -> None:
+    """Await the next look at what has arrived."""
+    timer = order.timer
+    await until(lambda: order.timer is not timer)
+
+
+async def test_each_response_has_its_own_pause() -> None:
+    """B107: copies that take longer to serve than the pause after the first response."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pair = OrderOfPair(ours)
+        theirs.recv(100)
+        loop = asyncio.get_running_loop()
+        half = loop.time() + QUIET_SECONDS / 2
+        await until(lambda: loop.time() >= half)
+        second: list[float] = []
+        quiet_until = loop.time() + QUIET_SECONDS
+        pair.order.when_responded(lambda received: second.append(loop.time()))
+        pair.order.place_in_hand(())
+        await until(lambda: second)
+        assert pair.noted
+        assert second[0] >= quiet_until

@@ -10,7 +10,7 @@ OLD, NEW, LATE = 1, 2, 3
 
 
 class Connection:
-    """A connection whose responses are flushed when the test says so."""
+    """A connection whose responses arrive when the test says so."""
 
     def __init__(self, number: int) -> None:
         self.id = number
@@ -23,7 +23,7 @@ class Connection:
     def when_responded(self, callback: object) -> None:
         self.callbacks.append(callback)
 
-    def flush(self) -> None:
+    def respond(self) -> None:
         callbacks, self.callbacks = self.callbacks, []
         for callback in callbacks:
             callback(self.received)  # type: ignore[operator]
@@ -33,6 +33,16 @@ def acts(owner: ConnectionChallenge, connection: Connection, action: Action = Ac
     """Whether the next request of a connection takes effect."""
     connection.received += 1
     return not is_challenged(owner, PRODUCER, action, connection)
+
+
+def acts_before_the_response(owner: ConnectionChallenge, connection: Connection) -> bool:
+    """Whether the next request takes effect, when the response to the one before arrives only after it."""
+    responses, connection.callbacks = connection.callbacks, []
+    acted = acts(owner, connection)
+    own, connection.callbacks = connection.callbacks, responses
+    connection.respond()
+    connection.callbacks = own
+    return acted
 
 
 @pytest.fixture
@@ -51,37 +61,53 @@ def test_request_of_the_owner_takes_effect_at_once(owner: ConnectionChallenge) -
 def test_request_of_another_connection_takes_effect_when_it_is_repeated(owner: ConnectionChallenge) -> None:
     connection = Connection(NEW)
     assert not acts(owner, connection)
-    connection.flush()
+    connection.respond()
     assert acts(owner, connection)
     assert acts(owner, connection, Action.ADD)
     assert not acts(owner, Connection(OLD))
 
 
-def test_repetition_received_before_the_flush_is_challenged_again(owner: ConnectionChallenge) -> None:
+def test_repetition_received_before_the_response_arrived_is_challenged_again(owner: ConnectionChallenge) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection)
     assert not acts(owner, connection)
-    connection.flush()
+    connection.respond()
     assert acts(owner, connection)
 
 
-def test_requests_that_were_received_at_the_flush_are_no_repetitions(owner: ConnectionChallenge) -> None:
+def test_requests_that_were_received_when_the_response_arrived_are_no_repetitions(owner: ConnectionChallenge) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection)
     connection.received = 3  # Two more are in the buffer.
-    connection.flush()
+    connection.respond()
     for number in (2, 3):
         connection.received = number - 1
         assert not acts(owner, connection)
+    connection.respond()
     assert acts(owner, connection)
+
+
+def test_copies_that_arrive_one_after_the_other_are_no_repetitions(owner: ConnectionChallenge) -> None:
+    """Each one comes as soon as the window of the connection allows: before the response to the one before is noted."""
+    connection = Connection(LATE)
+    assert not acts(owner, connection)
+    assert not any(acts_before_the_response(owner, connection) for _ in range(6))
+    connection.respond()
+    assert acts(owner, connection)
+
+
+def test_client_that_always_repeats_too_soon_is_let_pass(owner: ConnectionChallenge) -> None:
+    connection = Connection(NEW)
+    assert not acts(owner, connection)
+    assert any(acts_before_the_response(owner, connection) for _ in range(10))
 
 
 def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallenge) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection, Action.ADD)
-    connection.flush()
+    connection.respond()
     assert not acts(owner, connection, Action.COMMIT)
-    connection.flush()
+    connection.respond()
     assert not acts(owner, connection, Action.ABORT)
 
 
@@ -89,17 +115,17 @@ def test_late_requests_one_per_connection_never_take_effect(owner: ConnectionCha
     for number in range(LATE, LATE + 10):
         late = Connection(number)
         assert not acts(owner, late)
-        late.flush()
+        late.respond()
     assert acts(owner, Connection(OLD))
 
 
 def test_client_between_late_requests_still_becomes_the_owner(owner: ConnectionChallenge) -> None:
     client, late = Connection(NEW), Connection(LATE)
     assert not acts(owner, client)
-    client.flush()
+    client.respond()
     assert not acts(owner, late)
     assert not acts(owner, client)  # The late request has taken the place of its challenge.
-    client.flush()
+    client.respond()
     assert acts(owner, client)
 
 
