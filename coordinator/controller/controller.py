@@ -27,6 +27,7 @@ from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
+from oncelog.coordinator.controller.controller_context import ControllerMoved
 from oncelog.coordinator.controller.controller_election import (
     Elected,
     ElectionResult,
@@ -117,7 +118,10 @@ class Controller:
         self.stored.configs.add_listener(self._on_overrides)
         self.stored.on_mended = self._on_mended
         self._store.add_session_listener(self._on_session)
-        await self._join()
+        try:
+            await self._join()
+        except ControllerMoved as error:  # Another broker was elected while this one began its epoch.
+            self._on_failure(error)
 
     async def run(self) -> None:
         """Do the controller's work until cancelled."""

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
 from oncelog.coordinator.controller.cluster_image import LEADER_DURING_DELETE
-from oncelog.coordinator.controller.controller_election import Elected, stand_for_election
+from oncelog.coordinator.controller.controller_election import Elected, replace_controller, stand_for_election
 from oncelog.coordinator.controller.membership import BrokerIdTaken, cluster_id, register
 from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic, TopicPlan
 from oncelog.coordinator.metadata_store import paths, znodes
@@ -250,6 +250,35 @@ class TestControllerEpoch:
         given = await cluster_id(first, random.Random(1))
         assert len(given) == 22
         assert await cluster_id(second, random.Random(2)) == given
+
+    async def test_broker_that_is_replaced_as_controller_while_it_starts_joins_again(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            await create(cluster, manual("t", (1,)))
+            await cluster.kill(1)
+            await cluster.kill(2)
+            outsider = cluster.ensemble.connect().session
+            assert outsider is not None
+            member = cluster.member(1)
+            replaced = []
+
+            class ReplacedBeforeItWrites:
+                """The session of a controller in place of which another one is elected before its first decisions."""
+
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(session, name)
+
+                async def multi_many(self, batches: Any) -> Any:
+                    if member.controller.active is not None and not replaced:
+                        replaced.append(await replace_controller(outsider, 9, 1, 0, lambda: None))
+                    return await session.multi_many(batches)
+
+            session, member.store._session = member.session, cast(Any, ReplacedBeforeItWrites())
+            await member.controller.start()
+            assert isinstance(replaced[0], Elected)
+            assert not member.controller.is_active
+            member.task = asyncio.get_running_loop().create_task(member.controller.run())
+            await asyncio.sleep(1)
+            assert member.controller.controller_id == 9
 
 
 class TestTopicCreation:
