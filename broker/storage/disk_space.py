@@ -63,8 +63,8 @@ class DiskSpace:
     def check(self) -> None:
         """Check whether a full directory has enough room again."""
         now_ms = self._wall_clock()
-        if not self.is_full or now_ms < self._next_check_ms:
-            return
+        if not self.is_full or 0 < self._next_check_ms - now_ms <= self._backoff_ms:
+            return  # A longer wait than the backoff shows that the clock was set back.
         total, usable = self._disk.usage(self._log_dir)
         if usable >= min(_ENOUGH_BYTES, total // _ENOUGH_SHARE):
             _log.warning("The disk of %s has room again (%d MiB): writes are accepted", self._log_dir, usable >> 20)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from oncelog.broker.storage.checkpoints import decode_checkpoint, encode_checkpoint
 from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.disk_errors import is_transient
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
@@ -132,7 +133,18 @@ class LeaderEpochFileCache:
             self._offsets.clear()
             self.latest_epoch = None
             self.is_unsaved = True
-            self.save()
+            try:
+                self.save()
+            except OSError as error:
+                if not is_transient(error):
+                    raise
+                self._remove()
+
+    def _remove(self) -> None:
+        """Delete the file, which needs no room: without it the epochs follow from the batches."""
+        if self._disk.exists(self.path):
+            self._disk.remove(self.path)
+        self._written = b""
 
     def _insert(self, entry: EpochEntry) -> bool:
         assert entry.epoch >= 0, entry

@@ -162,7 +162,7 @@ async def _flush_by_time(log: PartitionLog, now_ms: int) -> None:
     state = log.flush_state
     if log.flushed_offset == log.log_end_offset:
         state.unflushed_since_ms = None
-    elif state.unflushed_since_ms is None:
+    elif state.unflushed_since_ms is None or state.unflushed_since_ms > now_ms:  # The clock was set back.
         state.unflushed_since_ms = now_ms
     elif now_ms - state.unflushed_since_ms >= log.config.flush_interval_ms:
         state.unflushed_since_ms = None

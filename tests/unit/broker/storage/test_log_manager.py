@@ -635,6 +635,20 @@ async def test_logs_are_flushed_by_time() -> None:
         assert log.flushed_offset == expected
 
 
+@in_virtual_time
+async def test_logs_are_flushed_by_time_although_the_clock_was_set_back() -> None:
+    broker = Broker(SimDisk(), LogConfig(flush_interval_ms=3000))
+    broker.start()
+    log = broker.create(A, ID_A)
+    fill(log, 5)
+    await LogMaintenance(broker.manager).flush_and_remove()
+    broker.now_ms -= 600_000
+    for expected in (0, 0, 5):
+        await LogMaintenance(broker.manager).flush_and_remove()
+        assert log.flushed_offset == expected
+        broker.now_ms += 1500
+
+
 async def test_compacted_logs_are_cleaned_and_where_is_remembered() -> None:
     config = LogConfig(segment_bytes=700, cleanup_policy=frozenset({"compact"}))
     broker = Broker(SimDisk(), config)

@@ -289,6 +289,20 @@ def test_truncation_that_meets_a_shortage_before_it_began_changes_nothing(error:
 
 
 @pytest.mark.parametrize("error", SHORTAGES)
+def test_full_truncation_needs_no_room_for_the_epochs(error: int) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    must_append(log, idempotent(0))
+    log.epochs.save()
+    disk.fail("append", "leader-epoch-checkpoint.tmp", error=error)
+    log.truncate_fully_and_start_at(3)
+    assert (log.failed, log.log_end_offset, log.epochs.entries) == (False, 3, [])
+    log.close()
+    again = open_log(disk, SMALL, recovery_point=3)
+    assert (again.log_end_offset, again.epochs.entries) == (3, [])
+
+
+@pytest.mark.parametrize("error", SHORTAGES)
 def test_read_that_meets_a_shortage_is_refused_and_succeeds_later(error: int) -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
@@ -336,6 +350,16 @@ class TestDiskSpace:
         now += 120_000
         space.note(OSError(errno.ENOSPC, "full"), "t-0")
         now += 1_000
+        space.check()
+        assert not space.is_full
+
+    def test_clock_that_was_set_back_does_not_keep_the_disk_full(self) -> None:
+        disk = SimDisk()
+        disk.make_dirs("/data")
+        space = DiskSpace(disk, "/data", lambda: now)
+        now = 1_000_000_000
+        space.note(OSError(errno.ENOSPC, "full"), "t-0")
+        now -= 600_000
         space.check()
         assert not space.is_full
 
