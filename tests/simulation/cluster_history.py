@@ -73,6 +73,8 @@ async def play(
     await faults.befall(plan, load.disturb)
     await faults.heal()
     cluster.loop.swarm.calm()
+    for broker in cluster.brokers.values():
+        broker.disk.delay = None  # A follower that syncs slowly, one batch at a time, may never catch up with writers.
     await _until_whole(cluster)
     await load.finish()
     await asyncio.sleep(SESSION_SECONDS)
