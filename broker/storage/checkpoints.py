@@ -90,9 +90,9 @@ class OffsetCheckpoint:
         if self._disk.exists(self._path):
             self._disk.remove(self._path)
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def write(self, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
         self._writes += 1
-        self._disk.write_atomic(self._path, _encode_offsets(offsets))
+        self._disk.write_atomic(self._path, _encode_offsets(offsets), sync=sync)
 
     async def write_off_loop(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the file, off the loop; leave it to any other write that begins before this one could replace it."""

@@ -52,11 +52,11 @@ class LogCheckpoint:
         self._possible = (offsets,)
         return offsets
 
-    def write(self) -> None:
-        """Replace the file unless it is up to date."""
+    def write(self, *, sync: bool = True) -> None:
+        """Replace the file unless it is up to date; ``sync``: so that a power loss does not undo it."""
         offsets = self._offsets()
         if self._possible != (offsets,):
-            self._file.write(offsets)
+            self._file.write(offsets, sync=sync)
             self._possible = (offsets,)
         self._on_written(offsets)
 
@@ -89,6 +89,27 @@ class LogCheckpoint:
     def names_any(self, topic_partitions: Iterable[TopicPartition]) -> bool:
         """Return whether the file may have an offset of one of these logs."""
         return not self._possible or any(name in offsets for name in topic_partitions for offsets in self._possible)
+
+    def rewrite(self, *, sync: bool = True) -> None:
+        """Replace the file. Where a full disk has no room for it, it goes: what follows may be what makes room.
+
+        Raise ``OSError``.
+        """
+        try:
+            self.write(sync=sync)
+        except OSError as error:
+            if not is_transient(error):
+                raise
+            self.remove()
+
+    def correct(self) -> None:
+        """Replace the file if an offset in it is above its log's, or of no log: else it counts once the log has grown.
+
+        Raise ``OSError``.
+        """
+        present = self._offsets()
+        if any(self.highest(name) > present.get(name, -1) for name in self.names()):
+            self.rewrite()
 
     def remove(self) -> None:
         """Remove the file, for which no room is needed."""
@@ -144,13 +165,14 @@ class LogCheckpoints:
     def release(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Make sure that no high watermark is on disk of logs whose directories are about to be taken away.
 
-        One write does it for several. Raise ``OSError``.
+        One write does it for several. It need not last longer than the machine runs: after that all logs count as
+        damaged. Raise ``OSError``.
         """
         names = [name for name in topic_partitions if name in self._logs]
         for name in names:
             self._logs[name].is_leaving = True
         if self.high_watermarks.names_any(names):
-            self._rewrite_high_watermarks()
+            self.high_watermarks.rewrite(sync=False)
 
     def lower_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
         """Make sure that no high watermark above an offset is on disk of a log that has a lower one now.
@@ -158,25 +180,15 @@ class LogCheckpoints:
         Raise ``OSError``.
         """
         if self.high_watermarks.highest(topic_partition) > offset:
-            self._rewrite_high_watermarks()
+            self.high_watermarks.rewrite()
 
-    def _rewrite_high_watermarks(self) -> None:
-        """Replace the file. Where a full disk has no room for it, it goes: what follows may be what makes room."""
-        try:
-            self.high_watermarks.write()
-        except OSError as error:
-            if not is_transient(error):
-                raise
-            self.high_watermarks.remove()
-
-    def correct_high_watermarks(self) -> None:
-        """Rewrite the high watermarks if one is above its log's, or of no log: else it counts again after a kill.
+    def correct(self) -> None:
+        """Let no file have a high watermark or a recovery point beyond its log, which may have lost its end.
 
         Raise ``OSError``.
         """
-        present = self._high_watermarks()
-        if any(self.high_watermarks.highest(name) > present.get(name, -1) for name in self.high_watermarks.names()):
-            self._rewrite_high_watermarks()
+        self.recovery_points.correct()
+        self.high_watermarks.correct()
 
     def missing(self, *, closed_cleanly: bool) -> Offsets:
         """Return what the files say of logs that must be there and are not: the offsets where they ended at least."""

@@ -151,7 +151,7 @@ class LogManager:
             )
         if missing:
             self.directory.intact.note_damage(f"{len(missing)} directories of partitions are missing")
-        self.checkpoints.correct_high_watermarks()
+        self.checkpoints.correct()
 
     def _partition_of(self, name: str) -> TopicPartition | None:
         """Return the partition whose log a name in the data directory stands for; tidy up what is left over."""

@@ -29,9 +29,15 @@ LOST_END_MUTATIONS: Final = (
     ),
     Mutation(
         "B112", _MANAGER,
-        "        self.checkpoints.correct_high_watermarks()\n",
+        "        self.checkpoints.correct()\n",
         "",
         _TEST_KILL,
+    ),
+    Mutation(
+        "B112", _CHECKPOINTS,
+        "        self.recovery_points.correct()\n",
+        "",
+        f"{_TEST}::test_recovery_point_beyond_a_lost_end_does_not_count_again",
     ),
     Mutation(
         "B112", _MANAGER,
@@ -48,7 +54,7 @@ LOST_END_MUTATIONS: Final = (
     Mutation("B112", _CHECKPOINTS, " if not (log.failed or log.is_leaving)", " if not log.failed", _TEST_STEPS),
     Mutation(
         "B112", _CHECKPOINTS,
-        "            self.high_watermarks.remove()\n",
+        "            self.remove()\n",
         "            raise\n",
         f"{_TEST}::test_deletion_on_a_full_disk_removes_the_checkpoint",
     ),

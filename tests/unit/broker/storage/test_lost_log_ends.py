@@ -184,6 +184,23 @@ async def test_checkpoint_that_is_missing_or_torn_is_no_damage(content: bytes | 
     assert machine.start() == IntactEpochs(7, 7)
 
 
+@pytest.mark.parametrize("seed", range(10))
+async def test_recovery_point_beyond_a_lost_end_does_not_count_again(seed: int) -> None:
+    """What the log has copied since from its leader is not synced, and a power loss may leave holes in it."""
+    machine = await written()
+    await machine.log().flush_closed_segments_off_loop()
+    machine.manager.checkpoints.write()
+    machine.kill()
+    remove_files(machine.disk)
+    machine.start()
+    append(machine.log(), END)
+    machine.disk.sync_dir("/data/a-0")
+    machine.disk.crash("power", Random(seed))
+    machine.start()
+    offsets = [batch.header.base_offset for segment in machine.log().segments for batch in segment.scan()]
+    assert offsets == list(range(machine.log().log_end_offset))
+
+
 def delete(machine: Machine) -> None:
     machine.manager.delete(A)
 
