@@ -45,9 +45,13 @@ class Commit:
 class GroupLedger:
     """Every commit and every assignment of a group, by all that its members saw."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_begin_anew: bool = False) -> None:
+        """``may_begin_anew``: brokers soon remove a group without members and offsets; its generations begin anew."""
+        self._may_begin_anew = may_begin_anew
         self.commits: list[Commit] = []
         self._owners: dict[tuple[int, TopicPartition], str] = {}
+        self._forgettable: set[tuple[int, TopicPartition]] = set()
+        """Owners of the time before the group had offsets."""
 
     def begin(self, partition: TopicPartition, generation: int, member_id: str, now: float) -> Commit:
         """Return the next commit."""
@@ -58,7 +62,16 @@ class GroupLedger:
     def take(self, generation: int, partition: TopicPartition, owner: str) -> None:
         """Note an owner: a member id, or a static member, whose incarnations own the same."""
         known = self._owners.setdefault((generation, partition), owner)
+        if (generation, partition) in self._forgettable:
+            self._owners[generation, partition] = known = owner
+        if self._may_begin_anew and not self._has_offsets():
+            self._forgettable.add((generation, partition))
+        else:
+            self._forgettable.discard((generation, partition))
         assert known == owner, f"{known} and {owner} own {partition} in generation {generation}"
+
+    def _has_offsets(self) -> bool:
+        return any(commit.outcome is CommitOutcome.ACKNOWLEDGED for commit in self.commits)
 
     def newest_acknowledged(self, partition: TopicPartition) -> Commit | None:
         """Return the acknowledged commit that was begun last."""

@@ -28,6 +28,8 @@ _INSTANCES: Final = ("static-1", "static-2")
 _MOST_MEMBERS: Final = 5
 _STABLE_SECONDS: Final = (3 * SESSION_MS + 3 * REBALANCE_MS) / 1000
 """Members that died expire one after the other, and each of them ends one rebalance."""
+_EXPIRY_CHECK: Final = "offsets.retention.check.interval.ms"
+"""Without it a group is not removed within a history."""
 _LOOK_SECONDS: Final = 0.2
 _LONGEST_BATCH: Final = 1 << 20
 
@@ -39,7 +41,7 @@ class GroupLoad:
         self._cluster = cluster
         self._rng = rng
         self._shape = shape
-        self._ledger = GroupLedger()
+        self._ledger = GroupLedger(may_begin_anew=_EXPIRY_CHECK in cluster.loop.swarm.settings())
         self._members: dict[GroupMember, asyncio.Task[None]] = {}
         self._churning: asyncio.Task[None] | None = None
         self._longest_rest = rng.choice([1.0, 3.0, 8.0])

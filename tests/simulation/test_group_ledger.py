@@ -23,6 +23,16 @@ def test_partition_with_two_owners_in_a_generation_is_found() -> None:
         ledger.take(1, P0, "b")
 
 
+def test_group_that_was_removed_may_give_its_generations_again_until_it_has_offsets() -> None:
+    ledger = GroupLedger(may_begin_anew=True)
+    ledger.take(1, P0, "a")
+    ledger.take(1, P0, "b")
+    _acknowledged(ledger, 1.0, member_id="b")
+    ledger.take(1, P0, "c")
+    with pytest.raises(AssertionError, match="c and d own"):
+        ledger.take(1, P0, "d")
+
+
 def test_acknowledged_commit_that_is_not_shown_is_found() -> None:
     ledger = GroupLedger()
     first, second = _acknowledged(ledger, 1.0), _acknowledged(ledger, 5.0)
