@@ -33,6 +33,7 @@ from oncelog.broker.parts import Broker
 from oncelog.broker.process.heap import GIVE_BACK_SECONDS, Heap
 from oncelog.broker.process.log_output import LogHandler
 from oncelog.broker.start import start_broker
+from oncelog.broker.start_again import start_again
 from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
 from oncelog.broker.storage.meta_properties import InvalidMetaProperties
 from oncelog.clients import VERSION
@@ -187,12 +188,14 @@ async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
         async with asyncio.timeout(None) as start:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, _on_signal, number, stop, start)
-            broker = await start_broker(
-                loaded.config,
-                disk=LocalDisk(spare_descriptors=_spare_descriptors()),
-                wall_clock=_wall_clock,
-                rng=random.Random(),
-                side_loop=side_loop,
+            broker = await start_again(
+                lambda: start_broker(
+                    loaded.config,
+                    disk=LocalDisk(spare_descriptors=_spare_descriptors()),
+                    wall_clock=_wall_clock,
+                    rng=random.Random(),
+                    side_loop=side_loop,
+                )
             )
     except TimeoutError:
         if not stop.is_set():

@@ -63,7 +63,7 @@ from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
 from oncelog.coordinator.group.coordinator import GroupCoordinator
 from oncelog.coordinator.metadata_store.session_health import SessionHealth
-from oncelog.coordinator.metadata_store.store import MetadataStore, Session, StoreUnavailable
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionExpired
 from oncelog.coordinator.ports import BrokerChannel, CoordinatorHost, WallClock
 from oncelog.coordinator.producer_ids import ProducerIds
 
@@ -476,7 +476,7 @@ def _done() -> "asyncio.Future[None]":
 def _session_of(store: MetadataStore) -> Session:
     session = store.session
     if session is None:
-        raise StoreUnavailable("the session with the metadata store ended while the broker started")
+        raise SessionExpired("the session with the metadata store ended while the broker started")
     return session
 
 

@@ -9,7 +9,7 @@ from tests.house.sources import REPOSITORY
 
 MOST_FILES_OF_PRODUCE: Final = 22
 MOST_FILES_OF_END_TXN: Final = 33
-"""Both may only fall."""
+"""Raise one only for a step that every such request needs; the commit says which."""
 
 
 def test_request_path_of_this_tree_returns_files_from_dispatch_to_disk() -> None:
