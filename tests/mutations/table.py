@@ -187,7 +187,7 @@ MUTATIONS: Final = (
         "B107", "broker/network/request_order.py",
         "            while self._sent and self._sent[0].quiet_until <= now:\n",
         "            while self._sent:\n",
-        f"{_TEST_CONNECTION}::test_each_response_has_its_own_pause",
+        f"{_TEST_CONNECTION}::test_response_after_another_one_has_its_own_pause",
     ),
     Mutation(
         "B107", "broker/network/connection.py",

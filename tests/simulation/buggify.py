@@ -158,6 +158,15 @@ class Swarm:
         """Let no world point strike any more: everything has healed."""
         self._probabilities.clear()
 
+    @contextmanager
+    def calmed(self) -> Iterator[None]:
+        """Let no world point strike inside."""
+        probabilities, self._probabilities = self._probabilities, {}
+        try:
+            yield
+        finally:
+            self._probabilities = probabilities
+
     @property
     def breaks_connections(self) -> bool:
         """Whether connections and sessions may end without any fault that a history lists."""

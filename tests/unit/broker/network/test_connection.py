@@ -716,7 +716,7 @@ async def looked_once_more(order: ConnectionOrder) -> None:
     await until(lambda: order.timer is not timer)
 
 
-async def test_each_response_has_its_own_pause() -> None:
+async def test_response_after_another_one_has_its_own_pause() -> None:
     """B107: copies that take longer to serve than the pause after the first response."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
