@@ -39,7 +39,7 @@ run: $(RUNTIME)  ## One broker: make run [PORT=9092] [DATA_DIR=oncelog-data]
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
 
 cluster: $(RUNTIME)  ## Three brokers from port 9092 on and a ZooKeeper, data in ./oncelog-cluster (needs Java)
-	@$(ZOOKEEPER_JARS) && $(BIN)/oncelog cluster --brokers 3 --port $(PORT)
+	@$(ZOOKEEPER_JARS) && exec $(BIN)/oncelog cluster --brokers 3 --port $(PORT)
 
 cluster-test: $(DEV) .peers/kafka-3.9/.installed  ## What needs a real ZooKeeper
 	$(BIN)/python -m pytest -q tests/cluster

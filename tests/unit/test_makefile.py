@@ -2,6 +2,8 @@
 
 import os
 import re
+import select
+import signal
 import subprocess
 from pathlib import Path
 
@@ -26,6 +28,32 @@ def test_port_is_a_setting(target: str) -> None:
         ["make", "--dry-run", "PORT=9192", target], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert "--port 9192" in shown
+
+
+def test_cluster_ends_with_make_when_that_is_terminated(tmp_path: Path) -> None:
+    """``make`` passes SIGTERM on to the process that it started, and to none below that."""
+    (tmp_path / ".runtime").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    program = tmp_path / "bin" / "oncelog"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho $$\nexec sleep 600\n")
+    program.chmod(0o755)
+    with subprocess.Popen(
+        ["make", f"VENV={tmp_path}", "cluster"],
+        cwd=ROOT,
+        env={**os.environ, "ONCELOG_ZOOKEEPER_JARS": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        cluster = int(process.stdout.readline())
+        descriptor = os.pidfd_open(cluster)
+        process.terminate()
+        process.wait(60)
+        has_ended = bool(select.select([descriptor], [], [], 0)[0])
+        if not has_ended:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        os.close(descriptor)
+        assert has_ended
 
 
 MAKEFILE = (ROOT / "Makefile").read_text()
