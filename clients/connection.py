@@ -345,8 +345,7 @@ async def connect(
     except TimeoutError:
         if connection is not None:
             raise BrokerSilent(
-                f"{address}: accepts connections, but does not respond within {connect_seconds:g} s: the process there"
-                " is stopped or overloaded, or is no Kafka broker"
+                f"{address}: {BrokerSilent.EVENT} within {connect_seconds:g} s{BrokerSilent.CAUSES}"
             ) from None
         raise Unreachable(f"{address}: no response within {connect_seconds:g} s") from None
     except ssl.SSLCertVerificationError as error:

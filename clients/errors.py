@@ -79,6 +79,10 @@ class Unreachable(ClientError):
 class BrokerSilent(Unreachable):
     """A connection was accepted, and nothing was said on it: a process listens there that is stopped or stuck."""
 
+    EVENT = "accepts connections, but does not respond"
+    CAUSES = ": the process there is stopped or overloaded, or is no Kafka broker"
+    """The end of the message."""
+
 
 class BrokerAbsent(Unreachable):
     """No broker of the cluster has this id now."""

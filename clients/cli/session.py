@@ -83,13 +83,14 @@ class Session:
         except BrokerRefused as error:
             self.fail({error.subject: error.refusal})
         except NoBrokerReachable as error:
-            _end(NO_BROKER, str(error), advice_without_broker(self.bootstrap, is_silent=error.is_silent))
+            message = str(error).replace(BrokerSilent.CAUSES, "") if error.is_silent else str(error)
+            _end(NO_BROKER, message, advice_without_broker(self.bootstrap, is_silent=error.is_silent))
         except BadResponse as error:
             _end(NO_BROKER, str(error), advice_without_broker(self.bootstrap))
         except StillWaiting as error:
             _end(NO_BROKER, str(error), error.advice)
         except BrokerSilent as error:
-            _end(NO_BROKER, str(error), STUCK_ADVICE)
+            _end(NO_BROKER, str(error).removesuffix(BrokerSilent.CAUSES), STUCK_ADVICE)
         except BrokerAbsent as error:
             _end(NO_BROKER, str(error), BROKERS_ADVICE)
         except Unreachable as error:  # A broker that others tell of.

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.cli.remedies import remedy
 from oncelog.clients.connection import Address
-from oncelog.clients.errors import ClientError, Refusal
+from oncelog.clients.errors import BrokerSilent, ClientError, Refusal
 from oncelog.clients.obstacles import Obstacle
 
 PATIENCE_SECONDS: Final = 3.0
@@ -141,6 +141,8 @@ def _sentence(obstacle: Obstacle) -> str:
         return reason
     if obstacle.is_usual:
         return f"{name}: {reason}, since the group waits for other members"
+    if reason.startswith(BrokerSilent.EVENT):  # The advice has the causes.
+        return f"{name} {reason.removesuffix(BrokerSilent.CAUSES)}"
     if obstacle.is_connected:
         return f"{name} accepts connections and does not respond: {reason}"
     return f"{name} cannot be reached: {reason}"

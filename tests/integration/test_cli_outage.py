@@ -138,6 +138,7 @@ def test_silent_address_ends_a_command_with_the_same_explanation(silent: str) ->
     assert said.count("still waiting") == 1
     assert f"Error: {silent}: accepts connections, but does not respond" in said
     assert said.count("stopped, stuck or overloaded") == 2
+    assert "is stopped or overloaded" not in said
     assert "is a broker running there" not in said
 
 

@@ -3,6 +3,7 @@
 from oncelog.clients.cli.line_numbers import LineNumbers
 from oncelog.clients.cli.waiting import DOCTOR_ADVICE, STUCK_ADVICE, Notice, Notices
 from oncelog.clients.connection import Address
+from oncelog.clients.errors import BrokerSilent
 from oncelog.clients.obstacles import Obstacle
 from oncelog.protocol.errors import ErrorCode
 
@@ -49,6 +50,14 @@ def test_silent_broker_is_distinguished_from_missing_one() -> None:
     silent = Obstacle(reason="no response to Fetch", seconds=4.0, address=THERE, broker_id=2, is_connected=True)
     ((text, advice),) = Notices(bootstrap=[HERE]).look([silent], lambda _: True)
     assert text.endswith("broker 2 at broker2:9092 accepts connections and does not respond: no response to Fetch")
+    assert advice == STUCK_ADVICE
+
+
+def test_silent_broker_is_reported_with_each_cause_once() -> None:
+    reason = f"{BrokerSilent.EVENT} within 6 s{BrokerSilent.CAUSES}"
+    silent = Obstacle(reason=reason, seconds=4.0, address=THERE, broker_id=2, is_connected=True)
+    ((text, advice),) = Notices(bootstrap=[HERE]).look([silent], lambda _: True)
+    assert text.endswith("broker 2 at broker2:9092 accepts connections, but does not respond within 6 s")
     assert advice == STUCK_ADVICE
 
 
