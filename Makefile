@@ -58,7 +58,7 @@ test-deep: $(DEV)  ## Ten times as many seeds of the simulations, and each prope
 	ONCELOG_SEEDS=3000 ONCELOG_CLUSTER_SEEDS=60 ONCELOG_REPLICATION_SEEDS=400 $(PARALLEL_PYTEST) tests/simulation
 	for run in 1 2 3 4 5 6 7 8 9 10; do $(PARALLEL_PYTEST) -m hypothesis tests/unit tests/simulation || exit 1; done
 
-simulate: $(DEV)  ## Fresh histories in virtual time: make simulate [SEEDS=200] [KINDS=writers,transactions] [KEEP_GOING=1]; those that failed once: make simulate CORPUS=1; the trace of one, with the fewest faults that still fail: make simulate SEED=writers:17 [SHRINK=1]
+simulate: $(DEV)  ## Fresh histories in virtual time: make simulate [SEEDS=200] [KINDS=writers,transactions] [KEEP_GOING=1] (prints the kinds); those that failed once: make simulate CORPUS=1; the trace of one, with the fewest faults that still fail: make simulate SEED=writers:17 [SHRINK=1]
 	$(BIN)/python -m tests.simulation $(if $(CORPUS),corpus,$(if $(filter file,$(origin SEED)),run $(SIMULATED) $(KEEP_GOING:%=--keep-going),replay $(SEED) $(SHRINK:%=--shrink)))
 
 simulate-determinism: $(DEV)  ## Equal traces of histories under three hash seeds: make simulate-determinism [SEEDS=100]
@@ -102,8 +102,8 @@ interop-smoke: $(DEV) peers  ## One scenario for each real client
 interop-cluster-smoke: $(DEV) peers  ## The same on a cluster
 	INTEROP_BROKER=cluster $(BIN)/python -m pytest -q tests/interop -m smoke
 
-late-frames: $(DEV) peers  ## Late frames for each of eight clients, on us and on Kafka: make late-frames [FRAMES=1200] (of each client on each broker)
-	$(BIN)/python -m tests.interop.late_frames $(FRAMES:%=--frames %)
+late-frames: $(DEV) peers  ## Late frames for each of eight clients, on us and on Kafka: make late-frames [FRAMES=1200] (of each client on each broker) [CLIENT=java-client-4] [BROKER=oncelog] [SEED=1]
+	$(BIN)/python -m tests.interop.late_frames --seed $(SEED) $(FRAMES:%=--frames %) $(CLIENT:%=--client %) $(BROKER:%=--broker %)
 
 bench: bench-broker bench-cluster  ## Side by side with Apache Kafka on this machine, both of the following
 

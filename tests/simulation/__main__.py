@@ -93,8 +93,18 @@ def _chosen(arguments: argparse.Namespace) -> Iterable[HistoryName]:
     return islice(mixture({kind: KINDS[kind] for kind in arguments.kinds}, base), arguments.seeds)
 
 
+def about_kinds(kinds: Iterable[str]) -> str:
+    """Return a line for each kind of histories; one for all those with buggify."""
+    chosen = list(kinds)
+    lines = [f"  {kind}: {PLAIN[kind].about}" for kind in chosen if kind in PLAIN]
+    swarms = [kind for kind in chosen if kind not in PLAIN]
+    lines += [f"  with buggify: {', '.join(swarms)}"] if swarms else []
+    return "\n".join(["kinds (KINDS=NAME,… takes some of them):", *lines])
+
+
 def run(arguments: argparse.Namespace) -> bool:
     """Play many histories; return whether all held."""
+    print(about_kinds(arguments.kinds))
     return _play_all(_chosen(arguments), jobs=arguments.jobs, keep_going=arguments.keep_going)
 
 
@@ -148,7 +158,9 @@ def determinism(arguments: argparse.Namespace) -> bool:
 
 def replay(arguments: argparse.Namespace) -> bool:
     """Play one history and print its trace; return whether it held."""
-    held = True
+    if len(arguments.names) > 1:
+        print(about_replays(arguments.names), flush=True)
+    failed: list[HistoryName] = []
     with ExitStack() as resources:
         out = sys.stdout if arguments.to is None else resources.enter_context(arguments.to.open("w"))
         for name in arguments.names:
@@ -158,8 +170,20 @@ def replay(arguments: argparse.Namespace) -> bool:
                 one = play(name, listener=trace.add, faults=faults)
             print(*trace.lines(), sep="\n", file=out)
             print(f"{name}: {one.virtual_seconds:.1f} virtual seconds,", one.failure or "all held")
-            held &= not one.failure
-    return held
+            failed += [name] if one.failure else []
+    if len(arguments.names) > 1:
+        print(outcome_of_replays(arguments.names, failed))
+    return not failed
+
+
+def about_replays(names: Sequence[HistoryName]) -> str:
+    """Return what a seed without a kind replays."""
+    return f"a history of each plain kind: {', '.join(map(str, names))}; SEED=KIND:{names[0].seed} plays one"
+
+
+def outcome_of_replays(names: Sequence[HistoryName], failed: Sequence[HistoryName]) -> str:
+    """Return how many histories were replayed, and which of them failed."""
+    return f"{len(names)} histories, {len(failed)} failed{': ' if failed else ''}{', '.join(map(str, failed))}"
 
 
 def _fewest_faults(name: HistoryName, most_replays: int) -> list[Any] | None:

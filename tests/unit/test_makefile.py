@@ -56,6 +56,14 @@ def test_cluster_ends_with_make_when_that_is_terminated(tmp_path: Path) -> None:
         assert has_ended
 
 
+def test_late_frames_are_played_with_the_client_broker_and_seed_that_are_named() -> None:
+    words = ["CLIENT=kafkajs", "BROKER=oncelog", "SEED=7", "FRAMES=10"]
+    shown = subprocess.run(
+        ["make", "--dry-run", *words, "late-frames"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert "--seed 7 --frames 10 --client kafkajs --broker oncelog" in shown
+
+
 MAKEFILE = (ROOT / "Makefile").read_text()
 RECORDING_PYTHON = """#!/bin/sh
 [ "$1" = -c ] && exec python3 "$@"

@@ -1,0 +1,20 @@
+"""What ``python -m tests.simulation`` says of the histories that it plays."""
+
+from tests.simulation.__main__ import about_kinds, about_replays, outcome_of_replays
+from tests.simulation.histories import KINDS, PLAIN, HistoryName
+
+
+def test_kinds_of_a_run_are_listed_with_their_meaning() -> None:
+    lines = about_kinds(KINDS).splitlines()
+    assert f"  groups: {PLAIN['groups'].about}" in lines
+    assert len(lines) == 1 + len(PLAIN) + 1
+    assert about_kinds(["topics"]).splitlines()[1:] == [f"  topics: {PLAIN['topics'].about}"]
+
+
+def test_replays_of_a_seed_without_a_kind_are_all_named() -> None:
+    names = [HistoryName(kind, 5) for kind in PLAIN]
+    said = about_replays(names)
+    assert all(str(name) in said for name in names)
+    assert said.endswith("SEED=KIND:5 plays one")
+    assert outcome_of_replays(names, []) == f"{len(PLAIN)} histories, 0 failed"
+    assert outcome_of_replays(names, names[2:4]) == f"{len(PLAIN)} histories, 2 failed: writers:5, transactions:5"
