@@ -75,7 +75,7 @@ def assess(
     without a leader.
     """
     alive = {broker.broker_id for broker in brokers}
-    partitions = _ailing(metadata, alive)
+    partitions = _ailing(metadata, alive, leaderless or {})
     offline = sum(row["state"] == "offline" for row in partitions)
     under_replicated = sum(bool(row["not_in_sync"]) for row in partitions)
     problems = _about_cluster(controller_id, offline, under_replicated)
@@ -109,11 +109,14 @@ def assess(
     return ClusterHealth(summary=summary, brokers=rows, partitions=partitions, problems=problems)
 
 
-def _ailing(metadata: MetadataResponse, alive: set[int]) -> list[dict[str, Any]]:
+def _ailing(metadata: MetadataResponse, alive: set[int], leaderless: Leaderless) -> list[dict[str, Any]]:
+    """Return a row for each; while a partition waits for a replica, none is in sync, although Metadata names some."""
     rows = []
     for topic in sorted(metadata.topics, key=lambda topic: topic.name or ""):
         for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
-            missing = sorted(set(partition.replica_nodes) - set(partition.isr_nodes))
+            described = leaderless.get((topic.name or "", partition.partition_index))
+            in_sync = partition.isr_nodes if described is None else described.isr
+            missing = sorted(set(partition.replica_nodes) - set(in_sync))
             is_offline = partition.leader_id not in alive
             if is_offline or missing:
                 rows.append(
@@ -121,7 +124,7 @@ def _ailing(metadata: MetadataResponse, alive: set[int]) -> list[dict[str, Any]]
                         "partition": f"{topic.name}-{partition.partition_index}",
                         "state": "offline" if is_offline else "under-replicated",
                         "leader": None if is_offline else partition.leader_id,
-                        "in_sync": list(partition.isr_nodes),
+                        "in_sync": list(in_sync),
                         "not_in_sync": missing,
                     }
                 )

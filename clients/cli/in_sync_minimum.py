@@ -65,7 +65,8 @@ def about_minimum(metadata: MetadataResponse, minimums: Mapping[str, int], alive
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     have = "1 partition has" if len(names) == 1 else f"{len(names)} partitions have"
     away = sorted({node for partition in refusing.values() for node in partition.replica_nodes} - set(alive))
-    gone = f"; not in the cluster: broker {', '.join(map(str, away))}" if away else ""
+    ids = ", ".join(map(str, away))
+    gone = f"; not in the cluster: broker{'' if len(away) == 1 else 's'} {ids}, to be started first" if away else ""
     return (
         f"{have} fewer replicas in sync than {_KEY}: writes with acks=all are refused "
         f"({', '.join(names[:_SHOWN])}{more}){gone}"

@@ -61,10 +61,21 @@ def about_uncreatable_topics(metadata: MetadataResponse, factors: Mapping[str, i
     brokers = "1 broker" if count == 1 else f"{count} brokers"
     return tuple(
         f"{topic.name} cannot be created, so {topic.users} cannot be used: {topic.key} is {factors[topic.key]}, "
-        f"and the cluster has {brokers}; start more brokers, or lower this setting on all of them and restart them"
+        f"and the cluster has {brokers}; {_advice(metadata, factors[topic.key])}"
         for topic in _missing(metadata)
         if factors.get(topic.key, 0) > count
     )
+
+
+def _advice(metadata: MetadataResponse, factor: int) -> str:
+    """Return to start the brokers that are away, as far as replicas show which; the setting is right then."""
+    present = {broker.node_id for broker in metadata.brokers}
+    replicas = {node for topic in metadata.topics for each in topic.partitions for node in each.replica_nodes}
+    away = sorted(replicas - present)
+    if not away:
+        return "start more brokers, or lower this setting on all of them and restart them"
+    start = f"start broker{'' if len(away) == 1 else 's'} {', '.join(map(str, away))}"
+    return start if len(present) + len(away) >= factor else f"{start}, and more brokers"
 
 
 def _missing(metadata: MetadataResponse) -> list[_InternalTopic]:

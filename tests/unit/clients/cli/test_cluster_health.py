@@ -87,6 +87,12 @@ def test_assess_offline_and_under_replicated_partitions_names_them() -> None:
     assert (health.summary["offline"], health.summary["under_replicated"]) == (1, 2)
 
 
+def test_assess_partition_that_waits_shows_the_in_sync_replicas_that_describe_shows() -> None:
+    described = {("a", 0): replace(leaderless((2, 3)), isr=())}
+    (row,) = assess(metadata(a=(-1, [1, 2, 3], [2])), 1, [broker(1)], leaderless=described).partitions
+    assert (row["in_sync"], row["not_in_sync"]) == ([], [1, 2, 3])
+
+
 def test_assess_broker_that_is_not_reached_names_its_session_and_what_it_leads() -> None:
     brokers = [broker(1), broker(2, failure="Connection refused")]
     (idle,) = assess(WHOLE, 1, brokers).problems

@@ -10,7 +10,7 @@ CUT = metadata(d=(1, [1, 2, 3], [1]), a=(1, [1, 2, 3], [1]), b=(1, [1, 2], [1]),
 def test_partitions_below_the_minimum_are_named_with_the_brokers_that_are_away() -> None:
     assert about_minimum(CUT, {"a": 2, "b": 1, "d": 2}, {1}) == (
         "2 partitions have fewer replicas in sync than min.insync.replicas: writes with acks=all are refused "
-        "(a-0, d-0); not in the cluster: broker 2, 3"
+        "(a-0, d-0); not in the cluster: brokers 2, 3, to be started first"
     )
 
 
