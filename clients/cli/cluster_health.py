@@ -68,11 +68,12 @@ def assess(
     brokers: Sequence[SeenBroker],
     minimums: Mapping[str, int] | None = None,
     leaderless: Leaderless | None = None,
+    about_settings: Sequence[str] = (),
 ) -> ClusterHealth:
     """Judge a cluster by its metadata and by visits to its brokers.
 
     ``minimums`` is ``min.insync.replicas`` by topic, as far as it is known; ``leaderless`` says more of partitions
-    without a leader.
+    without a leader; ``about_settings`` are sentences about settings of topics with replicas out of sync.
     """
     alive = {broker.broker_id for broker in brokers}
     partitions = _ailing(metadata, alive, leaderless or {})
@@ -83,6 +84,7 @@ def assess(
     refusing = about_minimum(metadata, minimums or {}, alive)
     if refusing is not None:
         problems.append(f"{refusing}; {MINIMUM_ADVICE}")
+    problems += about_settings
     problems += _about_unreached(metadata, brokers)
     problems += _about_brokers(brokers)
     summary = {

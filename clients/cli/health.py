@@ -17,6 +17,7 @@ from oncelog.clients.cli.directories import about_directory, failed_directories
 from oncelog.clients.cli.in_sync_minimum import in_sync_minimums
 from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json, format_table
+from oncelog.clients.cli.recovery_overrides import about_overrides, is_without_strategy, recovery_overrides
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, with_session
 from oncelog.clients.cli.uncreatable_topics import about_uncreatable_topics, replication_factors
 from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
@@ -60,7 +61,7 @@ def health(session: Session, ready: bool) -> None:
 
 def _print(session: Session, found: ClusterHealth) -> None:
     session.show_record(found.summary, "brokers", found.brokers, ("broker", "address", "rack", "reached", "store"))
-    rows = table_rows(found.partitions)
+    rows = [{**row, "in_sync": row["in_sync"] or None} for row in table_rows(found.partitions)]
     if rows:
         click.echo("\n" + format_table(rows[:SHOWN_PARTITIONS], PARTITION_COLUMNS))
     hidden = len(rows) - SHOWN_PARTITIONS
@@ -87,8 +88,11 @@ async def _look(cluster: Cluster) -> ClusterHealth:
         visits = [group.create_task(_visit(cluster, metadata, broker.node_id, broker.rack)) for broker in known]
     minimums = await in_sync_minimums(await cluster.connection_to_any(), metadata)
     leaderless = await describe_leaderless(cluster, metadata)
+    overrides = await recovery_overrides(cluster, metadata)
+    without_strategy = any(overrides.values()) and await is_without_strategy(cluster)
+    settings = about_overrides(overrides, without_strategy=without_strategy)
     seen = [visit.result() for visit in visits]
-    return assess(metadata, cluster.metadata.controller_id, seen, minimums, leaderless)
+    return assess(metadata, cluster.metadata.controller_id, seen, minimums, leaderless, settings)
 
 
 async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rack: str | None) -> SeenBroker:

@@ -177,10 +177,19 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 @with_session()
 def alter_config(session: Session, names: tuple[str, ...], changes: "Sequence[ConfigChange]") -> None:
     """Change settings of topics."""
-    from oncelog.clients.admin.configs import Resource, ResourceType, alter_configs
+    from oncelog.clients.admin.configs import Operation, Resource, ResourceType, alter_configs
+    from oncelog.clients.cli.recovery_overrides import LEVEL_ZERO, STRATEGY_KEY, is_without_strategy
 
     resources = {Resource(type=ResourceType.TOPIC, name=name): changes for name in names}
-    outcomes = session.change(lambda cluster: alter_configs(cluster, resources))
+    sets_strategy = any(each.name == STRATEGY_KEY and each.operation is Operation.SET for each in changes)
+
+    async def work(cluster: Cluster) -> tuple[dict[Resource, Refusal | None], bool]:
+        outcomes = await alter_configs(cluster, resources)
+        return outcomes, sets_strategy and await is_without_strategy(cluster)
+
+    outcomes, without_strategy = session.change(work)
+    if without_strategy:
+        complain(f"Warning: {LEVEL_ZERO}")
     session.show_outcomes("topic", "ok", {resource.name: outcome for resource, outcome in outcomes.items()})
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from oncelog.clients.admin.topic_pages import PagedPartitionDescription, RecoveryDescription
 from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
-from oncelog.clients.cli.waiting_partitions import Waiting, awaited_brokers, waiting_sentences
+from oncelog.clients.cli.waiting_partitions import Waiting, awaited_brokers, waiting_of, waiting_sentences
 
 LogEnds = Mapping[int, Mapping[str, int | None]]
 """By partition, its first and its next offset."""
@@ -49,16 +49,22 @@ def problems(topic: TopicDescription, alive: Collection[int]) -> list[str]:
 
 
 def _waiting(topic: str, partition: PartitionDescription, alive: Collection[int]) -> Waiting:
-    brokers = _waits_for(partition, alive)
-    has_others = bool(set(partition.replicas) - set(brokers))
-    return Waiting(f"{topic}-{partition.partition}", brokers, _recovery_of(partition), has_others)
+    name, recovery = f"{topic}-{partition.partition}", _recovery_of(partition)
+    if partition.leader is not None:
+        return Waiting(name, (), recovery)
+    return waiting_of(name, _members(partition), partition.replicas, recovery, alive)
 
 
 def _waits_for(partition: PartitionDescription, alive: Collection[int]) -> tuple[int, ...]:
     if partition.leader is not None:
         return ()
+    return awaited_brokers(_members(partition), _recovery_of(partition), alive)
+
+
+def _members(partition: PartitionDescription) -> tuple[int, ...]:
+    """Return those in sync or eligible."""
     eligible = partition.eligible_leaders if isinstance(partition, PagedPartitionDescription) else ()
-    return awaited_brokers((*partition.isr, *eligible), _recovery_of(partition), alive)
+    return (*partition.isr, *eligible)
 
 
 def _formerly_eligible(partition: PartitionDescription) -> tuple[int, ...] | None:

@@ -15,7 +15,9 @@ from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError, Refusal
 from oncelog.protocol.messages.metadata import MetadataResponse
 
-_RECOVERY_SETTING: Final = "unclean.recovery.strategy=longest_log"
+_STRATEGY: Final = "unclean.recovery.strategy"
+_LONGEST_LOG: Final = "longest_log"
+_RECOVERY_SETTING: Final = f"{_STRATEGY}={_LONGEST_LOG}"
 _OLDER_SETTING: Final = "unclean.leader.election.enable=true"
 """Where the controller compares no log ends: at level 0 of the feature, of earlier releases, and of Kafka."""
 _MOST_TOPICS: Final = 1000
@@ -35,6 +37,10 @@ class Waiting(NamedTuple):
     recovery: RecoveryDescription | None = None
     has_others: bool = True
     """Whether it has replicas on brokers that it does not wait for."""
+    sufficient: tuple[int, ...] = ()
+    """Those of the brokers that may lead as soon as they are back, if their logs are intact: of ISR and ELR."""
+    registered: tuple[int, ...] = ()
+    """Those of the brokers whose ZooKeeper session has not ended: they may have ended nevertheless."""
 
 
 async def describe_leaderless(cluster: Cluster, metadata: MetadataResponse) -> Leaderless:
@@ -65,12 +71,32 @@ def about_waiting(metadata: MetadataResponse, leaderless: Leaderless, alive: Col
                 continue
             name = f"{topic.name}-{partition.partition_index}"
             described = leaderless.get((topic.name or "", partition.partition_index))
-            eligible = () if described is None else described.eligible_leaders
-            recovery = None if described is None else described.recovery
-            brokers = awaited_brokers((*partition.isr_nodes, *eligible), recovery, alive)
-            others = set(partition.replica_nodes) - set(brokers)
-            waiting.append(Waiting(name, brokers, recovery, bool(others)))
+            if described is None:
+                waiting.append(waiting_of(name, partition.isr_nodes, partition.replica_nodes, None, alive))
+            else:
+                members = (*described.isr, *described.eligible_leaders)
+                waiting.append(waiting_of(name, members, partition.replica_nodes, described.recovery, alive))
     return waiting_sentences(waiting)
+
+
+def waiting_of(
+    name: str,
+    members: Iterable[int],
+    replicas: Iterable[int],
+    recovery: RecoveryDescription | None,
+    alive: Collection[int],
+) -> Waiting:
+    """Return what a partition without a leader waits for. ``members``: those in sync or eligible."""
+    members = set(members)
+    brokers = awaited_brokers(members, recovery, alive)
+    return Waiting(
+        name,
+        brokers,
+        recovery,
+        has_others=bool(set(replicas) - set(brokers)),
+        sufficient=tuple(each for each in brokers if each in members),
+        registered=tuple(each for each in brokers if each in alive),
+    )
 
 
 def awaited_brokers(
@@ -85,34 +111,63 @@ def awaited_brokers(
 
 def waiting_sentences(partitions: Iterable[Waiting]) -> list[str]:
     """Return a text for each group of brokers that partitions wait for: a sentence, then a line for each fact."""
-    groups: defaultdict[tuple[int, ...], list[Waiting]] = defaultdict(list)
-    for partition in partitions:
-        if partition.brokers:
-            groups[partition.brokers].append(partition)
-    return [_text(brokers, group) for brokers, group in sorted(groups.items())]
+    groups: defaultdict[tuple[tuple[int, ...], ...], list[Waiting]] = defaultdict(list)
+    for each in partitions:
+        if each.brokers:
+            groups[each.brokers, each.sufficient, each.registered].append(each)
+    return [_text(group) for _, group in sorted(groups.items())]
 
 
-def _text(brokers: tuple[int, ...], group: list[Waiting]) -> str:
+def _text(group: list[Waiting]) -> str:
     more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
     wait = "1 partition waits" if len(group) == 1 else f"{len(group)} partitions wait"
     names = ", ".join(each.name for each in group[:_SHOWN])
-    ids = " ".join(map(str, brokers))
+    first = group[0]
     facts = [
         ("cause", "no replica that is up certainly has every acknowledged record"),
-        ("until", _until(brokers, group)),
+        ("until", _until(group)),
         *(("loss", about_loss(each.name, each.recovery)) for each in group[:_SHOWN] if each.recovery is not None),
-        ("to wait", f"start {_brokers(brokers)} (of `oncelog cluster`: `oncelog cluster start {ids}`)"),
+        *_ways_to_wait(first),
         *_ways_not_to_wait([each for each in group if each.has_others]),
     ]
-    said = f"{wait} for {_brokers(brokers)}, which may alone have all acknowledged records ({names}{more})"
+    awaited = _any_of(first.brokers) if first.sufficient == first.brokers else _brokers(first.brokers)
+    said = f"{wait} for {awaited}, which may alone have all acknowledged records ({names}{more})"
     return "\n".join([said, *(f"  {f'{name}:' if name else '':<{_FACT_WIDTH}}{fact}" for name, fact in facts)])
+
+
+def _ways_to_wait(waiting: Waiting) -> list[tuple[str, str]]:
+    facts = []
+    ended = tuple(each for each in waiting.brokers if each not in waiting.registered)
+    if ended:
+        ids = " ".join(map(str, ended))
+        intact = "" if waiting.recovery is None else " if its log is intact"
+        one = f"; one is enough{intact}" if len(set(ended) & set(waiting.sufficient)) > 1 else ""
+        facts.append(("to wait", f"start {_brokers(ended)} (of `oncelog cluster`: `oncelog cluster start {ids}`){one}"))
+    if waiting.registered:
+        has, it = ("has", "it") if len(waiting.registered) == 1 else ("have", "them")
+        text = f"{_brokers(waiting.registered)} {has} a ZooKeeper session, and the controller does not know the log end"
+        facts.append(("" if facts else "to wait", f"{text}: start {it} if ended, or wait if just started"))
+    return facts
 
 
 def _ways_not_to_wait(group: list[Waiting]) -> list[tuple[str, str]]:
     if not group:
         return [("not to wait", "there is no replica on another broker")]
-    setting = _OLDER_SETTING if all(each.recovery is None for each in group) else _RECOVERY_SETTING
-    change = f"oncelog topic alter-config {_topics(group)}"
+    electing = [each for each in group if each.recovery is None or each.recovery.elects is not None]
+    if not electing:
+        return [("not to wait", "no replica is up that could lead: start its broker first")]
+    waiting = [each for each in electing if each.recovery is None or each.recovery.strategy != _LONGEST_LOG]
+    if not waiting:
+        undo = f"oncelog topic alter-config {_topics(electing)} --delete {_STRATEGY}"
+        return [
+            (
+                "not to wait",
+                f"{_RECOVERY_SETTING} holds already: the longest log that is known leads soon; afterwards,",
+            ),
+            ("", f"if the topic has it: {undo}"),
+        ]
+    setting = _OLDER_SETTING if all(each.recovery is None for each in waiting) else _RECOVERY_SETTING
+    change = f"oncelog topic alter-config {_topics(waiting)}"
     return [
         ("not to wait", f"{change} --set {setting}"),
         ("", "elects a replica that is up, and acknowledged records that it lacks are lost; afterwards"),
@@ -125,11 +180,17 @@ def _topics(group: list[Waiting]) -> str:
     return " ".join(topics) if len(topics) <= _SHOWN else "TOPIC…"
 
 
-def _until(brokers: tuple[int, ...], group: list[Waiting]) -> str:
+def _until(group: list[Waiting]) -> str:
     times = [each.recovery.decides_at_ms for each in group if each.recovery and each.recovery.decides_at_ms is not None]
-    if not times:
-        return f"{_brokers(brokers)} {'is' if len(brokers) == 1 else 'are'} back"
-    return f"{_time(max(times))} at the latest: then the longest log that is known leads"
+    if times:
+        return f"{_time(max(times))} at the latest: then the longest log that is known leads"
+    brokers, sufficient = group[0].brokers, group[0].sufficient
+    if len(brokers) == 1:
+        return f"{_brokers(brokers)} is back"
+    if group[0].recovery is None and sufficient:
+        return f"{_any_of(sufficient)} is back"
+    one = f"{_any_of(sufficient)} is back with an intact log, or " if sufficient else ""
+    return f"{one}{_brokers(brokers)} are back"
 
 
 def about_loss(name: str, recovery: RecoveryDescription) -> str:
@@ -137,13 +198,20 @@ def about_loss(name: str, recovery: RecoveryDescription) -> str:
     if recovery.elects is None:
         return f"{name}: no replica is up that could lead"
     ends = recovery.log_ends
+    if ends and not any(end.offset for end in ends.values()) and set(recovery.waits_for) <= ends.keys():
+        return f"{name}: nothing: all logs are empty"
     known = ", ".join(
         f"broker {each} {end.offset} (leader epoch {end.leader_epoch})" for each, end in sorted(ends.items())
     )
     end = ends.get(recovery.elects)
-    place = "that it lacks" if end is None else f"from offset {end.offset} on{_and_later_epochs(end)}"
+    if end is None:
+        lost = "acknowledged records that it lacks are lost"
+    elif not end.offset:
+        lost = "all acknowledged records are lost, if there are any: its log is empty"
+    else:
+        lost = f"acknowledged records from offset {end.offset} on{_and_later_epochs(end)} are lost, if there are any"
     return (
-        f"{name}: if broker {recovery.elects} leads without waiting, acknowledged records {place} are lost; "
+        f"{name}: if broker {recovery.elects} leads without waiting, {lost}; "
         f"log end offsets: {known or 'none is known'}"
     )
 
@@ -151,6 +219,10 @@ def about_loss(name: str, recovery: RecoveryDescription) -> str:
 def _and_later_epochs(elected: LogEnd) -> str:
     """Return the words for records that the elected log may have others in the place of: those of later leaders."""
     return f", and all of leader epochs above {elected.leader_epoch}," if elected.leader_epoch >= 0 else ""
+
+
+def _any_of(brokers: tuple[int, ...]) -> str:
+    return f"broker {' or '.join(map(str, brokers))}"
 
 
 def _brokers(brokers: tuple[int, ...]) -> str:

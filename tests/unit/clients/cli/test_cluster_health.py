@@ -133,7 +133,7 @@ def leaderless(elr: tuple[int, ...], recovery: RecoveryDescription | None = None
 
 def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
     timed = RecoveryDescription(
-        strategy="longest_log",
+        strategy="balanced",
         waits_for=(3,),
         elects=2,
         decides_at_ms=1_700_000_000_000,
@@ -145,7 +145,8 @@ def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
         "  cause:       no replica that is up certainly has every acknowledged record",
         "  until:       2023-11-14T22:13:20Z at the latest: then the longest log that is known leads",
         "  loss:        a-0: if broker 2 leads without waiting, acknowledged records from offset 17 on, and all of "
-        "leader epochs above 5, are lost; log end offsets: broker 1 30 (leader epoch 4), broker 2 17 (leader epoch 5)",
+        "leader epochs above 5, are lost, if there are any; log end offsets: broker 1 30 (leader epoch 4), "
+        "broker 2 17 (leader epoch 5)",
         "  to wait:     start broker 3 (of `oncelog cluster`: `oncelog cluster start 3`)",
         "  not to wait: oncelog topic alter-config a --set unclean.recovery.strategy=longest_log",
         "               elects a replica that is up, and acknowledged records that it lacks are lost; afterwards",
@@ -183,10 +184,72 @@ def test_assess_partition_without_leader_names_the_brokers_that_it_waits_for() -
     waiting = [problem for problem in health.problems if "wait for" in problem]
     assert len(waiting) == 1
     assert waiting[0].startswith(
-        "2 partitions wait for brokers 2, 3, which may alone have all acknowledged records (a-0, b-0)\n"
+        "2 partitions wait for broker 2 or 3, which may alone have all acknowledged records (a-0, b-0)\n"
     )
-    assert "  until:       brokers 2, 3 are back\n" in waiting[0]
+    assert "  until:       broker 2 or 3 is back\n" in waiting[0]
+    assert "`oncelog cluster start 2 3`); one is enough\n" in waiting[0]
     assert "oncelog topic alter-config a b --set" in waiting[0]
     older = [problem for problem in assess(seen, 1, [broker(1)]).problems if "wait for" in problem]
     assert older[0].startswith("2 partitions wait for broker 2, which may alone")
     assert all("--set unclean.leader.election.enable=true" in problem for problem in (*waiting, *older))
+
+
+def recovery(
+    waits_for: tuple[int, ...],
+    *,
+    elects: int | None = 1,
+    strategy: str = "balanced",
+    ends: dict[int, LogEnd] | None = None,
+) -> RecoveryDescription:
+    return RecoveryDescription(
+        strategy=strategy, waits_for=waits_for, elects=elects, decides_at_ms=None, log_ends=ends or {}
+    )
+
+
+def about_waiting_a(described: PagedPartitionDescription, *alive: int) -> str:
+    health = assess(
+        metadata(a=(-1, [1, 2, 3], [2])), 1, [broker(each) for each in alive], leaderless={("a", 0): described}
+    )
+    (problem,) = [problem for problem in health.problems if "which may alone" in problem]
+    return problem
+
+
+def test_assess_partition_for_which_one_of_two_brokers_is_enough_says_or() -> None:
+    waiting = replace(leaderless((2, 3), recovery((2, 3))), isr=())
+    text = about_waiting_a(waiting, 1)
+    assert text.startswith("1 partition waits for broker 2 or 3, which may alone")
+    assert "  until:       broker 2 or 3 is back with an intact log, or brokers 2, 3 are back\n" in text
+    assert "`oncelog cluster start 2 3`); one is enough if its log is intact\n" in text
+    damaged = about_waiting_a(replace(leaderless((), recovery((2, 3))), isr=()), 1)
+    assert damaged.startswith("1 partition waits for brokers 2, 3, which may alone")
+    assert "  until:       brokers 2, 3 are back\n" in damaged
+    assert "enough" not in damaged
+
+
+def test_assess_partition_that_waits_for_a_broker_with_a_session_says_that_it_may_have_ended() -> None:
+    text = about_waiting_a(replace(leaderless((2, 3), recovery((2, 3))), isr=()), 1, 3)
+    assert "to wait:     start broker 2 (of `oncelog cluster`: `oncelog cluster start 2`)\n" in text
+    assert "               broker 3 has a ZooKeeper session, and the controller does not know the log end: " in text
+
+
+def test_assess_partition_under_longest_log_does_not_recommend_that_again() -> None:
+    text = about_waiting_a(leaderless((3,), recovery((3,), strategy="longest_log")), 1)
+    assert "--set" not in text
+    assert "not to wait: unclean.recovery.strategy=longest_log holds already" in text
+    assert text.endswith("oncelog topic alter-config a --delete unclean.recovery.strategy")
+    unled = about_waiting_a(leaderless((3,), recovery((3,), elects=None)), 1)
+    assert "--set" not in unled
+    assert unled.endswith("  not to wait: no replica is up that could lead: start its broker first")
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ({1: LogEnd(-1, 0)}, "all acknowledged records are lost, if there are any: its log is empty;"),
+        ({1: LogEnd(-1, 0), 3: LogEnd(-1, 0)}, "a-0: nothing: all logs are empty"),
+    ],
+)
+def test_assess_partition_with_empty_logs_says_that_there_may_be_nothing_to_lose(
+    ends: dict[int, LogEnd], said: str
+) -> None:
+    assert said in about_waiting_a(leaderless((3,), recovery((3,), ends=ends)), 1)
