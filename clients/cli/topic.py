@@ -174,8 +174,11 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 @topic.command("alter-config", epilog=example("oncelog topic alter-config orders --set retention.ms=3600000"))
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
 @config_change_options
+@click.option("--validate-only", is_flag=True, help="Validate the change without making it.")
 @with_session()
-def alter_config(session: Session, names: tuple[str, ...], changes: "Sequence[ConfigChange]") -> None:
+def alter_config(
+    session: Session, names: tuple[str, ...], changes: "Sequence[ConfigChange]", validate_only: bool
+) -> None:
     """Change settings of topics."""
     from oncelog.clients.admin.configs import Operation, Resource, ResourceType, alter_configs
     from oncelog.clients.cli.recovery_overrides import LEVEL_ZERO, STRATEGY_KEY, is_without_strategy
@@ -184,13 +187,14 @@ def alter_config(session: Session, names: tuple[str, ...], changes: "Sequence[Co
     sets_strategy = any(each.name == STRATEGY_KEY and each.operation is Operation.SET for each in changes)
 
     async def work(cluster: Cluster) -> tuple[dict[Resource, Refusal | None], bool]:
-        outcomes = await alter_configs(cluster, resources)
+        outcomes = await alter_configs(cluster, resources, validate_only=validate_only)
         return outcomes, sets_strategy and await is_without_strategy(cluster)
 
     outcomes, without_strategy = session.change(work)
     if without_strategy:
         complain(f"Warning: {LEVEL_ZERO}")
-    session.show_outcomes("topic", "ok", {resource.name: outcome for resource, outcome in outcomes.items()})
+    done = "valid" if validate_only else "ok"
+    session.show_outcomes("topic", done, {resource.name: outcome for resource, outcome in outcomes.items()})
 
 
 @topic.command("add-partitions", epilog=example("oncelog topic add-partitions orders --num 2"))

@@ -50,6 +50,8 @@ def test_partitions_are_added(oncelog: Oncelog, topic: str) -> None:
 
 def test_configurations_are_changed_and_tell_their_sources(oncelog: Oncelog, topic: str) -> None:
     oncelog(f"topic alter-config {topic} --set retention.ms=60000 --set segment.bytes=1048576")
+    assert "valid" in oncelog(f"topic alter-config {topic} --validate-only --set retention.ms=1")
+    assert "INVALID_CONFIG" in oncelog.fails(f"topic alter-config {topic} --validate-only --set retention.ms=soon")
     oncelog(f"config alter topic {topic} --delete segment.bytes --append cleanup.policy=compact")
     changed = {entry["name"]: entry for entry in oncelog.json(f"config describe topic {topic}")}
     assert changed["retention.ms"]["value"] == "60000"
