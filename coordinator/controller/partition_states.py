@@ -16,6 +16,7 @@ from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.cluster_state import VersionedState
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import initial_state, is_unclean, next_state
+from oncelog.coordinator.controller.lone_replicas import LoneLoss, about_lone_losses
 from oncelog.coordinator.controller.state_changes import StateChanges
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData
@@ -107,32 +108,47 @@ async def _change_portion(
         decided = {partition: state for partition in remaining if (state := decide(partition)) is not None}
         before = {partition: context.state.state(partition) for partition in decided}
         remaining = await _write(context, decided)
-        for partition in sorted(decided.keys() - set(remaining)):
-            known = before[partition]
-            if known is not None:
-                changes.add(partition, known.state, decided[partition])
-                _report_unclean(context, partition, known, decided[partition])
+        written = sorted(decided.keys() - set(remaining))
+        known = {partition: versioned for partition in written if (versioned := before[partition]) is not None}
+        for partition, versioned in known.items():
+            changes.add(partition, versioned.state, decided[partition])
+        _report_losses(context, known, decided)
         changed += [partition for partition in decided if partition not in remaining]
         await read_again(context, remaining)
     logger.error("Gave up electing leaders of %s: their states cannot be written", ", ".join(map(str, remaining)))
     return changed
 
 
-def _report_unclean(
-    context: ControllerContext, partition: TopicPartition, before: VersionedState, after: PartitionState
+def _report_losses(
+    context: ControllerContext,
+    before: Mapping[TopicPartition, VersionedState],
+    after: Mapping[TopicPartition, PartitionState],
 ) -> None:
-    if after.leader == NO_LEADER:
-        return
-    broken = replica_standing.broken_members(context.state, before) if context.state.keeps_eligible() else ()
-    if not is_unclean(before.state, after, broken):
-        return
+    """Log a warning for each partition whose new leader may lack acknowledged records."""
+    lone_losses: list[LoneLoss] = []
+    for partition, known in before.items():
+        elected = after[partition]
+        if elected.leader == NO_LEADER or elected.leader_epoch == known.state.leader_epoch:
+            continue
+        broken = replica_standing.broken_members(context.state, known) if context.state.keeps_eligible() else ()
+        if is_unclean(known.state, elected, broken):
+            _report_unclean(partition, known.state, elected)
+        elif elected.leader in broken and len(context.state.replicas(partition).replicas) == 1:
+            ends = context.state.log_ends.of(partition, known.state.leader_epoch, context.state.broker_epochs())
+            end = ends.get(elected.leader)
+            lone_losses.append(LoneLoss(partition, elected.leader, None if end is None else end.offset))
+    for line in about_lone_losses(lone_losses):
+        logger.warning("%s", line)
+
+
+def _report_unclean(partition: TopicPartition, before: PartitionState, after: PartitionState) -> None:
     logger.warning(
         "Broker %d leads %s now and may lack acknowledged records: no replica that certainly has them is there. "
         "In sync before: %s; eligible: %s",
         after.leader,
         partition,
-        _ids(before.state.isr),
-        _ids(before.state.elr),
+        _ids(before.isr),
+        _ids(before.elr),
     )
 
 
