@@ -15,6 +15,7 @@ import click
 from oncelog.clients import VERSION
 from oncelog.clients.cli.commands import commands as client_commands
 from oncelog.clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.missing_package import missing_package_explained
 from oncelog.clients.cli.standard_streams import accept_any_text, decode_arguments
 from oncelog.clients.cli.suggestions import suggesting
 
@@ -84,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     except click.UsageError as error:
         error.show()
         sys.exit(error.exit_code)
-    return cli.main(decoded, prog_name="oncelog")
+    with missing_package_explained():
+        return cli.main(decoded, prog_name="oncelog")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def _load() -> Checksum:
     package = find_spec("crc32c")  # Which does not run it.
     found = None if package is None else PathFinder.find_spec("_crc32c", package.submodule_search_locations)
     if found is None or found.loader is None:
-        raise ImportError("the extension module of the package crc32c is missing")
+        raise ModuleNotFoundError("the extension module of the package crc32c is missing", name="crc32c")
     module = module_from_spec(found)
     found.loader.exec_module(module)
     checksum: Checksum = module.crc32c
