@@ -69,18 +69,21 @@ def assess(
     minimums: Mapping[str, int] | None = None,
     leaderless: Leaderless | None = None,
     about_settings: Sequence[str] = (),
+    *,
+    compares_logs: bool = False,
 ) -> ClusterHealth:
     """Judge a cluster by its metadata and by visits to its brokers.
 
     ``minimums`` is ``min.insync.replicas`` by topic, as far as it is known; ``leaderless`` says more of partitions
-    without a leader; ``about_settings`` are sentences about settings of topics with replicas out of sync.
+    without a leader; ``about_settings`` are sentences about settings of topics with replicas out of sync;
+    ``compares_logs``: whether the controller compares logs before it elects a replica that may lack records.
     """
     alive = {broker.broker_id for broker in brokers}
     partitions = _ailing(metadata, alive, leaderless or {})
     offline = sum(row["state"] == "offline" for row in partitions)
     under_replicated = sum(bool(row["not_in_sync"]) for row in partitions)
     problems = _about_cluster(controller_id, offline, under_replicated)
-    problems += about_waiting(metadata, leaderless or {}, alive)
+    problems += about_waiting(metadata, leaderless or {}, alive, compares_logs=compares_logs)
     refusing = about_minimum(metadata, minimums or {}, alive)
     if refusing is not None:
         problems.append(f"{refusing}; {MINIMUM_ADVICE}")

@@ -17,7 +17,8 @@ from oncelog.clients.cli.directories import about_directory, failed_directories
 from oncelog.clients.cli.in_sync_minimum import in_sync_minimums
 from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json, format_table
-from oncelog.clients.cli.recovery_overrides import about_overrides, is_without_strategy, recovery_overrides
+from oncelog.clients.cli.reassigned_partitions import about_reassignments, list_reassignments
+from oncelog.clients.cli.recovery_overrides import about_overrides, recovery_level, recovery_overrides
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, with_session
 from oncelog.clients.cli.uncreatable_topics import about_uncreatable_topics, replication_factors
 from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
@@ -89,10 +90,24 @@ async def _look(cluster: Cluster) -> ClusterHealth:
     minimums = await in_sync_minimums(await cluster.connection_to_any(), metadata)
     leaderless = await describe_leaderless(cluster, metadata)
     overrides = await recovery_overrides(cluster, metadata)
-    without_strategy = any(overrides.values()) and await is_without_strategy(cluster)
-    settings = about_overrides(overrides, without_strategy=without_strategy)
+    level = await recovery_level(cluster) if leaderless or any(overrides.values()) else None
+    settings = about_overrides(overrides, without_strategy=level == 0)
+    settings += await _about_moves(cluster, metadata)
     seen = [visit.result() for visit in visits]
-    return assess(metadata, cluster.metadata.controller_id, seen, minimums, leaderless, settings)
+    controller_id = cluster.metadata.controller_id
+    return assess(metadata, controller_id, seen, minimums, leaderless, settings, compares_logs=bool(level))
+
+
+async def _about_moves(cluster: Cluster, metadata: MetadataResponse) -> list[str]:
+    """Return what moves, if partitions lack replicas or leaders: otherwise there is nothing to explain."""
+    partitions = {
+        (topic.name or "", each.partition_index): each for topic in metadata.topics for each in topic.partitions
+    }
+    alive = {broker.node_id for broker in metadata.brokers}
+    leaderless = [key for key, each in partitions.items() if each.leader_id not in alive]
+    if not leaderless and all(len(each.isr_nodes) == len(each.replica_nodes) for each in partitions.values()):
+        return []
+    return about_reassignments(await list_reassignments(cluster, cluster.metadata.controller_id), leaderless)
 
 
 async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rack: str | None) -> SeenBroker:

@@ -20,7 +20,10 @@ from oncelog.clients.errors import Refusal
 )
 @with_session()
 def log_dirs(session: Session, broker_ids: tuple[int, ...], topics: tuple[str, ...]) -> None:
-    """Show log directories, or the replicas of topics in them. Sizes are in bytes."""
+    """Show log directories, or the replicas of topics in them. Sizes are in bytes.
+
+    Directories that end in -stray are not counted: a broker set them aside, and they stay until they are removed.
+    """
 
     async def work(cluster: Cluster) -> dict[int, tuple[LogDirDescription, ...] | Refusal]:
         for broker_id in broker_ids:

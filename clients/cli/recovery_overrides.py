@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.clients.admin.features import describe_features
+from oncelog.clients import VERSION
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError
 from oncelog.protocol.config_source import ConfigSource
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -31,6 +32,7 @@ _MEANINGS: Final[Mapping[tuple[str, str], str]] = {
     (_UNCLEAN_KEY, "true"): "if the in-sync replicas fail, one that lacks acknowledged records may soon lead",
 }
 """Of values other than the defaults."""
+_API_VERSIONS: Final = ApiVersionsRequest(client_software_name="oncelog", client_software_version=VERSION)
 _TOPIC_RESOURCE: Final = 2
 _SECONDS: Final = 3.0
 _MOST_TOPICS: Final = 1000
@@ -73,13 +75,16 @@ async def recovery_overrides(cluster: Cluster, metadata: MetadataResponse) -> Ov
     }
 
 
-async def is_without_strategy(cluster: Cluster) -> bool:
-    """Return whether the cluster knows the feature with which the strategy takes effect, and it is at level 0."""
+async def recovery_level(cluster: Cluster) -> int | None:
+    """Return the level of the feature with which the strategy takes effect; None where no broker knows the feature."""
     try:
-        described = await describe_features(cluster)
+        connection = await cluster.connection_to_any()
+        versions = await connection.send(_API_VERSIONS, ApiVersionsResponse, timeout=_SECONDS)
     except ClientError:
-        return False
-    return any(each.feature == _FEATURE and not each.finalized for each in described.features)
+        return None
+    if all(each.name != _FEATURE for each in versions.supported_features):
+        return None
+    return next((each.max_version_level for each in versions.finalized_features if each.name == _FEATURE), 0)
 
 
 def about_overrides(overrides: Overrides, *, without_strategy: bool = False) -> list[str]:

@@ -124,15 +124,24 @@ def describe(session: Session, name: str, offsets: bool) -> None:
     to be damaged. Below the table are the brokers that partitions without a leader wait for.
     """
     from oncelog.clients.admin.topic_pages import describe_eligible
+    from oncelog.clients.cli.reassigned_partitions import Reassignments, about_reassignments, list_reassignments
+    from oncelog.clients.cli.recovery_overrides import recovery_level
     from oncelog.clients.cli.topic_description import columns, partition_rows, problems
 
-    async def work(cluster: Cluster) -> tuple[TopicDescription, dict[int, dict[str, int | None]], set[int]]:
+    async def work(
+        cluster: Cluster,
+    ) -> tuple[TopicDescription, dict[int, dict[str, int | None]], set[int], Reassignments, bool]:
         described = await describe_eligible(cluster, name)
         if isinstance(described, Refusal):
             raise described.as_error(f"topic {name}")
-        return described, await _log_ends(cluster, described) if offsets else {}, set(cluster.brokers)
+        ends = await _log_ends(cluster, described) if offsets else {}
+        moves = await list_reassignments(cluster, cluster.metadata.controller_id)
+        own_moves = {key: each for key, each in moves.items() if key[0] == name}
+        is_led = all(each.leader is not None for each in described.partitions)
+        compares_logs = not is_led and bool(await recovery_level(cluster))
+        return described, ends, set(cluster.brokers), own_moves, compares_logs
 
-    described, ends, alive = session.run(work)
+    described, ends, alive, moves, compares_logs = session.run(work)
     rows = partition_rows(described, alive, ends)
     fields = {
         "topic": described.name,
@@ -142,8 +151,11 @@ def describe(session: Session, name: str, offsets: bool) -> None:
     }
     session.show_record(fields, "partitions", rows, columns(rows, offsets=offsets))
     if session.output != "json":
-        for problem in problems(described, alive):
+        for problem in problems(described, alive, compares_logs=compares_logs):
             click.echo(without_controls(f"\nProblem: {problem}"))
+        leaderless = [(name, each.partition) for each in described.partitions if each.leader is None]
+        for move in about_reassignments(moves, leaderless):
+            click.echo(without_controls(f"\nNote: {move}"))
 
 
 async def _log_ends(cluster: Cluster, topic: TopicDescription) -> dict[int, dict[str, int | None]]:
@@ -181,14 +193,14 @@ def alter_config(
 ) -> None:
     """Change settings of topics."""
     from oncelog.clients.admin.configs import Operation, Resource, ResourceType, alter_configs
-    from oncelog.clients.cli.recovery_overrides import LEVEL_ZERO, STRATEGY_KEY, is_without_strategy
+    from oncelog.clients.cli.recovery_overrides import LEVEL_ZERO, STRATEGY_KEY, recovery_level
 
     resources = {Resource(type=ResourceType.TOPIC, name=name): changes for name in names}
     sets_strategy = any(each.name == STRATEGY_KEY and each.operation is Operation.SET for each in changes)
 
     async def work(cluster: Cluster) -> tuple[dict[Resource, Refusal | None], bool]:
         outcomes = await alter_configs(cluster, resources, validate_only=validate_only)
-        return outcomes, sets_strategy and await is_without_strategy(cluster)
+        return outcomes, sets_strategy and await recovery_level(cluster) == 0
 
     outcomes, without_strategy = session.change(work)
     if without_strategy:

@@ -43,9 +43,11 @@ def columns(rows: Collection[Mapping[str, Any]], *, offsets: bool) -> list[str]:
     return shown + (["begin", "end"] if offsets else [])
 
 
-def problems(topic: TopicDescription, alive: Collection[int]) -> list[str]:
+def problems(topic: TopicDescription, alive: Collection[int], *, compares_logs: bool = False) -> list[str]:
     """Return a text, with advice, for each group of brokers that partitions of the topic wait for."""
-    return waiting_sentences(_waiting(topic.name, each, alive) for each in topic.partitions)
+    return waiting_sentences(
+        (_waiting(topic.name, each, alive) for each in topic.partitions), compares_logs=compares_logs
+    )
 
 
 def _waiting(topic: str, partition: PartitionDescription, alive: Collection[int]) -> Waiting:

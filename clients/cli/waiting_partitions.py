@@ -20,6 +20,9 @@ _LONGEST_LOG: Final = "longest_log"
 _RECOVERY_SETTING: Final = f"{_STRATEGY}={_LONGEST_LOG}"
 _OLDER_SETTING: Final = "unclean.leader.election.enable=true"
 """Where the controller compares no log ends: at level 0 of the feature, of earlier releases, and of Kafka."""
+_UNDECIDED: Final = (
+    "the leader is not reached, and the controller waits for the end of its ZooKeeper session before it elects another"
+)
 _MOST_TOPICS: Final = 1000
 _SHOWN: Final = 3
 _FACT_WIDTH: Final = 13
@@ -41,6 +44,8 @@ class Waiting(NamedTuple):
     """Those of the brokers that may lead as soon as they are back, if their logs are intact: of ISR and ELR."""
     registered: tuple[int, ...] = ()
     """Those of the brokers whose ZooKeeper session has not ended: they may have ended nevertheless."""
+    is_undecided: bool = False
+    """Whether the controller compares logs, and does not say yet what it waits for."""
 
 
 async def describe_leaderless(cluster: Cluster, metadata: MetadataResponse) -> Leaderless:
@@ -62,8 +67,13 @@ async def describe_leaderless(cluster: Cluster, metadata: MetadataResponse) -> L
     }
 
 
-def about_waiting(metadata: MetadataResponse, leaderless: Leaderless, alive: Collection[int]) -> list[str]:
-    """Return a text, with advice, for each group of brokers that partitions without a leader wait for."""
+def about_waiting(
+    metadata: MetadataResponse, leaderless: Leaderless, alive: Collection[int], *, compares_logs: bool = False
+) -> list[str]:
+    """Return a text, with advice, for each group of brokers that partitions without a leader wait for.
+
+    ``compares_logs``: whether the controller does, as at level 1 of the feature.
+    """
     waiting: list[Waiting] = []
     for topic in sorted(metadata.topics, key=lambda topic: topic.name or ""):
         for partition in topic.partitions:
@@ -76,7 +86,7 @@ def about_waiting(metadata: MetadataResponse, leaderless: Leaderless, alive: Col
             else:
                 members = (*described.isr, *described.eligible_leaders)
                 waiting.append(waiting_of(name, members, partition.replica_nodes, described.recovery, alive))
-    return waiting_sentences(waiting)
+    return waiting_sentences(waiting, compares_logs=compares_logs)
 
 
 def waiting_of(
@@ -109,12 +119,14 @@ def awaited_brokers(
     return tuple(sorted(set(members) - set(alive))) if recovery is None else recovery.waits_for
 
 
-def waiting_sentences(partitions: Iterable[Waiting]) -> list[str]:
+def waiting_sentences(partitions: Iterable[Waiting], *, compares_logs: bool = False) -> list[str]:
     """Return a text for each group of brokers that partitions wait for: a sentence, then a line for each fact."""
-    groups: defaultdict[tuple[tuple[int, ...], ...], list[Waiting]] = defaultdict(list)
+    groups: defaultdict[tuple[object, ...], list[Waiting]] = defaultdict(list)
     for each in partitions:
         if each.brokers:
-            groups[each.brokers, each.sufficient, each.registered].append(each)
+            is_undecided = compares_logs and each.recovery is None
+            key = each.brokers, each.sufficient, each.registered, is_undecided
+            groups[key].append(each._replace(is_undecided=is_undecided))
     return [_text(group) for _, group in sorted(groups.items())]
 
 
@@ -124,11 +136,14 @@ def _text(group: list[Waiting]) -> str:
     names = ", ".join(each.name for each in group[:_SHOWN])
     first = group[0]
     facts = [
-        ("cause", "no replica that is up certainly has every acknowledged record"),
+        (
+            "cause",
+            _UNDECIDED if first.is_undecided else "no replica that is up certainly has every acknowledged record",
+        ),
         ("until", _until(group)),
         *(("loss", about_loss(each.name, each.recovery)) for each in group[:_SHOWN] if each.recovery is not None),
         *_ways_to_wait(first),
-        *_ways_not_to_wait([each for each in group if each.has_others]),
+        *([] if first.is_undecided else _ways_not_to_wait([each for each in group if each.has_others])),
     ]
     awaited = _any_of(first.brokers) if first.sufficient == first.brokers else _brokers(first.brokers)
     said = f"{wait} for {awaited}, which may alone have all acknowledged records ({names}{more})"
@@ -185,6 +200,8 @@ def _until(group: list[Waiting]) -> str:
     if times:
         return f"{_time(max(times))} at the latest: then the longest log that is known leads"
     brokers, sufficient = group[0].brokers, group[0].sufficient
+    if group[0].is_undecided:
+        return f"{_any_of(sufficient or brokers)} is back; if its session ends before, look here again"
     if len(brokers) == 1:
         return f"{_brokers(brokers)} is back"
     if group[0].recovery is None and sufficient:

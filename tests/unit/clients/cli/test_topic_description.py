@@ -54,6 +54,14 @@ def test_partition_without_leader_waits_for_the_absent_brokers_of_isr_and_elr() 
     assert second.startswith("1 partition waits for broker 3,")
 
 
+def test_partition_of_which_the_controller_decides_later_gets_no_command_to_elect_another() -> None:
+    """The session of the leader has not ended. At level 1, the older setting would be the wrong one, too."""
+    (problem,) = problems(topic(described(0, None, (2,))), {1}, compares_logs=True)
+    assert "the controller waits for the end of its ZooKeeper session" in problem
+    assert "start broker 2" in problem
+    assert "not to wait" not in problem
+
+
 def test_partition_whose_only_replica_is_away_gets_no_command_to_elect_another() -> None:
     lone = PartitionDescription(partition=0, leader=None, leader_epoch=4, replicas=(2,), isr=(2,), offline=(2,))
     (problem,) = problems(topic(lone), {1})
