@@ -131,10 +131,11 @@ class ClientConnection(Protocol):
         ...
 
     def when_responded(self, callback: Callable[[int], None]) -> None:
-        """Call back when the response to the request in hand has arrived at the client's machine.
+        """Call back at the first quiet moment after the client's machine has the response to the request in hand.
 
-        The argument is the number of requests of which anything had come by then. The callback may come later than
-        that, some milliseconds at least, and does not come if the connection is lost.
+        Then nothing that the client had sent before is under way. The argument is the number of requests of which
+        anything had come by then. A connection that is never quiet is called back for after some seconds. The callback
+        does not come if the connection is lost.
         """
         ...
 

@@ -225,15 +225,19 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.last_activity = self._loop.time()
         self.bytes_in += nbytes
-        self._order.received_bytes += nbytes
+        order = self._order
+        if order.settling:
+            order.note_arriving()
+        order.received_bytes += nbytes
+        order.received_at = self.last_activity
         frames = self._reader.buffer_updated(nbytes)
         if self._closing or not (frames or self._reader.refusal):
             return
         self.has_sent_request = True
         self._frames += frames
-        self._order.received += len(frames)
-        if self._order.undrained:
-            self._order.note_drained()
+        order.received += len(frames)
+        if order.settling:
+            order.note_read()
         for frame in frames:
             self._bytes += len(frame)
         self._process()

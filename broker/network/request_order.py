@@ -1,23 +1,35 @@
 """The order of a connection's requests and responses: what a client can have known when it sent a request.
 
-A request that began to arrive before a response had arrived at the client was not sent because of that response. Nor
-does one count that arrives within ``QUIET_SECONDS`` of it: clients wait longer before they repeat a request, and what
-was sent before may still be under way. What counts is the arrival at the kernel, on both sides: the client's kernel
-acknowledges what it has, and of what it had to send before, as much as the window allowed has then come. How many
-requests the socket's queue holds is not known, so their number is taken once all of it has been read. Responses leave
-in the order of their requests, so one that is ready leaves with the last of those that it waits for.
+What counts as sent after a response has to arrive after a moment of *quiet*: everything that had arrived is read, no
+request is half there, and nothing has come for ``QUIET_SECONDS``, or for a round trip and a half if that is longer. And
+when it arrives, the client's kernel must have acknowledged what was sent before that moment; the acknowledgement may
+come with it. So a request does not count that lay behind another one in a buffer of the client, which empties as fast
+as the window allows. Clients wait longer before they repeat a request.
+
+A connection that carries much else may have no such moment. After ``_PATIENCE_SECONDS`` it is enough that what had
+arrived by then is read. How many requests the socket's queue holds is not known, so their number is taken once all of
+it has been read.
+
+Responses leave in the order of their requests, so one that is ready leaves with the last of those that it waits for.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from oncelog.broker.network.frames import FrameReader
 from oncelog.broker.network.response_writer import ResponseWriter
-from oncelog.broker.network.socket_queues import unread_bytes
+from oncelog.broker.network.socket_queues import round_trip_seconds, unread_bytes
 
-QUIET_SECONDS: Final = 0.01
+QUIET_SECONDS: Final = 0.003
+_LONGEST_QUIET_SECONDS: Final = 0.5
+_ROUND_TRIPS: Final = 1.5
+_LONGEST_LOOK_SECONDS: Final = 0.25
+"""Between two looks at a connection that is not quiet."""
+_PATIENCE_SECONDS: Final = 3.0
+_MOST_CALLBACKS: Final = 1_000
+"""Of one connection; no known client has so many requests in flight that wait for this. More are not called back."""
 
 
 class QueuedResponse(Protocol):
@@ -26,31 +38,29 @@ class QueuedResponse(Protocol):
     on_arrived: tuple[Callable[[int], None], ...]
 
 
-class _Sent(NamedTuple):
-    """A response that was handed to the transport."""
-
-    quiet_until: float
-    callbacks: tuple[Callable[[int], None], ...]
-
-
 class ConnectionOrder:
     """Implements ``oncelog.broker.dispatch.request.RequestOrder`` for one connection."""
 
     __slots__ = (
-        "_arriving",
-        "_awaited",
+        "_acknowledged_at",
+        "_callbacks",
         "_descriptor",
         "_drained_at",
         "_frames",
         "_loop",
+        "_patient_until",
+        "_pause",
+        "_quiet_from",
         "_reader",
-        "_sent",
+        "_received_then",
+        "_step",
         "_writer",
         "in_hand",
         "received",
+        "received_at",
         "received_bytes",
+        "settling",
         "timer",
-        "undrained",
     )
 
     def __init__(
@@ -71,18 +81,22 @@ class ConnectionOrder:
         self._frames = frames
         self.received = 0
         """Whole requests that have come."""
-        self.in_hand: tuple[Callable[[int], None], ...] = ()
-        """To be called back when the response to the request in hand has arrived, until that response has its place."""
         self.received_bytes = 0
         """What has been read, parts of requests included."""
-        self._sent: deque[_Sent] = deque()
-        self._arriving: tuple[Callable[[int], None], ...] = ()
-        """To be called back when the client has so much of what was sent as ``_awaited`` says, in bytes."""
-        self._awaited = 0
-        self.undrained: tuple[Callable[[int], None], ...] = ()
-        """To be called back when what had come by then is read."""
-        self._drained_at = 0
-        """How many bytes will have been read then."""
+        self.received_at = 0.0
+        """When something was read last, by the loop's clock."""
+        self.in_hand: tuple[Callable[[int], None], ...] = ()
+        """To be called back when the response to the request in hand has arrived, until that response has its place."""
+        self._callbacks: list[Callable[[int], None]] = []
+        """To be called back after the next quiet moment from ``_quiet_from`` on."""
+        self._quiet_from = self._patient_until = 0.0
+        self._pause = self._step = QUIET_SECONDS
+        self.settling: list[Callable[[int], None]] = []
+        """To be called back once what had arrived at that moment is read, and the client has what was sent."""
+        self._drained_at = self._acknowledged_at = 0
+        """How many bytes will have been read, and acknowledged, then."""
+        self._received_then: int | None = None
+        """How many requests had begun to arrive; None until they are read."""
 
     def request_number(self) -> int:
         """Return the place of the request that is being dispatched, or whose coroutine runs, from 1."""
@@ -109,42 +123,72 @@ class ConnectionOrder:
 
     def note_sent(self, callbacks: tuple[Callable[[int], None], ...]) -> None:
         """Note that the response that these wait for is handed to the transport in this turn of the loop."""
-        self._sent.append(_Sent(self._loop.time() + QUIET_SECONDS, callbacks))
-        if self.timer is None:
-            self._look_at(self._sent[0].quiet_until)
+        if len(self._callbacks) + len(self.settling) >= _MOST_CALLBACKS:
+            return
+        now = self._loop.time()
+        self._callbacks += callbacks
+        is_first = len(self._callbacks) == len(callbacks)
+        if is_first:
+            self._pause = self._step = _pause(self._descriptor)
+            self._patient_until = now + _PATIENCE_SECONDS
+        self._quiet_from = now + self._pause
+        if is_first:
+            if self.timer is not None:
+                self.timer.cancel()
+            self._look_at(self._quiet_from)
 
     def _look_at(self, time: float) -> None:
         self.timer = self._loop.call_at(time, self._look)
 
     def _look(self) -> None:
-        """Call back for what the client has, and look again for what it has not."""
+        """Look whether the connection is quiet, or has not been for too long; or for the acknowledgement."""
         self.timer = None
-        now = self._loop.time()
-        if not self._arriving:
-            while self._sent and self._sent[0].quiet_until <= now:
-                self._arriving += self._sent.popleft().callbacks
-            self._awaited = self._writer.bytes_out
-        if self._writer.arrived_bytes() < self._awaited:
-            self._look_at(now + QUIET_SECONDS)
-            return
-        self.undrained += self._arriving
-        self._arriving = ()
-        self._drained_at = self.received_bytes + unread_bytes(self._descriptor)
-        if self._sent:
-            self._look_at(self._sent[0].quiet_until)
-        self.note_drained()
+        if self._callbacks:
+            self._look_for_quiet(self._loop.time())
+        else:
+            self.note_arriving()
+        if self._callbacks or self.settling:
+            self._step = min(2 * self._step, _LONGEST_LOOK_SECONDS)
+            self._look_at(max(self._quiet_from, self._loop.time() + self._step))
 
-    def note_drained(self) -> None:
-        """Call back if all that had come when the response arrived is read."""
-        if self.received_bytes >= self._drained_at:
-            callbacks, self.undrained = self.undrained, ()
+    def _look_for_quiet(self, now: float) -> None:
+        unread = unread_bytes(self._descriptor)
+        if now < self._patient_until and not self._is_quiet(now, unread):
+            return
+        self.settling += self._callbacks
+        self._callbacks.clear()
+        self._acknowledged_at = self._writer.bytes_out
+        self._drained_at = self.received_bytes + unread
+        self._received_then = None
+        self.note_read()
+
+    def _is_quiet(self, now: float, unread: int) -> bool:
+        is_whole = not (unread or self._frames or self._reader.has_part)
+        return is_whole and now >= max(self._quiet_from, self.received_at + self._pause)
+
+    def note_arriving(self) -> None:
+        """Call back if the client had what was sent when it sent what is about to be read."""
+        if self._received_then is not None and self._writer.arrived_bytes() >= self._acknowledged_at:
+            callbacks, self.settling = self.settling, []
             for callback in callbacks:
-                callback(self.received + self._reader.has_part)
+                callback(self._received_then)
+
+    def note_read(self) -> None:
+        """Take the number of requests if all that had arrived is read."""
+        if self._received_then is None and self.received_bytes >= self._drained_at:
+            self._received_then = self.received + self._reader.has_part
+            self.note_arriving()
 
     def forget(self) -> None:
         """Drop all callbacks: the connection is lost."""
-        self.in_hand = self._arriving = self.undrained = ()
-        self._sent.clear()
+        self.in_hand = ()
+        self._callbacks.clear()
+        self.settling.clear()
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
+
+
+def _pause(descriptor: int) -> float:
+    """Return for how long nothing may come before a connection counts as quiet, in seconds."""
+    return min(max(QUIET_SECONDS, _ROUND_TRIPS * round_trip_seconds(descriptor)), _LONGEST_QUIET_SECONDS)

@@ -90,7 +90,7 @@ class DiskSpace:
 
     def _log_rarely(self, message: str) -> None:
         now_ms = self._wall_clock()
-        if self._logged_ms is None or now_ms - self._logged_ms >= _LOG_INTERVAL_MS:
+        if self._logged_ms is None or not 0 <= now_ms - self._logged_ms < _LOG_INTERVAL_MS:
             self._logged_ms = now_ms
             _log.error("%s", message)
 

@@ -10,7 +10,8 @@ in it (KAFKA-17754). But a late request is never sent again: its client has give
   a pause, COORDINATOR_LOAD_IN_PROGRESS (for TxnOffsetCommit 0 to 2 UNKNOWN_TOPIC_OR_PARTITION, for a batch
   NOT_ENOUGH_REPLICAS).
 * Its repetition makes that connection the owner and takes effect: a request of the same kind, over the same connection,
-  that began to arrive after the response to the challenged one had arrived at the client's machine.
+  that began to arrive after the client's machine had the response to the challenged one, and the connection was quiet
+  (``when_responded``).
 
 Until the owner changes, the client's earlier requests can only arrive in the transaction that they were sent for: the
 client begins the next one over a connection that has become the owner. After it has changed, they are challenged. So a
@@ -30,9 +31,6 @@ from oncelog.coordinator.ports import ClientConnection
 from oncelog.coordinator.transaction.state import NO_PRODUCER, ProducerIdAndEpoch
 
 _NO_CONNECTION: Final = 0
-_MOST_COPIES: Final = 8
-"""Challenged one by one: as often as clients repeat a request by default, and more. A client that always repeats sooner
-than its connection is quiet is let pass after them."""
 
 
 class Action(Enum):
@@ -53,14 +51,12 @@ Repeatable: TypeAlias = Action | int
 class Challenge:
     """A request that was refused for its connection, and what its repetition must be like."""
 
-    __slots__ = ("_action", "_awaited", "_connection_id", "_copies", "_producer", "_responded_at")
+    __slots__ = ("_action", "_awaited", "_connection_id", "_producer", "_responded_at")
 
     def __init__(self, producer: ProducerIdAndEpoch, connection_id: int, action: Repeatable) -> None:
         self._producer = producer
         self._connection_id = connection_id
         self._action = action
-        self._copies = 0
-        """How often the request was challenged."""
         self._awaited = 0
         """Responses to it that are not known to have arrived."""
         self._responded_at: int | None = None
@@ -68,7 +64,6 @@ class Challenge:
 
     def note_challenged(self) -> None:
         """Note that the request is refused once more."""
-        self._copies += 1
         self._awaited += 1
 
     def note_response(self, requests_received: int) -> None:
@@ -90,9 +85,7 @@ class Challenge:
         If several were challenged, it was sent after all of these responses: copies that wait in the client's send
         queue arrive one after the other, each as soon as the one before has arrived here.
         """
-        if self._responded_at is None or request_number <= self._responded_at:
-            return False
-        return not self._awaited or self._copies > _MOST_COPIES
+        return not self._awaited and self._responded_at is not None and request_number > self._responded_at
 
 
 class ConnectionChallenge:

@@ -143,14 +143,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B107", _CHALLENGE,
-        "        if self._responded_at is None or request_number <= self._responded_at:\n            return False\n",
+        "        return not self._awaited and self._responded_at is not None and request_number > self._responded_at\n",
         "        return True\n",
         f"{_SCENARIOS_CHALLENGE}::test_late_end_txns_in_one_write_end_nothing",
     ),
     Mutation(
         "B107", _CHALLENGE,
-        " or request_number <= self._responded_at:\n",
-        ":\n",
+        " and request_number > self._responded_at\n",
+        "\n",
         f"{_TEST_CHALLENGE}::test_requests_that_were_received_when_the_response_arrived_are_no_repetitions",
     ),
     Mutation(
@@ -173,21 +173,33 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B107", _CHALLENGE,
-        "        return not self._awaited or self._copies > _MOST_COPIES\n",
-        "        return True\n",
+        "        return not self._awaited and self._responded_at",
+        "        return self._responded_at",
         f"{_TEST_CHALLENGE}::test_copies_that_arrive_one_after_the_other_are_no_repetitions",
     ),
     Mutation(
         "B107", "broker/network/request_order.py",
-        "        if self._writer.arrived_bytes() < self._awaited:\n",
-        "        if False:\n",
+        " and self._writer.arrived_bytes() >= self._acknowledged_at:\n",
+        ":\n",
         f"{_TEST_CONNECTION}::test_response_that_has_not_arrived_is_not_noted",
     ),
     Mutation(
         "B107", "broker/network/request_order.py",
-        "            while self._sent and self._sent[0].quiet_until <= now:\n",
-        "            while self._sent:\n",
+        "max(self._quiet_from, self.received_at + self._pause)\n",
+        "self.received_at + self._pause\n",
         f"{_TEST_CONNECTION}::test_response_after_another_one_has_its_own_pause",
+    ),
+    Mutation(
+        "B107", "broker/network/request_order.py",
+        "max(self._quiet_from, self.received_at + self._pause)\n",
+        "self._quiet_from\n",
+        f"{_TEST_CONNECTION}::test_connection_that_is_not_quiet_is_noted_after_seconds",
+    ),
+    Mutation(
+        "B107", "broker/network/request_order.py",
+        "not (unread or self._frames or self._reader.has_part)\n",
+        "not (unread or self._frames)\n",
+        f"{_TEST_CONNECTION}::test_connection_with_half_a_request_is_not_quiet",
     ),
     Mutation(
         "B107", "broker/network/connection.py",
@@ -251,9 +263,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B107", "broker/network/request_order.py",
-        "        self._drained_at = self.received_bytes + unread_bytes(self._descriptor)\n",
+        "        self._drained_at = self.received_bytes + unread\n",
         "        self._drained_at = self.received_bytes\n",
-        f"{_TEST_CONNECTION}::test_requests_in_the_socket_when_the_response_arrived_were_sent_before",
+        f"{_TEST_CONNECTION}::test_requests_in_the_socket_after_patience_were_sent_before",
     ),
     Mutation(
         "B111", _BATCH_CHALLENGE,

@@ -664,32 +664,34 @@ class OrderOfPair:
     """The order of a connection between two sockets, over which one response is sent."""
 
     def __init__(self, ours: socket.socket) -> None:
-        reader = FrameReader(100, new_scratch())
+        self.reader = FrameReader(100, new_scratch())
         info = ConnectionInfo(client_host="client", client_port=1, listener_name="PLAINTEXT")
         info.descriptor = ours.fileno()
         self.noted: list[int] = []
         writer = ResponseWriter(SocketTransport(ours), info, ResponseMemory(1 << 20))
-        self.order = ConnectionOrder(asyncio.get_running_loop(), writer, reader, deque(), ours.fileno())
+        self.order = ConnectionOrder(asyncio.get_running_loop(), writer, self.reader, deque(), ours.fileno())
         self.order.received = 1
         self.order.when_responded(self.noted.append)
         self.order.place_in_hand(())
         writer.send([b"response"], len(b"response"))
 
     def read(self, size: int) -> None:
-        """Read bytes that end a request."""
+        """Read bytes that end a request, as a connection does."""
+        self.order.note_arriving()
+        self.order.received_at = asyncio.get_running_loop().time()
         self.order.received += 1
         self.order.received_bytes += size
-        self.order.note_drained()
+        self.order.note_read()
 
 
-async def test_requests_in_the_socket_when_the_response_arrived_were_sent_before() -> None:
+async def test_requests_in_the_socket_after_patience_were_sent_before() -> None:
     """B107: copies of a late request that have arrived, and that the broker has not read yet."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.send(b"2 requests")
         pair = OrderOfPair(ours)
         theirs.recv(100)
-        await until(lambda: pair.order.undrained or pair.noted)
+        await until(lambda: pair.order.settling or pair.noted)
         for part in (4, 6):
             assert pair.noted == []
             pair.read(part)
@@ -697,23 +699,17 @@ async def test_requests_in_the_socket_when_the_response_arrived_were_sent_before
 
 
 async def test_response_that_has_not_arrived_is_not_noted() -> None:
-    """B107: while it is under way, so may be copies of the request, as many as the client had sent before."""
+    """B107: while it is under way, so may be copies of the request."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pair = OrderOfPair(ours)
+        await asyncio.sleep(2 * QUIET_SECONDS)
         for _ in range(3):
-            await looked_once_more(pair.order)
-            assert pair.noted == []
             pair.read(10)
+            assert pair.noted == []
         theirs.recv(100)
-        await until(lambda: pair.noted)
-        assert pair.noted == [4]
-
-
-async def looked_once_more(order: ConnectionOrder) -> None:
-    """Await the next look at what has arrived."""
-    timer = order.timer
-    await until(lambda: order.timer is not timer)
+        pair.read(10)
+        assert pair.noted == [1]
 
 
 async def test_response_after_another_one_has_its_own_pause() -> None:
@@ -723,12 +719,54 @@ async def test_response_after_another_one_has_its_own_pause() -> None:
         pair = OrderOfPair(ours)
         theirs.recv(100)
         loop = asyncio.get_running_loop()
-        half = loop.time() + QUIET_SECONDS / 2
-        await until(lambda: loop.time() >= half)
+        await asyncio.sleep(QUIET_SECONDS / 2)
         second: list[float] = []
-        quiet_until = loop.time() + QUIET_SECONDS
+        quiet_from = loop.time() + QUIET_SECONDS
         pair.order.when_responded(lambda received: second.append(loop.time()))
         pair.order.place_in_hand(())
         await until(lambda: second)
-        assert pair.noted
-        assert second[0] >= quiet_until
+        assert pair.noted == [1]
+        assert second[0] >= quiet_from
+
+
+async def test_connection_that_is_not_quiet_is_noted_after_seconds() -> None:
+    """B107: copies of a late request with megabytes between them, and a live client that never rests."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pair = OrderOfPair(ours)
+        theirs.recv(100)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while not pair.noted:
+            assert loop.time() < began + 5
+            pair.read(10)
+            await asyncio.sleep(QUIET_SECONDS / 2)
+        assert loop.time() >= began + 3
+        assert pair.noted[0] >= 1 / QUIET_SECONDS
+
+
+async def test_connection_with_half_a_request_is_not_quiet() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pair = OrderOfPair(ours)
+        theirs.recv(100)
+        pair.reader.get_buffer()[:8] = (50).to_bytes(4, "big") + b"part"
+        pair.reader.buffer_updated(8)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await until(lambda: pair.noted)
+        assert pair.noted == [2]
+        assert loop.time() >= began + 3
+
+
+async def test_callbacks_of_one_connection_are_bounded() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pair = OrderOfPair(ours)
+        noted: list[int] = []
+        for _ in range(5_000):
+            pair.order.when_responded(noted.append)
+            pair.order.place_in_hand(())
+        theirs.recv(100)
+        await until(lambda: noted)
+        assert len(noted) < 2_000

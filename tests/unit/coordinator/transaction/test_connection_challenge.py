@@ -96,12 +96,6 @@ def test_copies_that_arrive_one_after_the_other_are_no_repetitions(owner: Connec
     assert acts(owner, connection)
 
 
-def test_client_that_always_repeats_too_soon_is_let_pass(owner: ConnectionChallenge) -> None:
-    connection = Connection(NEW)
-    assert not acts(owner, connection)
-    assert any(acts_before_the_response(owner, connection) for _ in range(10))
-
-
 def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallenge) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection, Action.ADD)
