@@ -137,6 +137,7 @@ class ClusterMember:
             configs=self._configs,
             listener_name=self._listener_name,
         )
+        controller.on_other_elected = self._watch_anew
         self._local.serve_controller(controller_apis)
         self.replication.start_checks(replicas)
 
@@ -224,6 +225,9 @@ class ClusterMember:
             return set(self._controller.registered_brokers) - {self._broker_id}
         return {controller_id} & image.brokers.keys() - {self._broker_id}
 
+    def _watch_anew(self) -> None:
+        self._watch(self._whom_to_watch(self._metadata.image))
+
     def _watch(self, wanted: set[int]) -> None:
         for broker_id in sorted(self._watched - wanted):
             self.channel.unwatch(broker_id)
@@ -244,7 +248,7 @@ class ClusterMember:
         controller, link = self._controller, self.controller_link
         if controller is None or link is None:
             return
-        self._watch(self._whom_to_watch(self._metadata.image))  # Another controller may have been elected.
+        self._watch_anew()  # Another controller may have been elected.
         if controller.is_active and refused:
             controller.report_unreachable(broker_id)
         elif controller.is_active:

@@ -18,7 +18,7 @@ way then gets NOT_CONTROLLER although the change may have been made: as after an
 import asyncio
 import logging
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -80,6 +80,8 @@ class Controller:
         self._rejoining = Rejoining(self.broker_id, rng, self._put_join)
         self.controller_id = NO_CONTROLLER
         """The controller, as far as this broker knows."""
+        self.on_other_elected: Callable[[], None] = _ignore
+        """Called when it is known which other broker is the controller; its metadata may have come before."""
         self.broker_epoch = -1
         """The epoch of this broker's registration."""
         self.logs: IntactLogs = UnknownLogs()
@@ -173,6 +175,7 @@ class Controller:
         match result:
             case OtherElected(controller_id=controller_id):
                 self.controller_id = controller_id
+                self.on_other_elected()
             case Elected() as elected:
                 await self._begin_epoch(session, elected, unreachable)
         self._rejoining.joined()
@@ -262,3 +265,7 @@ class Controller:
     def refusal(self) -> ApiError:
         """Why this broker, which is not the controller, refuses the requests to one."""
         return self._rejoining.refusal
+
+
+def _ignore() -> None:
+    """Do nothing: no one else follows the controller."""

@@ -18,10 +18,12 @@ from tests.simulation.cluster_stories import (
     assert_agreement,
     controller_epoch,
     create,
+    session_of,
     simulate,
     state_of,
     views,
 )
+from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
 
 REPLICAS = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
@@ -77,6 +79,26 @@ class TestCutLink:
             await asyncio.sleep(4 * SESSION_SECONDS)
             assert controller_epoch(cluster) == 1
             assert_agreement(cluster)
+
+        simulate(story, settings=SETTINGS)
+
+    def test_broker_that_learned_of_the_controller_from_it_before_the_ensemble_watches_it(self) -> None:
+        """Otherwise it says that it has lost a controller that it never connected to, and another one takes over."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", *REPLICAS)
+            cluster[3].cut_from_ensemble(Direction.TO_CLIENT)
+            cluster.ensemble.expire(session_of(cluster[1]).session_id)
+            await asyncio.sleep(1)
+            cluster[3].cut_from_ensemble(Direction.NONE)
+            await asyncio.sleep(2 * SESSION_SECONDS)
+            (controller,) = cluster.controllers
+            assert controller != 3
+            before = controller_epoch(cluster)
+            cut(cluster, (1, 2), "both")
+            await asyncio.sleep(HOLD_SECONDS)
+            assert controller_epoch(cluster) == before
+            assert cluster.controllers == [controller]
 
         simulate(story, settings=SETTINGS)
 
