@@ -38,7 +38,7 @@ def test_cluster_ends_with_make_when_that_is_terminated(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\necho $$\nexec sleep 600\n")
     program.chmod(0o755)
     with subprocess.Popen(
-        ["make", f"VENV={tmp_path}", "cluster"],
+        ["make", "--no-print-directory", f"VENV={tmp_path}", "cluster"],
         cwd=ROOT,
         env={**os.environ, "ONCELOG_ZOOKEEPER_JARS": str(tmp_path)},
         stdout=subprocess.PIPE,
