@@ -134,7 +134,7 @@ class ClientConnection(Protocol):
         """Call back at the first quiet moment after the client's machine has the response to the request in hand.
 
         Then nothing that the client had sent before is under way. The argument is the number of requests of which
-        anything had come by then. A connection that is never quiet is called back for after some seconds. The callback
+        anything had come by then. A connection that is never quiet is called back for a little later. The callback
         does not come if the connection is lost.
         """
         ...

@@ -6,9 +6,9 @@ when it arrives, the client's kernel must have acknowledged what was sent before
 come with it. So a request does not count that lay behind another one in a buffer of the client, which empties as fast
 as the window allows. Clients wait longer before they repeat a request.
 
-A connection that carries much else may have no such moment. After ``_PATIENCE_SECONDS`` it is enough that what had
-arrived by then is read. How many requests the socket's queue holds is not known, so their number is taken once all of
-it has been read.
+A connection that carries much else, or whose client repeats at once, may have no such moment. After
+``_PATIENCE_SECONDS`` it is enough that what had arrived by then is read. How many requests the socket's queue holds is
+not known, so their number is taken once all of it has been read.
 
 Responses leave in the order of their requests, so one that is ready leaves with the last of those that it waits for.
 """
@@ -27,7 +27,7 @@ _LONGEST_QUIET_SECONDS: Final = 0.5
 _ROUND_TRIPS: Final = 1.5
 _LONGEST_LOOK_SECONDS: Final = 0.25
 """Between two looks at a connection that is not quiet."""
-_PATIENCE_SECONDS: Final = 3.0
+_PATIENCE_SECONDS: Final = 0.05
 _MOST_CALLBACKS: Final = 1_000
 """Of one connection; no known client has so many requests in flight that wait for this. More are not called back."""
 

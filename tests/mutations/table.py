@@ -193,7 +193,7 @@ MUTATIONS: Final = (
         "B107", "broker/network/request_order.py",
         "max(self._quiet_from, self.received_at + self._pause)\n",
         "self._quiet_from\n",
-        f"{_TEST_CONNECTION}::test_connection_that_is_not_quiet_is_noted_after_seconds",
+        f"{_TEST_CONNECTION}::test_connection_that_is_not_quiet_is_noted_nevertheless",
     ),
     Mutation(
         "B107", "broker/network/request_order.py",
