@@ -28,8 +28,6 @@ _ROUND_TRIPS: Final = 1.5
 _LONGEST_LOOK_SECONDS: Final = 0.25
 """Between two looks at a connection that is not quiet."""
 _PATIENCE_SECONDS: Final = 0.05
-_MOST_CALLBACKS: Final = 1_000
-"""Of one connection; no known client has so many requests in flight that wait for this. More are not called back."""
 
 
 class QueuedResponse(Protocol):
@@ -123,8 +121,6 @@ class ConnectionOrder:
 
     def note_sent(self, callbacks: tuple[Callable[[int], None], ...]) -> None:
         """Note that the response that these wait for is handed to the transport in this turn of the loop."""
-        if len(self._callbacks) + len(self.settling) >= _MOST_CALLBACKS:
-            return
         now = self._loop.time()
         self._callbacks += callbacks
         is_first = len(self._callbacks) == len(callbacks)

@@ -31,6 +31,8 @@ from oncelog.coordinator.ports import ClientConnection
 from oncelog.coordinator.transaction.state import NO_PRODUCER, ProducerIdAndEpoch
 
 _NO_CONNECTION: Final = 0
+_MOST_AWAITED: Final = 16
+"""Responses to copies of one request; a connection notes all of them at once, so that more of them tell no more."""
 
 
 class Action(Enum):
@@ -62,9 +64,11 @@ class Challenge:
         self._responded_at: int | None = None
         """How many requests had begun to arrive when the latest one had; None before the first one."""
 
-    def note_challenged(self) -> None:
-        """Note that the request is refused once more."""
-        self._awaited += 1
+    def note_challenged(self, connection: ClientConnection) -> None:
+        """Note that the request is refused once more, and await the response."""
+        if self._awaited < _MOST_AWAITED:
+            self._awaited += 1
+            connection.when_responded(self.note_response)
 
     def note_response(self, requests_received: int) -> None:
         """Note that a response has arrived at the client's machine."""
@@ -128,14 +132,13 @@ class ConnectionChallenge:
         return True
 
     def challenge(self, producer: ProducerIdAndEpoch, action: Repeatable, connection_id: int) -> Challenge:
-        """Note that a request was not admitted, and return what its repetition has to meet.
+        """Return what the repetition of a request that was not admitted has to meet.
 
         One challenge is kept: a connection that is challenged in between has to be challenged again.
         """
         challenge = self._challenge
         if challenge is None or not challenge.is_for(producer, connection_id, action):
             challenge = self._challenge = Challenge(producer, connection_id, action)
-        challenge.note_challenged()
         return challenge
 
 
@@ -145,5 +148,5 @@ def is_challenged(
     """Return whether a request must be refused with an error that clients retry, and await its repetition."""
     if owner.admit(producer, action, connection.id, connection.request_number()):
         return False
-    connection.when_responded(owner.challenge(producer, action, connection.id).note_response)
+    owner.challenge(producer, action, connection.id).note_challenged(connection)
     return True

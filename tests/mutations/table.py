@@ -137,8 +137,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B107", _CHALLENGE,
-        "        return False\n    connection.when_responded(",
-        "        return False\n    return False\n    connection.when_responded(",
+        "        return False\n    owner.challenge(",
+        "        return False\n    return False\n    owner.challenge(",
         f"{_SCENARIOS_CHALLENGE}::test_late_end_txn_over_another_connection_ends_nothing",
     ),
     Mutation(

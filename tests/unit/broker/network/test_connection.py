@@ -757,16 +757,3 @@ async def test_connection_with_half_a_request_is_not_quiet() -> None:
         await until(lambda: pair.noted)
         assert pair.noted == [2]
         assert loop.time() >= began + 0.05
-
-
-async def test_callbacks_of_one_connection_are_bounded() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        pair = OrderOfPair(ours)
-        noted: list[int] = []
-        for _ in range(5_000):
-            pair.order.when_responded(noted.append)
-            pair.order.place_in_hand(())
-        theirs.recv(100)
-        await until(lambda: noted)
-        assert len(noted) < 2_000

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from oncelog.broker.dispatch.request import NO_SOCKET
-from oncelog.broker.network.socket_queues import unacknowledged_bytes
+from oncelog.broker.network.socket_queues import round_trip_seconds, unacknowledged_bytes
 
 MOST_READS = 1_000
 
@@ -36,3 +36,13 @@ def test_bytes_that_the_other_end_does_not_read_are_counted_until_it_does() -> N
 
 def test_simulated_connection_has_no_such_bytes() -> None:
     assert unacknowledged_bytes(NO_SOCKET) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="TCP_INFO is known there")
+def test_round_trip_is_known_of_a_tcp_connection_only() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        assert 0 < round_trip_seconds(client.fileno()) < 1
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert round_trip_seconds(ours.fileno()) == 0
+    assert round_trip_seconds(NO_SOCKET) == 0

@@ -96,6 +96,14 @@ def test_copies_that_arrive_one_after_the_other_are_no_repetitions(owner: Connec
     assert acts(owner, connection)
 
 
+def test_copies_without_number_hold_few_callbacks_and_the_repetition_still_acts(owner: ConnectionChallenge) -> None:
+    connection = Connection(LATE)
+    assert not any(acts(owner, connection) for _ in range(1_000))
+    assert len(connection.callbacks) < 100
+    connection.respond()
+    assert acts(owner, connection)
+
+
 def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallenge) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection, Action.ADD)
