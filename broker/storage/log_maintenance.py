@@ -102,7 +102,7 @@ class LogMaintenance:
 
         async def flush(log: PartitionLog) -> None:
             if log.garbage:
-                garbage.add_files(log.garbage, now_ms + log.config.file_delete_delay_ms)
+                garbage.add_files(log.garbage, now_ms, log.config.file_delete_delay_ms)
                 log.garbage.clear()
             if log.has_unflushed_segments:
                 await log.flush_closed_segments_off_loop()

@@ -157,7 +157,7 @@ class LogManager:
         """Return the partition whose log a name in the data directory stands for; tidy up what is left over."""
         path = f"{self.log_dir}/{name}"
         if name.endswith(DELETE_DIRECTORY_SUFFIX):
-            self.garbage.add_directory(path, AT_ONCE)
+            self.garbage.add_directory(path, self.wall_clock(), AT_ONCE)
         elif name.endswith(STRAY_DIRECTORY_SUFFIX):
             _log.warning(
                 "%s was set aside and is not used: remove it only once the partition is in sync elsewhere", path
@@ -259,14 +259,14 @@ class LogManager:
         if log is not None:
             self.checkpoints.release((topic_partition,))
             target = self._rename_away(log, delete_directory_name)
-            self.garbage.add_directory(target, self.wall_clock() + log.config.file_delete_delay_ms)
+            self.garbage.add_directory(target, self.wall_clock(), log.config.file_delete_delay_ms)
         elif topic_partition in self._prepared:
             del self._prepared[topic_partition]
             source = self._path(topic_partition)
             if self.disk.is_dir(source):
                 target = f"{self.log_dir}/{delete_directory_name(topic_partition, self._unique_id())}"
                 self.disk.rename(source, target)
-                self.garbage.add_directory(target, self.wall_clock())
+                self.garbage.add_directory(target, self.wall_clock(), AT_ONCE)
 
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
         """Take a log away and keep its files. Return the new path of its directory. Raise ``OSError``."""
