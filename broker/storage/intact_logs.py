@@ -8,6 +8,10 @@ directory has another identity; a copy that was closed properly and is restored 
 than the broker has had, which the controller notices. A machine that cannot name its boot has no identity to compare:
 its logs count as intact only after a clean shutdown.
 
+After a clean shutdown the recovery points on disk are the ends of all logs. The start that removes the mark of it notes
+in this file that they still are, until the broker is registered and something may be appended: so a start that is
+killed before it has compared them leaves that to the next one.
+
 The file is removed before anything that was found damaged is cut off, and when a log fails; so damage is not forgotten
 in a crash that follows. Without the file the logs count as damaged: in a new or emptied directory, after an earlier
 release, after a loss of power.
@@ -21,6 +25,7 @@ from oncelog.broker.storage.disk import UNKNOWN_BOOT, Disk
 from oncelog.broker.storage.disk_errors import is_transient
 
 FILE_NAME: Final = "intact-logs"
+_ENDS_ARE_NOTED: Final = "recovery points are log ends"
 
 _log = getLogger(__name__)
 
@@ -43,18 +48,22 @@ class IntactLogs:
         self._path = f"{log_dir}/{FILE_NAME}"
         self.epochs: IntactEpochs | None = None
         """None: the logs may have lost something before the present registration."""
+        self.ends_are_noted = False
+        """Whether the recovery points on disk are the ends that the logs had at a clean shutdown."""
         self._is_unwritten = False
         """Whether there was no room for the present epochs."""
 
     def open(self, mark_epoch: int | None) -> None:
         """Read the file, given the broker epoch of the clean-shutdown mark (None: there is none). Raise ``OSError``."""
-        noted, identity = self._read()
+        self.ends_are_noted = mark_epoch is not None
+        noted, identity, ends_are_noted = self._read()
         if noted is None:
             return
         closed_cleanly = mark_epoch == noted.until  # Else a release without this file ran since.
         if not closed_cleanly and (mark_epoch is not None or not self._is_here(identity)):
             self.note_damage("the machine may have lost power, or this is a copy of the data directory")
             return
+        self.ends_are_noted |= ends_are_noted
         self._write(noted)  # Before the mark goes: it counts in this boot, too.
         self.epochs = noted
 
@@ -63,14 +72,16 @@ class IntactLogs:
         present = self._disk.identity(self._log_dir)
         return identity == present and not present.startswith(UNKNOWN_BOOT)
 
-    def _read(self) -> tuple[IntactEpochs | None, str]:
+    def _read(self) -> tuple[IntactEpochs | None, str, bool]:
+        """Return the epochs, the identity, and whether the ends of the logs are noted."""
         if not self._disk.exists(self._path):
-            return None, ""
-        since, _, rest = self._disk.read(self._path).decode("ascii", "replace").strip().partition(" ")
+            return None, "", False
+        first, _, second = self._disk.read(self._path).decode("ascii", "replace").strip().partition("\n")
+        since, _, rest = first.partition(" ")
         until, _, identity = rest.partition(" ")
         if not (since.isdecimal() and until.isdecimal()):
-            return None, ""
-        return IntactEpochs(int(since), int(until)), identity
+            return None, "", False
+        return IntactEpochs(int(since), int(until)), identity, second == _ENDS_ARE_NOTED
 
     @property
     def since(self) -> int | None:
@@ -88,7 +99,7 @@ class IntactLogs:
         Then ``note_again`` must be called until it succeeds. Raise ``OSError``.
         """
         epochs = self.epochs = IntactEpochs(broker_epoch if self.epochs is None else self.epochs.since, broker_epoch)
-        self._is_unwritten = False
+        self._is_unwritten = self.ends_are_noted = False
         try:
             await self._disk.write_atomic_off_loop(self._path, self._content(epochs))
         except OSError as error:
@@ -134,4 +145,7 @@ class IntactLogs:
                 raise
 
     def _content(self, epochs: IntactEpochs) -> bytes:
-        return f"{epochs.since} {epochs.until} {self._disk.identity(self._log_dir)}\n".encode()
+        lines = [f"{epochs.since} {epochs.until} {self._disk.identity(self._log_dir)}"]
+        if self.ends_are_noted:
+            lines.append(_ENDS_ARE_NOTED)
+        return "".join(f"{line}\n" for line in lines).encode()

@@ -190,9 +190,9 @@ class LogCheckpoints:
         self.recovery_points.correct()
         self.high_watermarks.correct()
 
-    def missing(self, *, closed_cleanly: bool) -> Offsets:
+    def missing(self, *, ends_are_noted: bool) -> Offsets:
         """Return what the files say of logs that must be there and are not: the offsets where they ended at least."""
-        witnesses = [self.high_watermarks, self.recovery_points] if closed_cleanly else [self.high_watermarks]
+        witnesses = [self.high_watermarks, self.recovery_points] if ends_are_noted else [self.high_watermarks]
         names = {name for witness in witnesses for name in witness.names() if name not in self._logs}
         return {name: max(witness.highest(name) for witness in witnesses) for name in sorted(names)}
 

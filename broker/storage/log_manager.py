@@ -129,6 +129,7 @@ class LogManager:
                 noted = NotedLog(
                     **offsets_of(topic_partition)._asdict(),
                     clean_shutdown=directory.was_closed_cleanly,
+                    is_end_noted=directory.intact.ends_are_noted,
                     power_held=power_held,
                 )
                 self._add(topic_partition, config_of(topic_partition.topic), noted)
@@ -142,7 +143,7 @@ class LogManager:
 
     def _note_missing_logs(self) -> None:
         """Report the logs whose directories are gone, unlike those of deleted ones. Then forget them."""
-        missing = self.checkpoints.missing(closed_cleanly=self.directory.was_closed_cleanly)
+        missing = self.checkpoints.missing(ends_are_noted=self.directory.intact.ends_are_noted)
         for topic_partition, offset in missing.items():
             _log.warning(
                 "%s has no directory, although its log had reached offset %d: acknowledged records may be missing",

@@ -65,13 +65,15 @@ class NotedLog(NamedTuple):
     """The last that was checkpointed; 0 if none was."""
     clean_shutdown: bool = False
     """Whether the log was closed properly."""
+    is_end_noted: bool = False
+    """Whether the recovery point is the end that the log had when it was closed properly."""
     power_held: bool = False
     """Whether nothing says that the machine has stopped since the log was written."""
 
     @property
     def least_end(self) -> int:
-        """The offset that the log end must have reached. A clean shutdown leaves the recovery point at the log end."""
-        return max(self.high_watermark, self.recovery_point) if self.clean_shutdown else self.high_watermark
+        """The offset that the log end must have reached."""
+        return max(self.high_watermark, self.recovery_point) if self.is_end_noted else self.high_watermark
 
 
 @dataclass(slots=True, kw_only=True)

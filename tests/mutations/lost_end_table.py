@@ -5,19 +5,22 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 _CHECKPOINTS: Final = "broker/storage/log_checkpoints.py"
+_INTACT: Final = "broker/storage/intact_logs.py"
 _LOG: Final = "broker/storage/partition_log.py"
 _MANAGER: Final = "broker/storage/log_manager.py"
 _RECOVERY: Final = "broker/storage/recovery.py"
 _TEST: Final = "tests/unit/broker/storage/test_lost_log_ends.py"
 _TEST_KILL: Final = f"{_TEST}::test_log_that_lost_its_end_between_kill_and_start_is_damaged_once"
 _TEST_STEPS: Final = f"{_TEST}::test_log_that_is_shortened_on_purpose_is_not_damaged_by_a_kill_at_any_step"
+_TEST_KILLED_START: Final = f"{_TEST}::test_start_that_is_killed_after_a_clean_shutdown_hides_no_damage"
+_TEST_KEPT: Final = f"{_TEST}::test_recovery_point_after_the_registration_is_no_evidence"
 _TEST_STORY: Final = "tests/simulation/test_lost_log_ends.py::test_log_that_lost_its_end_waits_for_one_that_has_it"
 
 LOST_END_MUTATIONS: Final = (
     Mutation("B112", _RECOVERY, "            self.on_damage(lost)\n", "", _TEST_STORY),
     Mutation(
         "B112", _RECOVERY,
-        "max(self.high_watermark, self.recovery_point) if self.clean_shutdown else self.high_watermark\n",
+        "max(self.high_watermark, self.recovery_point) if self.is_end_noted else self.high_watermark\n",
         "self.high_watermark\n",
         f"{_TEST}::test_log_that_lost_its_end_after_a_clean_shutdown_is_damaged",
     ),
@@ -27,6 +30,8 @@ LOST_END_MUTATIONS: Final = (
         "            pass\n",
         _TEST_STORY,
     ),
+    Mutation("B112", _INTACT, "        self.ends_are_noted |= ends_are_noted\n", "", _TEST_KILLED_START),
+    Mutation("B112", _INTACT, "_is_unwritten = self.ends_are_noted = False", "_is_unwritten = False", _TEST_KEPT),
     Mutation(
         "B112", _MANAGER,
         "        self.checkpoints.correct()\n",
@@ -66,7 +71,7 @@ LOST_END_MUTATIONS: Final = (
     ),
     Mutation(
         "B112", _CHECKPOINTS,
-        "[self.high_watermarks, self.recovery_points] if closed_cleanly else [self.high_watermarks]",
+        "[self.high_watermarks, self.recovery_points] if ends_are_noted else [self.high_watermarks]",
         "[self.high_watermarks]",
         f"{_TEST}::test_directory_that_is_missing_after_a_clean_shutdown_is_damage_without_the_high_watermarks",
     ),

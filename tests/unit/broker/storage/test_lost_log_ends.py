@@ -143,6 +143,26 @@ async def test_directory_that_is_missing_after_a_clean_shutdown_is_damage_withou
     assert machine.start() is None
 
 
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_start_that_is_killed_after_a_clean_shutdown_hides_no_damage(lose: Callable[[SimDisk], None]) -> None:
+    """B112: the mark of the shutdown is gone before the logs are compared with what it proves."""
+    for units in range(1_000):
+        machine = await written()
+        machine.log().update_high_watermark(0)
+        machine.manager.close(broker_epoch=7)
+        lose(machine.disk)
+        machine.disk.stop_after(units)
+        try:
+            machine.start()
+            is_whole = True
+        except MachineStopped:
+            is_whole = False
+        assert machine.kill_and_start() is None, units
+        if is_whole:
+            return
+    raise AssertionError("the start takes more steps")
+
+
 async def test_registration_at_a_later_epoch_does_not_outlive_the_damage() -> None:
     """B112: the file that says intact is gone before the checkpoint is corrected."""
     for units in range(1_000):
@@ -171,6 +191,15 @@ async def test_kill_and_clean_shutdown_damage_nothing() -> None:
     assert (machine.log().high_watermark, machine.log().log_end_offset) == (END, END + 3)
     assert machine.close_and_start() == IntactEpochs(7, 7)
     assert machine.kill_and_start() == IntactEpochs(7, 7)
+
+
+async def test_recovery_point_after_the_registration_is_no_evidence() -> None:
+    """B112: a deletion leaves it on disk for some seconds."""
+    machine = await written()
+    machine.close_and_start()
+    await machine.manager.directory.intact.note_registration(9)
+    machine.manager.delete(A)
+    assert machine.kill_and_start() == IntactEpochs(7, 9)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"0\n9\na 0 20\n", b"0\n2\na 0 9"])
