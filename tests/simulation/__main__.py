@@ -105,28 +105,39 @@ def about_kinds(kinds: Iterable[str]) -> str:
 def run(arguments: argparse.Namespace) -> bool:
     """Play many histories; return whether all held."""
     print(about_kinds(arguments.kinds))
-    return _play_all(_chosen(arguments), jobs=arguments.jobs, keep_going=arguments.keep_going)
+    return play_all(_chosen(arguments), jobs=arguments.jobs, keep_going=arguments.keep_going)
 
 
 def corpus(arguments: argparse.Namespace) -> bool:
     """Play every history that failed once; return whether all hold."""
-    return _play_all([entry.name for entry in read_corpus()], jobs=arguments.jobs, keep_going=True)
+    return play_all([entry.name for entry in read_corpus()], jobs=arguments.jobs, keep_going=True)
 
 
-def _play_all(names: Iterable[HistoryName], *, jobs: int, keep_going: bool) -> bool:
-    totals, started, reported = Totals(), time.perf_counter(), time.perf_counter()
-    for one in played(names, jobs=jobs):
+def play_all(names: Iterable[HistoryName], *, jobs: int, keep_going: bool) -> bool:
+    """Play histories and print what they came to, also after Ctrl-C; return whether all were played and held."""
+    totals, started, is_whole = Totals(), time.perf_counter(), False
+    try:
+        _add_all(totals, played(names, jobs=jobs), started, keep_going=keep_going)
+        is_whole = True
+    except KeyboardInterrupt:
+        print("Interrupted. What was played until then:")
+    print(_progress(totals, time.perf_counter() - started))
+    _print_totals(totals)
+    return is_whole and not totals.failed
+
+
+def _add_all(totals: Totals, histories: Iterable[Played], started: float, *, keep_going: bool) -> None:
+    """Add up histories as they end, and print failures and progress; stop at a failure unless told to go on."""
+    reported = started
+    for one in histories:
         totals.add(one)
         if one.failure:
             _print_failure(one)
             if not keep_going:
-                break
+                return
         if time.perf_counter() - reported >= _REPORT_SECONDS:
             reported = time.perf_counter()
             print(_progress(totals, reported - started), flush=True)
-    print(_progress(totals, time.perf_counter() - started))
-    _print_totals(totals)
-    return not totals.failed
 
 
 def _progress(totals: Totals, seconds: float) -> str:

@@ -4,6 +4,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -85,7 +86,11 @@ def _hash_seed(value: str | None) -> Iterator[None]:
 
 
 def _prepare() -> None:
-    """Prepare a process that plays histories: what brokers log goes nowhere, and garbage is collected seldom."""
+    """Prepare a process that plays histories: what brokers log goes nowhere, and garbage is collected seldom.
+
+    Ctrl-C, which every process of a terminal gets, is for the one that adds up.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable(logging.CRITICAL)
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD)

@@ -1,6 +1,10 @@
 """What ``python -m tests.simulation`` says of the histories that it plays."""
 
-from tests.simulation.__main__ import about_kinds, about_replays, outcome_of_replays
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.__main__ import about_kinds, about_replays, outcome_of_replays, play_all
 from tests.simulation.histories import KINDS, PLAIN, HistoryName
 
 
@@ -18,3 +22,14 @@ def test_replays_of_a_seed_without_a_kind_are_all_named() -> None:
     assert said.endswith("SEED=KIND:5 plays one")
     assert outcome_of_replays(names, []) == f"{len(PLAIN)} histories, 0 failed"
     assert outcome_of_replays(names, names[2:4]) == f"{len(PLAIN)} histories, 2 failed: writers:5, transactions:5"
+
+
+def test_interrupted_run_prints_what_it_has_played(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> Iterator[HistoryName]:
+        yield from (HistoryName("one-broker", seed) for seed in range(6))
+        raise KeyboardInterrupt
+
+    assert not play_all(interrupted(), jobs=1, keep_going=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Interrupted"), lines
+    assert lines[2].startswith("histories: one-broker "), lines
