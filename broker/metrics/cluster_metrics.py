@@ -35,6 +35,11 @@ def controller_metrics(broker: Broker) -> Iterator[Metric]:
         ("offlinepartitionscount", "Partitions of the cluster without a live leader.", offline),
     ):
         yield GaugeMetricFamily(f"{_CONTROLLER}_{name}", doc, value=value)
+    yield CounterMetricFamily(
+        "kafka_controller_controllerstats_uncleanleaderelections",
+        "Leaders that this broker, as the controller, elected although they may lack acknowledged records.",
+        value=broker.controller.unclean_elections.count,
+    )
     malformed = len(broker.controller.malformed_znodes)
     yield GaugeMetricFamily(
         "oncelog_malformed_znodes",

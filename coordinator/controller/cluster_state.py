@@ -122,6 +122,8 @@ class ClusterState:
     """Partitions without a leader, and what they wait for."""
     on_set_aside: Callable[[], None] = _nothing
     """Called when another znode is set aside."""
+    on_unclean_election: Callable[[], None] = _nothing
+    """Called when a partition has got a leader that may lack acknowledged records."""
     _unified_names: dict[str, set[str]] = field(default_factory=dict)
 
     def put_topic(self, name: str, topic: TopicState) -> None:

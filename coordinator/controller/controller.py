@@ -43,6 +43,7 @@ from oncelog.coordinator.controller.membership import prepare, register
 from oncelog.coordinator.controller.propagation import resend_topics
 from oncelog.coordinator.controller.rejoining import Rejoining
 from oncelog.coordinator.controller.stored_settings import StoredSettings
+from oncelog.coordinator.controller.unclean_elections import UncleanElections
 from oncelog.coordinator.controller.unreachable_backoff import UnreachableBackoff
 from oncelog.coordinator.metadata_store import paths
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
@@ -84,6 +85,7 @@ class Controller:
         """Called when it is known which other broker is the controller; its metadata may have come before."""
         self.broker_epoch = -1
         """The epoch of this broker's registration."""
+        self.unclean_elections = UncleanElections()
         self.logs: IntactLogs = UnknownLogs()
         """Since when this broker's logs have lost nothing."""
 
@@ -192,6 +194,7 @@ class Controller:
             unreachable_backoff=self._unreachable_backoff,
             wall_clock=self._wall_clock,
         )
+        active.context.state.on_unclean_election = self.unclean_elections.add
         self.controller_id = self.broker_id
         await active.begin(unreachable, self._restart)
 

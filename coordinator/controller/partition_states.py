@@ -132,8 +132,10 @@ def _report_losses(
             continue
         broken = replica_standing.broken_members(context.state, known) if context.state.keeps_eligible() else ()
         if is_unclean(known.state, elected, broken):
+            context.state.on_unclean_election()
             _report_unclean(partition, known.state, elected)
         elif elected.leader in broken and len(context.state.replicas(partition).replicas) == 1:
+            context.state.on_unclean_election()
             ends = context.state.log_ends.of(partition, known.state.leader_epoch, context.state.broker_epochs())
             end = ends.get(elected.leader)
             lone_losses.append(LoneLoss(partition, elected.leader, None if end is None else end.offset))

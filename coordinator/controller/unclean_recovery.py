@@ -5,8 +5,9 @@ the greatest end, by the leader epoch of its last batch and then by its offset, 
 The strategy says which logs are compared, and what the partition waits for:
 
 * ``none``: no comparison. The last leader leads when every member is back;
-* ``balanced``: the members and the last known ELR, which left the ELR because they were broken, while nothing more
-  could be acknowledged. All of them must be back. Then the partition waits for their reports, a bounded time;
+* ``balanced``: all replicas that are up. The members must be back, and the last known ELR, which left the ELR because
+  they were broken, while nothing more could be acknowledged. Then the partition waits for reports, a bounded time. A
+  replica that had been behind is compared, too: the others may have lost more than it lacks;
 * ``longest_log``: all replicas. After a bounded time the greatest end that is known decides.
 
 A broker that reports no log end counts, in the end, as one with less than any other.
@@ -64,10 +65,11 @@ def recovery_of(state: PartitionState, standing: Standing, strategy: RecoveryStr
 
 def _balanced(state: PartitionState, standing: Standing) -> Recovery:
     members = _members(state, standing)
-    compared = list(dict.fromkeys([*members, *standing.in_order(state.last_known_elr)]))
+    awaited = list(dict.fromkeys([*members, *standing.in_order(state.last_known_elr)]))
+    compared = list(dict.fromkeys([*awaited, *standing.replicas]))
     there = _there(compared, standing)
     uncertain = [each for each in members if each not in standing.broken or each not in there]
-    absent = uncertain or [each for each in compared if each not in there]
+    absent = uncertain or [each for each in awaited if each not in there]
     return Recovery(RecoveryStrategy.BALANCED, _ranked(there, standing), absent, _unreported(compared, there, standing))
 
 

@@ -188,9 +188,15 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B110", _RECOVERY,
-        "    absent = uncertain or [each for each in compared if each not in there]\n",
+        "    absent = uncertain or [each for each in awaited if each not in there]\n",
         "    absent = uncertain\n",
         f"{_TEST_RECOVERY}::test_leader_follows_from_the_strategy_and_the_log_ends",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
+        "[*awaited, *standing.replicas]",
+        "awaited",
+        f"{_TEST_RECOVERIES}::test_replica_that_was_behind_leads_if_all_others_lost_more",
     ),
     Mutation(
         "B110", _RECOVERY,

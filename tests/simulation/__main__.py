@@ -127,7 +127,7 @@ def play_all(names: Iterable[HistoryName], *, jobs: int, keep_going: bool) -> bo
 
 
 def _add_all(totals: Totals, histories: Iterable[Played], started: float, *, keep_going: bool) -> None:
-    """Add up histories as they end, and print failures and progress; stop at a failure unless told to go on."""
+    """Add up histories as they end, and print failures and progress; stop at a failure unless ``keep_going``."""
     reported = started
     for one in histories:
         totals.add(one)

@@ -88,7 +88,7 @@ def _hash_seed(value: str | None) -> Iterator[None]:
 def _prepare() -> None:
     """Prepare a process that plays histories: what brokers log goes nowhere, and garbage is collected seldom.
 
-    Ctrl-C, which every process of a terminal gets, is for the one that adds up.
+    Ctrl-C, which every process of a terminal gets, ends the parent process, which prints what was played.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable(logging.CRITICAL)

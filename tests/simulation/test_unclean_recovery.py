@@ -89,6 +89,30 @@ def test_member_that_was_dropped_leads_by_its_longer_log(strategy: str, first: i
     simulate(story, settings=settings(strategy))
 
 
+def test_replica_that_was_behind_leads_if_all_others_lost_more() -> None:
+    """B110: it lacks what was acknowledged without it; the members of the ISR lack everything."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await written(cluster, 1, 2, 3)
+        early = cluster[3].content(T0)
+        flush(cluster, 3)
+        cluster[3].kill()
+        await asyncio.sleep(LONG)
+        await writer.write(5)
+        for broker_id in (2, 1):
+            cluster[broker_id].kill()
+            cluster[broker_id].disk.remove_tree("/data/t-0")
+        for broker_id in (3, 2, 1):
+            await cluster[broker_id].start()
+        await asyncio.sleep(LONG)
+        state = state_of(cluster, "t")
+        assert (state.leader, set(state.isr)) == (3, {1, 2, 3})
+        for broker_id in (1, 2, 3):
+            assert cluster[broker_id].content(T0)[: len(early)] == early
+
+    simulate(story, settings=settings("balanced"))
+
+
 def test_last_leader_leads_without_comparison_under_none() -> None:
     """A limit of that strategy: the member that was dropped has more."""
 
@@ -192,6 +216,7 @@ def test_partition_that_is_reassigned_while_it_waits_is_decided_in_a_bounded_tim
 
 def test_leader_that_is_damaged_while_recovering_is_warned_of_again(caplog: pytest.LogCaptureFixture) -> None:
     warnings: list[int] = []
+    counted: list[int] = []
 
     async def story(cluster: SimulatedCluster) -> None:
         await drop_3(cluster)
@@ -205,10 +230,12 @@ def test_leader_that_is_damaged_while_recovering_is_warned_of_again(caplog: pyte
             await cluster[2].start()
         await asyncio.sleep(2 * WAIT_SECONDS)
         warnings.append(sum("leads t-0 now and may lack" in line for line in caplog.messages))
+        counted.append(cluster[1].running.controller.unclean_elections.count)
 
     simulate(story, settings=settings("longest_log"))
     first, after_kill, after_power_loss = warnings
     assert (after_kill, after_power_loss) == (first, first + 1)
+    assert counted == [after_power_loss]
 
 
 def test_longest_log_does_not_wait_for_an_eligible_member_that_is_away() -> None:

@@ -126,11 +126,11 @@ def test_last_leader_is_elected_when_every_member_is_back_and_broken() -> None:
 
 def test_longest_log_leads_among_those_that_are_back_and_broken() -> None:
     known = replace(GONE, isr=(1,), elr=(), last_known_elr=(3,))
-    ends = {1: LogEnd(5, 20), 3: LogEnd(5, 30)}
+    ends = {1: LogEnd(5, 20), 2: LogEnd(5, 25), 3: LogEnd(5, 30)}
     assert decided(known, standing(1, broken=(1,))).leader == 1
     assert decide(known, standing(1, broken=(1,)), strategy=RecoveryStrategy.BALANCED) is None
     state = decided(known, standing(1, 2, 3, broken=(1,), ends=ends), strategy=RecoveryStrategy.BALANCED)
-    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (3, (3,), (), (1,))
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (3, (3,), (), (2, 1))
     assert (state.epochs, state.leader_recovery_state) == ({3: 13}, LeaderRecoveryState.RECOVERING)
 
 

@@ -29,6 +29,7 @@ async def test_controller_warns_when_the_only_replica_is_back_with_a_damaged_log
     assert not [line for line in caplog.messages if "only replica" in line]
     await cluster.start(2, begins_with=LEVEL_1)
     assert (await state_of(cluster, "lone", 0)).leader == 2
+    assert cluster.controller.unclean_elections.count == 1
     (warning,) = [line for line in caplog.messages if "only replica" in line]
     assert warning.startswith("Broker 2 leads lone-0 and may lack acknowledged records")
     await cluster.stop()
