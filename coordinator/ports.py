@@ -116,6 +116,8 @@ class BrokerChannel(Protocol):
 
 
 NO_OFFSET: Final = -1
+NEVER: Final = -1.0
+"""A time of the loop's clock that is before every other one."""
 
 
 class ClientConnection(Protocol):
@@ -124,6 +126,14 @@ class ClientConnection(Protocol):
     @property
     def id(self) -> int:
         """A number from 1 that no other connection of this broker has or had."""
+        ...
+
+    @property
+    def greeted_at(self) -> float:
+        """When the response to ApiVersions was made, by the loop's clock, if nothing had come behind; else ``NEVER``.
+
+        A client waits for that response. So every other request was sent later, whatever lies between them.
+        """
         ...
 
     def request_number(self) -> int:

@@ -1,7 +1,10 @@
 """What is known of a request beside its content: the client's connection and who the client is."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
+
+from oncelog.coordinator.ports import NEVER
 
 NO_SOCKET: Final = -1
 """The descriptor of a connection that has no socket: in the simulation."""
@@ -29,6 +32,9 @@ class RequestOrder(Protocol):
 
     def request_number(self) -> int: ...
     def when_responded(self, callback: Callable[[int], None]) -> None: ...
+    def is_last(self) -> bool:
+        """Return whether nothing has come behind the request in hand."""
+        ...
 
 
 class ConnectionInfo:
@@ -41,6 +47,7 @@ class ConnectionInfo:
         "client_software_name",
         "client_software_version",
         "descriptor",
+        "greeted_at",
         "id",
         "is_open",
         "is_replica_fetcher",
@@ -74,6 +81,8 @@ class ConnectionInfo:
         self.principal = principal
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
+        self.greeted_at = NEVER
+        """See ``oncelog.coordinator.ports.ClientConnection``."""
         self.carries_heartbeats = False
         """Whether it carries only heartbeats of another broker (``oncelog.broker.network.heartbeats``)."""
         self.is_replica_fetcher = False
@@ -95,6 +104,11 @@ class ConnectionInfo:
         """Call back as ``oncelog.coordinator.ports.ClientConnection`` says."""
         if self.order is not None:
             self.order.when_responded(callback)
+
+    def note_greeting(self) -> None:
+        """Note that the response to the request in hand, ApiVersions, is made."""
+        if self.order is not None and self.order.is_last():
+            self.greeted_at = asyncio.get_running_loop().time()
 
     @property
     def log_peer(self) -> str:

@@ -45,6 +45,7 @@ def handle_api_versions(broker: Broker, context: RequestContext, request: ApiVer
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
+    context.connection.note_greeting()
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(

@@ -425,7 +425,9 @@ class _Produce:
         batch, header = judged
         acks = self._request.acks
         if header.attributes & TRANSACTIONAL_BIT and acks != _NO_ACKS:
-            if self._broker.transaction_verifier.batches.is_challenged(partition, header, self._context):
+            transactional_id = self._request.transactional_id or ""
+            batches = self._broker.transaction_verifier.batches
+            if batches.is_challenged(partition, header, transactional_id, self._context):
                 return refused_batch(index, CHALLENGE_ERROR)
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
         if not isinstance(info, AppendInfo):

@@ -108,7 +108,9 @@ def _is_challenged(broker: Broker, context: RequestContext, request: TxnOffsetCo
         return False
     partition = _offsets_partition(broker, request)
     challenges = broker.transaction_verifier.offset_commits
-    return partition is not None and challenges.is_challenged(partition, _producer(request), context.connection)
+    if partition is None:
+        return False
+    return challenges.is_challenged(partition, _producer(request), request.transactional_id, context.connection)
 
 
 def _producer(request: TxnOffsetCommitRequest) -> ProducerIdAndEpoch:

@@ -20,7 +20,12 @@ Supervise: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]], str], 
 
 def loop_ms() -> int:
     """Return the time of the running loop's clock, in milliseconds."""
-    return int(asyncio.get_running_loop().time() * 1000)
+    return to_ms(asyncio.get_running_loop().time())
+
+
+def to_ms(seconds: float) -> int:
+    """Return a time of a loop's clock as ``loop_ms`` does."""
+    return int(seconds * 1000)
 
 
 def _always_alive(broker_id: int) -> bool:

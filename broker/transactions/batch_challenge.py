@@ -8,9 +8,10 @@ the client has given up. So a batch that could be appended is challenged unless 
 last one came over (``oncelog.broker.transactions.partition_owners``).
 
 A connection that was accepted after the last abort, or if none is known after this leadership began, carries nothing
-that was given up before: it becomes the owner without a challenge. Of these, the connections of ``_GRACE_MS`` are
-challenged nevertheless: while the broker stood still, the kernel may have accepted them, with batches, before it wrote
-the marker. So a client whose connections break again and again is not challenged again and again.
+that was given up before: it becomes the owner without a challenge, too. Of these, the connections of ``_GRACE_MS`` are
+challenged nevertheless, if they did not begin with ApiVersions: while the broker stood still, the kernel may have
+accepted them, with batches, before it wrote the marker. So a client whose connections break again and again is not
+challenged again and again.
 
 Clients that name themselves as one of ``_NEW_EPOCH_AFTER_UNKNOWN`` are not challenged: after a batch whose outcome they
 do not know they get a new epoch before the next transaction (KIP-360), which tells the two apart.
@@ -28,7 +29,9 @@ from typing import Final
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.storage.producer_state import Accept, AppendOrigin, Duplicate
+from oncelog.broker.transactions.coordinators import TransactionCoordinators
 from oncelog.broker.transactions.partition_owners import PartitionOwners
+from oncelog.broker.transactions.timely_connections import TimelyConnections, last_doubt_ms
 from oncelog.broker.transactions.verification_errors import FIRST_PRODUCE_THAT_ADDS
 from oncelog.coordinator.transaction.connection_challenge import is_challenged
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
@@ -54,13 +57,16 @@ CHALLENGE_ERROR: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 class BatchChallenges:
     """The connections that write in transactions of version 1, at the partitions of one broker."""
 
-    __slots__ = ("_is_enabled", "_owners")
+    __slots__ = ("_is_enabled", "_owners", "_timely")
 
-    def __init__(self, *, is_enabled: bool = True) -> None:
+    def __init__(self, coordinators: TransactionCoordinators, *, is_enabled: bool = True) -> None:
         self._is_enabled = is_enabled
         self._owners = PartitionOwners()
+        self._timely = TimelyConnections(coordinators)
 
-    def is_challenged(self, leading: LeadingPartition, header: BatchHeader, context: RequestContext) -> bool:
+    def is_challenged(
+        self, leading: LeadingPartition, header: BatchHeader, transactional_id: str, context: RequestContext
+    ) -> bool:
         """Return whether a transactional batch must be refused with ``CHALLENGE_ERROR``, and await its repetition.
 
         Call it in the step of the append: a batch that it lets pass makes its connection the owner.
@@ -76,8 +82,8 @@ class BatchChallenges:
         owner = self._owners.owner(leading, entry, producer, connection)
         if owner.is_owner(producer, connection.id):
             return False
-        last_doubt_ms = leading.since_ms if entry is None else max(leading.since_ms, entry.aborted_ms)
-        if connection.since_ms > last_doubt_ms + _GRACE_MS:
+        is_young = connection.since_ms > last_doubt_ms(leading, entry) + _GRACE_MS
+        if is_young or self._timely.is_timely(connection, transactional_id, producer, leading, entry):
             owner.grant(producer, connection.id)
             return False
         admitted = state.admit(header, AppendOrigin.CLIENT)

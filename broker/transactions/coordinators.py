@@ -14,9 +14,10 @@ from oncelog.broker.transactions.add_partitions_to_txn_sender import (
     VerificationRequest,
 )
 from oncelog.broker.transactions.verification_metrics import VerificationMetrics
-from oncelog.coordinator.ports import BrokerChannel, TopicMetadata
+from oncelog.coordinator.ports import BrokerChannel, ClientConnection, TopicMetadata
 from oncelog.coordinator.promise import Response, Undecided
 from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
@@ -99,6 +100,15 @@ class TransactionCoordinators:
 
     def stop(self) -> None:
         self._sender.stop()
+
+    def is_owner(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, connection: ClientConnection, *, marker_epoch: int
+    ) -> bool:
+        """Return whether the coordinator is in this broker and its last request of a producer came over a connection.
+
+        Then whatever comes over the connection was sent later than that request, which is of the present transaction.
+        """
+        return self._local.is_owner(transactional_id, producer, connection, marker_epoch=marker_epoch)
 
     def add_or_verify(self, request: VerificationRequest) -> SentVerification:
         began = asyncio.get_running_loop().time()

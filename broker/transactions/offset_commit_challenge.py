@@ -7,7 +7,9 @@ client does not commit with an unanswered TxnOffsetCommit.
 from typing import Final
 
 from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.transactions.coordinators import TransactionCoordinators
 from oncelog.broker.transactions.partition_owners import MOST_PRODUCERS, PartitionOwners
+from oncelog.broker.transactions.timely_connections import TimelyConnections
 from oncelog.coordinator.ports import ClientConnection
 from oncelog.coordinator.transaction.connection_challenge import Action, is_challenged
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
@@ -34,14 +36,24 @@ class OffsetCommitChallenges:
     """The connections that commit offsets in transactions of version 1, at the groups' partitions of one broker."""
 
     def __init__(
-        self, replicas: ReplicaManager, *, is_enabled: bool = True, most_producers: int = MOST_PRODUCERS
+        self,
+        replicas: ReplicaManager,
+        coordinators: TransactionCoordinators,
+        *,
+        is_enabled: bool = True,
+        most_producers: int = MOST_PRODUCERS,
     ) -> None:
         self._replicas = replicas
         self._is_enabled = is_enabled
         self._owners = PartitionOwners(most_producers=most_producers)
+        self._timely = TimelyConnections(coordinators)
 
     def is_challenged(
-        self, partition: TopicPartition, producer: ProducerIdAndEpoch, connection: ClientConnection
+        self,
+        partition: TopicPartition,
+        producer: ProducerIdAndEpoch,
+        transactional_id: str,
+        connection: ClientConnection,
     ) -> bool:
         """Return whether a commit must be refused with ``challenge_error``, and await its repetition."""
         if not self._is_enabled:
@@ -51,4 +63,7 @@ class OffsetCommitChallenges:
             return False  # The group's coordinator returns its own error.
         entry = leading.log.producer_state.producers.get(producer.id)
         owner = self._owners.owner(leading, entry, producer, connection)
+        if not owner.is_owner(producer, connection.id):
+            if self._timely.is_timely(connection, transactional_id, producer, leading, entry):
+                owner.grant(producer, connection.id)
         return is_challenged(owner, producer, Action.COMMIT_OFFSETS, connection)

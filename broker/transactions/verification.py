@@ -114,8 +114,8 @@ class TransactionVerifier:
         self._coordinators = coordinators
         self.settings = settings
         """May be replaced while the broker runs; a pending request keeps those that it began with."""
-        self.offset_commits = OffsetCommitChallenges(replicas, is_enabled=settings.challenges_connections)
-        self.batches = BatchChallenges(is_enabled=settings.challenges_connections)
+        self.offset_commits = OffsetCommitChallenges(replicas, coordinators, is_enabled=settings.challenges_connections)
+        self.batches = BatchChallenges(coordinators, is_enabled=settings.challenges_connections)
 
     @property
     def metrics(self) -> VerificationMetrics:

@@ -9,9 +9,12 @@ in it (KAFKA-17754). But a late request is never sent again: its client has give
 * A request of any other connection changes nothing. It is *challenged*: refused with an error that clients retry after
   a pause, COORDINATOR_LOAD_IN_PROGRESS (for TxnOffsetCommit 0 to 2 UNKNOWN_TOPIC_OR_PARTITION, for a batch
   NOT_ENOUGH_REPLICAS).
-* Its repetition makes that connection the owner and takes effect: a request of the same kind, over the same connection,
-  that began to arrive after the client's machine had the response to the challenged one, and the connection was quiet
-  (``when_responded``).
+* Unless that connection was *greeted* after the last request that took effect: its client had the response to
+  ApiVersions then, so whatever it carries was sent later than all that has been done, and is in order. It becomes the
+  owner at once.
+* The repetition of a challenged request makes its connection the owner and takes effect: a request of the same kind,
+  over the same connection, that began to arrive after the client's machine had the response to the challenged one, and
+  the connection was quiet (``when_responded``).
 
 Until the owner changes, the client's earlier requests can only arrive in the transaction that they were sent for: the
 client begins the next one over a connection that has become the owner. After it has changed, they are challenged. So a
@@ -19,11 +22,14 @@ late request takes effect in its own transaction or not at all. It does not hold
 sent over one connection without waiting for the response in between, and the connection is given up. Of the known
 clients only kafkajs does that, on a cluster, with AddPartitionsToTxn after a time-out, which ends no transaction.
 
-After a load the owner is not known, so the next request is challenged.
+After a load the owner is not known, so the next request is challenged, or comes over a connection that was greeted
+since.
 
 Version 2 has an epoch for each transaction, and needs none of this.
 """
 
+import asyncio
+import math
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
@@ -95,14 +101,21 @@ class Challenge:
 class ConnectionChallenge:
     """The owner of one producer's transactions, and the challenge that another connection has to meet."""
 
-    __slots__ = ("_challenge", "connection_id", "producer")
+    __slots__ = ("_challenge", "acted_at", "connection_id", "producer")
 
-    def __init__(self) -> None:
+    def __init__(self, acted_at: float = math.inf) -> None:
+        """Begin without an owner; ``acted_at``: since when nothing has taken effect, by the loop's clock."""
         self.producer = NO_PRODUCER
         """The producer in the epoch in which a connection acts for it."""
         self.connection_id = _NO_CONNECTION
         """The owner. Requests of this connection take effect at once."""
+        self.acted_at = acted_at
+        """When a request last took effect."""
         self._challenge: Challenge | None = None
+
+    def note_act(self) -> None:
+        """Note that a request takes effect in this step."""
+        self.acted_at = asyncio.get_running_loop().time()
 
     def grant(self, producer: ProducerIdAndEpoch, connection_id: int) -> None:
         """Make a connection the owner."""
@@ -146,7 +159,10 @@ def is_challenged(
     owner: ConnectionChallenge, producer: ProducerIdAndEpoch, action: Repeatable, connection: ClientConnection
 ) -> bool:
     """Return whether a request must be refused with an error that clients retry, and await its repetition."""
+    if connection.greeted_at > owner.acted_at:
+        owner.grant(producer, connection.id)
     if owner.admit(producer, action, connection.id, connection.request_number()):
+        owner.note_act()
         return False
     owner.challenge(producer, action, connection.id).note_challenged(connection)
     return True

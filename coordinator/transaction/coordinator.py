@@ -182,10 +182,9 @@ class TransactionCoordinator:
         ``client`` names the client in the records that this leads to. ``connection`` acts for the producer from now on.
         """
         if transactional_id is None:
-            granted = self._grant_producer_id(NO_PRODUCER_ID)
-            if isinstance(granted, Missing):
-                return self._waits.with_producer_id(self._grant_producer_id, _refused)
-            return granted
+            grant = partial(_grant_producer_id, self._producer_ids)
+            granted = grant(NO_PRODUCER_ID)
+            return self._waits.with_producer_id(grant, _refused) if isinstance(granted, Missing) else granted
         if not transactional_id:
             return _refused(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
@@ -196,11 +195,6 @@ class TransactionCoordinator:
         if isinstance(outcome, Missing) or outcome == _refused(ErrorCode.CONCURRENT_TRANSACTIONS):
             return self._waits.until_idle(transactional_id, partial(self._try_init, request), _refused, outcome)
         return outcome
-
-    def _grant_producer_id(self, new_producer_id: int) -> InitProducerIdResult | Missing:
-        """Give out a producer id that has no transactional id."""
-        producer_id = self._producer_ids.next_nowait() if new_producer_id == NO_PRODUCER_ID else new_producer_id
-        return Missing.PRODUCER_ID if producer_id is None else _granted(ProducerIdAndEpoch(producer_id, 0))
 
     def _try_init(
         self, request: _InitProducerId, new_producer_id: int
@@ -227,7 +221,9 @@ class TransactionCoordinator:
         producer = decision.producer
         commit = self._states.append(partition, txn, decision)
         if request.connection is not None and not isinstance(commit, ErrorCode):
-            partition.owner_of(request.transactional_id).grant(producer, request.connection.id)
+            owner = partition.owner_of(request.transactional_id)
+            owner.grant(producer, request.connection.id)
+            owner.note_act()
         return self._waits.when_durable(commit, lambda error: _refused(error) if error else _granted(producer))
 
     def _find_or_new(
@@ -318,6 +314,20 @@ class TransactionCoordinator:
             if partition.is_challenged(transactional_id, producer, Action.ADD, connection):
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return self._waits.when_durable(self._states.append(partition, txn, decision), _same)
+
+    def is_owner(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, connection: ClientConnection, *, marker_epoch: int
+    ) -> bool:
+        """Return whether the request of a producer that last took effect came over a connection.
+
+        ``marker_epoch``: the coordinator epoch of its last marker. A later one than this coordinator's shows that
+        another one has taken its place.
+        """
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode) or found[0].coordinator_epoch < marker_epoch:
+            return False
+        owner = found[0].owners.get(transactional_id)
+        return owner is not None and owner.is_owner(producer, connection.id)
 
     def refuse_unknown_topic(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ErrorCode:
         """Return the error for a partition that is not known, and so is not added.
@@ -461,6 +471,12 @@ class TransactionCoordinator:
             return partition
         txn = partition.transactions.get(transactional_id)
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING if txn is None else (partition, txn)
+
+
+def _grant_producer_id(producer_ids: ProducerIdSource, new_producer_id: int) -> InitProducerIdResult | Missing:
+    """Give out a producer id that has no transactional id."""
+    producer_id = producer_ids.next_nowait() if new_producer_id == NO_PRODUCER_ID else new_producer_id
+    return Missing.PRODUCER_ID if producer_id is None else _granted(ProducerIdAndEpoch(producer_id, 0))
 
 
 def _granted(producer: ProducerIdAndEpoch) -> InitProducerIdResult:

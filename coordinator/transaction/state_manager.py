@@ -18,6 +18,7 @@ the ids that are idle.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
@@ -59,7 +60,7 @@ class Commit(Promise[ErrorCode]):
 class OwnedPartition:
     """One partition of the transaction log under one coordinator epoch."""
 
-    __slots__ = ("index", "is_open", "log", "ongoing", "owners", "transactions")
+    __slots__ = ("index", "is_open", "log", "ongoing", "opened_at", "owners", "transactions")
 
     def __init__(self, index: int, log: ReplicatedLog) -> None:
         self.index = index
@@ -70,6 +71,8 @@ class OwnedPartition:
         """By transactional id, of those that had a request since the load."""
         self.is_open = False
         """False until it is loaded."""
+        self.opened_at = math.inf
+        """When it was loaded, by the loop's clock."""
 
     def forget(self) -> None:
         """Drop everything that was loaded."""
@@ -89,7 +92,7 @@ class OwnedPartition:
         """Return which connection acts for an id, unknown at first."""
         owner = self.owners.get(transactional_id)
         if owner is None:
-            owner = self.owners[transactional_id] = ConnectionChallenge()
+            owner = self.owners[transactional_id] = ConnectionChallenge(self.opened_at)
         return owner
 
     def is_challenged(
@@ -98,6 +101,7 @@ class OwnedPartition:
         """Return whether a request of the present producer changes nothing until its client repeats it."""
         owner = self.owners.get(transactional_id)
         if owner is not None and owner.connection_id == connection.id and owner.producer == producer:
+            owner.note_act()
             return False
         return is_challenged(self.owner_of(transactional_id), producer, action, connection)
 
@@ -233,6 +237,7 @@ class TransactionStateManager:
             partition.place(txn)
         self._loading.pop(partition, None)
         partition.is_open = True
+        partition.opened_at = asyncio.get_running_loop().time()
         self._load_report.note(partition.index, len(partition.transactions))
         prepared = [txn for txn in partition.transactions.values() if txn.metadata.state in PREPARED_STATES]
         self._on_open(partition, prepared)

@@ -57,6 +57,7 @@ _SCENARIOS_2: Final = "tests/scenarios/test_version_2.py"
 _TEST_CHALLENGE: Final = "tests/unit/coordinator/transaction/test_connection_challenge.py"
 _SCENARIOS_CHALLENGE: Final = "tests/scenarios/test_connection_challenge.py"
 _SCENARIOS_BATCHES: Final = "tests/scenarios/test_late_batches.py"
+_SCENARIOS_TIMELY: Final = "tests/scenarios/test_timely_connections.py"
 _TEST_OWNERS: Final = "tests/unit/broker/transactions/test_partition_owners.py"
 _FAILURES: Final = "tests/scenarios/test_transaction_failures.py"
 _UNIT_2: Final = "tests/unit/coordinator/transaction/test_version_2.py"
@@ -97,6 +98,7 @@ _TEST_PRODUCERS: Final = "tests/unit/broker/storage/test_producer_state.py"
 _TEST_FAILURES: Final = "tests/unit/broker/storage/test_log_failures.py"
 _TEST_MANAGER: Final = "tests/unit/broker/storage/test_log_manager.py"
 _TEST_CLEANER: Final = "tests/unit/broker/storage/test_cleaner.py"
+_TEST_ORDER: Final = "tests/unit/broker/network/test_request_order.py"
 _TEST_CONNECTION: Final = "tests/unit/broker/network/test_connection.py"
 _TEST_HEARTBEATS: Final = "tests/unit/broker/network/test_heartbeats.py"
 _TEST_SLOTS: Final = "tests/unit/broker/network/test_connection_slots.py"
@@ -179,7 +181,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B107", "broker/network/request_order.py",
-        " and self._writer.arrived_bytes() >= self._acknowledged_at:\n",
+        " and awaited[0].position <= arrived:\n",
         ":\n",
         f"{_TEST_CONNECTION}::test_response_that_has_not_arrived_is_not_noted",
     ),
@@ -251,9 +253,57 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B111", _BATCH_CHALLENGE,
-        "        if connection.since_ms > last_doubt_ms + _GRACE_MS:\n",
-        "        if connection.since_ms > last_doubt_ms:\n",
+        " > last_doubt_ms(leading, entry) + _GRACE_MS\n",
+        " > last_doubt_ms(leading, entry)\n",
         f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_the_abort_needs_no_repetition",
+    ),
+    Mutation(
+        "B107", "broker/network/request_order.py",
+        "        position = self._writer.bytes_out\n",
+        "        position = 2**62\n",
+        f"{_TEST_ORDER}::test_repetition_over_a_connection_that_is_never_quiet_is_admitted_in_a_bounded_time",
+    ),
+    Mutation(
+        "B107", "broker/dispatch/request.py",
+        "        if self.order is not None and self.order.is_last():\n",
+        "        if self.order is not None:\n",
+        f"{_SCENARIOS_TIMELY}::test_request_in_one_write_behind_api_versions_changes_nothing",
+    ),
+    Mutation(
+        "B107", "coordinator/transaction/state_manager.py",
+        "            owner.note_act()\n",
+        "",
+        f"{_SCENARIOS_TIMELY}::test_owner_that_acts_again_makes_a_connection_greeted_before_late",
+    ),
+    Mutation(
+        "B107", "coordinator/transaction/state_manager.py",
+        "ConnectionChallenge(self.opened_at)",
+        "ConnectionChallenge(0.0)",
+        f"{_TEST_CHALLENGE}::test_owner_after_a_load_has_not_acted_since",
+    ),
+    Mutation(
+        "B107", _CHALLENGE,
+        "    if connection.greeted_at > owner.acted_at:\n",
+        "    if connection.greeted_at >= owner.acted_at:\n",
+        f"{_TEST_CHALLENGE}::test_connection_that_was_greeted_before_the_last_act_is_challenged",
+    ),
+    Mutation(
+        "B111", "broker/transactions/timely_connections.py",
+        "        if to_ms(connection.greeted_at) > last_doubt_ms(leading, entry):\n",
+        "        if connection.greeted_at > 0:\n",
+        f"{_SCENARIOS_TIMELY}::test_batch_over_a_connection_greeted_after_the_abort_needs_no_repetition",
+    ),
+    Mutation(
+        "B111", "coordinator/transaction/coordinator.py",
+        "        return owner is not None and owner.is_owner(producer, connection.id)\n",
+        "        return owner is not None\n",
+        f"{_SCENARIOS_TIMELY}::test_batch_over_the_connection_that_acted_before_the_present_transaction_is_repeated",
+    ),
+    Mutation(
+        "B111", "coordinator/transaction/coordinator.py",
+        " or found[0].coordinator_epoch < marker_epoch:\n",
+        ":\n",
+        f"{_SCENARIOS_TIMELY}::test_coordinator_that_a_marker_has_overtaken_knows_no_owner",
     ),
     Mutation(
         "B111", "broker/transactions/markers.py",
@@ -263,8 +313,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B107", "broker/network/request_order.py",
-        "        self._drained_at = self.received_bytes + unread\n",
-        "        self._drained_at = self.received_bytes\n",
+        "_Settling(self._awaited, self.received_bytes + unread)",
+        "_Settling(self._awaited, self.received_bytes)",
         f"{_TEST_CONNECTION}::test_requests_in_the_socket_after_patience_were_sent_before",
     ),
     Mutation(

@@ -2,8 +2,11 @@
 
 import pytest
 
+from oncelog.coordinator.ports import NEVER
 from oncelog.coordinator.transaction.connection_challenge import Action, ConnectionChallenge, is_challenged
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.coordinator.transaction.state_manager import OwnedPartition
+from tests.unit.coordinator.transaction.world import Log
 
 PRODUCER = ProducerIdAndEpoch(7, 0)
 OLD, NEW, LATE = 1, 2, 3
@@ -14,6 +17,7 @@ class Connection:
 
     def __init__(self, number: int) -> None:
         self.id = number
+        self.greeted_at = NEVER
         self.received = 0
         self.callbacks: list[object] = []
 
@@ -52,13 +56,13 @@ def owner() -> ConnectionChallenge:
     return granted
 
 
-def test_request_of_the_owner_takes_effect_at_once(owner: ConnectionChallenge) -> None:
+async def test_request_of_the_owner_takes_effect_at_once(owner: ConnectionChallenge) -> None:
     connection = Connection(OLD)
     assert acts(owner, connection)
     assert connection.callbacks == []
 
 
-def test_request_of_another_connection_takes_effect_when_it_is_repeated(owner: ConnectionChallenge) -> None:
+async def test_request_of_another_connection_takes_effect_when_it_is_repeated(owner: ConnectionChallenge) -> None:
     connection = Connection(NEW)
     assert not acts(owner, connection)
     connection.respond()
@@ -67,7 +71,7 @@ def test_request_of_another_connection_takes_effect_when_it_is_repeated(owner: C
     assert not acts(owner, Connection(OLD))
 
 
-def test_repetition_received_before_the_response_arrived_is_challenged_again(owner: ConnectionChallenge) -> None:
+async def test_repetition_received_before_the_response_arrived_is_challenged_again(owner: ConnectionChallenge) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection)
     assert not acts(owner, connection)
@@ -75,7 +79,9 @@ def test_repetition_received_before_the_response_arrived_is_challenged_again(own
     assert acts(owner, connection)
 
 
-def test_requests_that_were_received_when_the_response_arrived_are_no_repetitions(owner: ConnectionChallenge) -> None:
+async def test_requests_that_were_received_when_the_response_arrived_are_no_repetitions(
+    owner: ConnectionChallenge,
+) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection)
     connection.received = 3  # Two more are in the buffer.
@@ -87,7 +93,7 @@ def test_requests_that_were_received_when_the_response_arrived_are_no_repetition
     assert acts(owner, connection)
 
 
-def test_copies_that_arrive_one_after_the_other_are_no_repetitions(owner: ConnectionChallenge) -> None:
+async def test_copies_that_arrive_one_after_the_other_are_no_repetitions(owner: ConnectionChallenge) -> None:
     """Each one comes as soon as the window of the connection allows: before the response to the one before is noted."""
     connection = Connection(LATE)
     assert not acts(owner, connection)
@@ -96,7 +102,9 @@ def test_copies_that_arrive_one_after_the_other_are_no_repetitions(owner: Connec
     assert acts(owner, connection)
 
 
-def test_copies_without_number_hold_few_callbacks_and_the_repetition_still_acts(owner: ConnectionChallenge) -> None:
+async def test_copies_without_number_hold_few_callbacks_and_the_repetition_still_acts(
+    owner: ConnectionChallenge,
+) -> None:
     connection = Connection(LATE)
     assert not any(acts(owner, connection) for _ in range(1_000))
     assert len(connection.callbacks) < 100
@@ -104,7 +112,7 @@ def test_copies_without_number_hold_few_callbacks_and_the_repetition_still_acts(
     assert acts(owner, connection)
 
 
-def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallenge) -> None:
+async def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallenge) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection, Action.ADD)
     connection.respond()
@@ -113,7 +121,7 @@ def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallenge) ->
     assert not acts(owner, connection, Action.ABORT)
 
 
-def test_late_requests_one_per_connection_never_take_effect(owner: ConnectionChallenge) -> None:
+async def test_late_requests_one_per_connection_never_take_effect(owner: ConnectionChallenge) -> None:
     for number in range(LATE, LATE + 10):
         late = Connection(number)
         assert not acts(owner, late)
@@ -121,7 +129,7 @@ def test_late_requests_one_per_connection_never_take_effect(owner: ConnectionCha
     assert acts(owner, Connection(OLD))
 
 
-def test_client_between_late_requests_still_becomes_the_owner(owner: ConnectionChallenge) -> None:
+async def test_client_between_late_requests_still_becomes_the_owner(owner: ConnectionChallenge) -> None:
     client, late = Connection(NEW), Connection(LATE)
     assert not acts(owner, client)
     client.respond()
@@ -131,9 +139,45 @@ def test_client_between_late_requests_still_becomes_the_owner(owner: ConnectionC
     assert acts(owner, client)
 
 
-def test_unknown_owner_is_challenged() -> None:
+async def test_unknown_owner_is_challenged() -> None:
     assert not acts(ConnectionChallenge(), Connection(OLD))
 
 
-def test_owner_of_an_earlier_epoch_is_challenged(owner: ConnectionChallenge) -> None:
+async def test_owner_of_an_earlier_epoch_is_challenged(owner: ConnectionChallenge) -> None:
     assert is_challenged(owner, PRODUCER._replace(epoch=1), Action.ADD, Connection(OLD))
+
+
+async def test_connection_that_was_greeted_after_the_last_act_is_the_owner_at_once(owner: ConnectionChallenge) -> None:
+    """B107: whatever it carries was sent after that."""
+    assert acts(owner, Connection(OLD))
+    new = Connection(NEW)
+    new.greeted_at = owner.acted_at + 0.001
+    assert acts(owner, new)
+    assert not acts(owner, Connection(OLD)), "the former owner's requests may be late now"
+
+
+async def test_connection_that_was_greeted_before_the_last_act_is_challenged(owner: ConnectionChallenge) -> None:
+    """B107: the client may have given it up since."""
+    late = Connection(LATE)
+    assert acts(owner, Connection(OLD))
+    late.greeted_at = owner.acted_at
+    assert not acts(owner, late)
+    late.greeted_at = owner.acted_at - 1
+    assert not acts(owner, late)
+
+
+async def test_greeting_counts_from_the_load_of_the_coordinator_on() -> None:
+    """B107: the coordinator before it may have done more."""
+    for greeted_at, is_owner in ((4.9, False), (5.0, False), (5.1, True)):
+        unknown, connection = ConnectionChallenge(acted_at=5.0), Connection(NEW)
+        connection.greeted_at = greeted_at
+        assert acts(unknown, connection) is is_owner
+    connection.greeted_at = 1e9
+    assert not acts(ConnectionChallenge(), connection), "it is not known when the load was"
+
+
+def test_owner_after_a_load_has_not_acted_since() -> None:
+    """B107"""
+    partition = OwnedPartition(0, Log().elect())
+    partition.opened_at = 5.0
+    assert partition.owner_of("billing").acted_at == 5.0

@@ -1,0 +1,45 @@
+"""``TimelyConnections``: which connections carry only what was sent in the present transaction of a producer.
+
+No request of such a connection is late, so it becomes the owner (``oncelog.broker.transactions.partition_owners``)
+without a challenge. There are two kinds:
+
+* a connection that was greeted (``ClientConnection.greeted_at``) after the producer's last abort, or if none is known
+  after this leadership began. What its client gave up was given up before;
+* the connection over which the producer's last request came to its transaction coordinator, if that is in this broker.
+  That request is of the present transaction, and within a connection everything keeps its order.
+"""
+
+from oncelog.broker.replication.leading_partition import LeadingPartition
+from oncelog.broker.replication.replica_host import to_ms
+from oncelog.broker.storage.producer_state import ProducerStateEntry
+from oncelog.broker.transactions.coordinators import TransactionCoordinators
+from oncelog.coordinator.ports import ClientConnection
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+
+
+class TimelyConnections:
+    """What a partition leader knows of its clients' connections by itself, and from the coordinator beside it."""
+
+    __slots__ = ("_coordinators",)
+
+    def __init__(self, coordinators: TransactionCoordinators) -> None:
+        self._coordinators = coordinators
+
+    def is_timely(
+        self,
+        connection: ClientConnection,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        leading: LeadingPartition,
+        entry: ProducerStateEntry | None,
+    ) -> bool:
+        """Return whether a connection is of these; ``entry``: what the partition's log knows of the producer."""
+        if to_ms(connection.greeted_at) > last_doubt_ms(leading, entry):
+            return True
+        marker_epoch = -1 if entry is None else entry.coordinator_epoch
+        return self._coordinators.is_owner(transactional_id, producer, connection, marker_epoch=marker_epoch)
+
+
+def last_doubt_ms(leading: LeadingPartition, entry: ProducerStateEntry | None) -> int:
+    """Return until when a producer may have given something up here, by the loop's clock."""
+    return leading.since_ms if entry is None else max(leading.since_ms, entry.aborted_ms)
