@@ -7,7 +7,8 @@ request does not count that lay behind another one in a buffer of the client, wh
 allows. Clients wait longer before they repeat a request.
 
 A connection that carries much else, or whose client repeats at once, may have no such moment. ``_PATIENCE_SECONDS``
-after the first one could have been, it is enough that what had arrived by then is read. How many requests the socket's
+after the first one could have been, or ``_LONGER_PATIENCE_SECONDS`` if much came, it is enough that what had arrived
+by then is read. How many requests the socket's
 queue holds is not known, so their number is taken once all of it has been read. What was sent after the response need
 not be acknowledged: on a busy connection something is always under way.
 
@@ -29,6 +30,9 @@ _ROUND_TRIPS: Final = 1.5
 _LONGEST_LOOK_SECONDS: Final = 0.25
 """Between two looks at a connection that is not quiet."""
 _PATIENCE_SECONDS: Final = 0.05
+_LONGER_PATIENCE_SECONDS: Final = 0.25
+_MUCH_BYTES: Final = 1 << 18
+"""So much, when it comes within the patience, may have lain in a buffer of the client: then the patience is longer."""
 
 
 class _Awaited(NamedTuple):
@@ -64,10 +68,11 @@ class ConnectionOrder:
         "_descriptor",
         "_frames",
         "_loop",
-        "_patient_until",
+        "_noted_at",
         "_pause",
         "_quiet_from",
         "_reader",
+        "_received_then",
         "_sent",
         "_step",
         "_writer",
@@ -107,7 +112,9 @@ class ConnectionOrder:
         """Of responses that are handed to the transport in this turn."""
         self._awaited: deque[_Awaited] = deque()
         """Of responses that wait for a quiet moment from ``_quiet_from`` on."""
-        self._quiet_from = self._patient_until = 0.0
+        self._quiet_from = self._noted_at = 0.0
+        self._received_then = 0
+        """``received_bytes`` at ``_noted_at``, when the first of these responses was sent."""
         self._pause = self._step = QUIET_SECONDS
         self.settling: list[_Settling] = []
 
@@ -147,7 +154,7 @@ class ConnectionOrder:
         self._sent += callbacks
         if is_first:
             self._pause = self._step = _pause(self._descriptor)
-            self._patient_until = now + self._pause + _PATIENCE_SECONDS
+            self._noted_at, self._received_then = now, self.received_bytes
         self._quiet_from = now + self._pause
         if is_first:
             if self.timer is not None:
@@ -172,16 +179,20 @@ class ConnectionOrder:
         self.note_arriving()
         self._step = min(2 * self._step, _LONGEST_LOOK_SECONDS)
         if self._awaited:
-            self._look_at(min(max(self._quiet_from, now + self._step), self._patient_until))
+            self._look_at(min(max(self._quiet_from, now + self._step), self._patient_until()))
         elif self.settling:
             self._look_at(now + self._step)
 
     def _look_for_quiet(self, now: float) -> None:
         unread = unread_bytes(self._descriptor)
-        if now >= self._patient_until or self._is_quiet(now, unread):
+        if now >= self._patient_until() or self._is_quiet(now, unread):
             self.settling.append(_Settling(self._awaited, self.received_bytes + unread))
             self._awaited = deque()
             self.note_read()
+
+    def _patient_until(self) -> float:
+        is_much = self.received_bytes - self._received_then > _MUCH_BYTES
+        return self._noted_at + self._pause + (_LONGER_PATIENCE_SECONDS if is_much else _PATIENCE_SECONDS)
 
     def _is_quiet(self, now: float, unread: int) -> bool:
         is_whole = not (unread or self._frames or self._reader.has_part)
