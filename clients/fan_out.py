@@ -9,6 +9,7 @@ from oncelog.clients.errors import ClientError, Refusal, error_code
 from oncelog.clients.partition_results import PartitionResults
 from oncelog.clients.retry import Retry
 from oncelog.clients.routes import Node
+from oncelog.clients.timely_connection import connection_within
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from oncelog.protocol.schema import Message
@@ -38,7 +39,7 @@ async def send_to_each(
 
     async def send(node_id: int, request: Message) -> None:
         try:
-            connection = await cluster.connection_to(node_id)
+            connection = await connection_within(cluster, node_id, seconds)
             responses[node_id] = await connection.send(
                 request, response_type, at_least=at_least, at_most=at_most, timeout=seconds
             )

@@ -12,6 +12,7 @@ from typing import Any, Final
 from oncelog.clients.cli.directories import DIRECTORY_ADVICE, about_directory
 from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum
 from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
+from oncelog.clients.cli.unreached_brokers import DOCTOR_SETS, count_partitions, unreached_advice
 from oncelog.clients.cli.unserved_coordinators import UNSERVED_ADVICE, about_coordinators
 from oncelog.clients.cli.waiting_partitions import Leaderless, about_waiting
 from oncelog.clients.connection import Address
@@ -20,12 +21,6 @@ from oncelog.protocol.messages.metadata import MetadataResponse
 
 SHOWN_PARTITIONS: Final = 20
 PARTITION_COLUMNS: Final = ("partition", "state", "leader", "in_sync", "not_in_sync")
-
-_DOCTOR_ADVICE: Final = "`oncelog doctor` says what to set"
-_PERHAPS_ENDED: Final = (
-    "if it has ended, start it: brokers count as alive until their ZooKeeper session ends, and this one still does{}"
-)
-_IF_IT_RUNS: Final = f"if it runs, {_DOCTOR_ADVICE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,14 +156,10 @@ def _about_cluster(controller_id: int | None, offline: int, under_replicated: in
     if controller_id is None:
         problems.append("no controller is known: no leader can be elected, and no topic created")
     if offline:
-        problems.append(f"{_partitions(offline)} without a leader: nothing is written to them or read")
+        problems.append(f"{count_partitions(offline)} without a leader: nothing is written to them or read")
     if under_replicated:
-        problems.append(f"{_partitions(under_replicated)} without all replicas in sync")
+        problems.append(f"{count_partitions(under_replicated)} without all replicas in sync")
     return problems
-
-
-def _partitions(count: int) -> str:
-    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 def _about_unreached(metadata: MetadataResponse, brokers: Sequence[SeenBroker]) -> list[str]:
@@ -179,10 +170,9 @@ def _about_unreached(metadata: MetadataResponse, brokers: Sequence[SeenBroker]) 
             continue
         said = f"broker {broker.broker_id} is not reached at {broker.address}, which it advertises: {broker.failure}"
         if len(brokers) > 1:
-            leads = f", as leader of {_partitions(led[broker.broker_id])}" if led[broker.broker_id] else ""
-            problems.append(f"{said}; {_PERHAPS_ENDED.format(leads)}; {_IF_IT_RUNS}")
+            problems.append(f"{said}; {unreached_advice(led[broker.broker_id])}")
         else:
-            problems.append(f"{said}; {_DOCTOR_ADVICE}")
+            problems.append(f"{said}; {DOCTOR_SETS}")
     return problems
 
 

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError
+from oncelog.clients.timely_connection import connection_within
 from oncelog.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -30,7 +31,7 @@ async def list_reassignments(cluster: Cluster, controller_id: int | None) -> Rea
     if controller_id is None:
         return {}
     try:
-        connection = await cluster.connection_to(controller_id)
+        connection = await connection_within(cluster, controller_id, _SECONDS)
         listed = await connection.send(
             ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse, timeout=_SECONDS
         )

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.admin.topics import (
     BROKER_DEFAULT,
     NewTopic,
-    TopicDescription,
     add_partitions,
     create_topics,
     delete_records,
@@ -123,26 +121,15 @@ def describe(session: Session, name: str, offsets: bool) -> None:
     damaged, and may lead when none in sync is there (KIP-966). LAST-KNOWN-ELR: those that were eligible, and are known
     to be damaged. Below the table are the brokers that partitions without a leader wait for.
     """
-    from oncelog.clients.admin.topic_pages import describe_eligible
-    from oncelog.clients.cli.reassigned_partitions import Reassignments, about_reassignments, list_reassignments
-    from oncelog.clients.cli.recovery_overrides import recovery_level
-    from oncelog.clients.cli.topic_description import columns, partition_rows, problems
+    from oncelog.clients.cli.reassigned_partitions import about_reassignments
+    from oncelog.clients.cli.seen_topic import see_topic
+    from oncelog.clients.cli.topic_description import about_unreached, columns, partition_rows, problems
 
-    async def work(
-        cluster: Cluster,
-    ) -> tuple[TopicDescription, dict[int, dict[str, int | None]], set[int], Reassignments, bool]:
-        described = await describe_eligible(cluster, name)
-        if isinstance(described, Refusal):
-            raise described.as_error(f"topic {name}")
-        ends = await _log_ends(cluster, described) if offsets else {}
-        moves = await list_reassignments(cluster, cluster.metadata.controller_id)
-        own_moves = {key: each for key, each in moves.items() if key[0] == name}
-        is_led = all(each.leader is not None for each in described.partitions)
-        compares_logs = not is_led and bool(await recovery_level(cluster))
-        return described, ends, set(cluster.brokers), own_moves, compares_logs
-
-    described, ends, alive, moves, compares_logs = session.run(work)
-    rows = partition_rows(described, alive, ends)
+    seen = session.run(lambda cluster: see_topic(cluster, name, session.timeout_seconds, offsets=offsets))
+    for tp, error in sorted(seen.without_end.items()):
+        complain(f"Warning: {tp} has no known end: {error.name}", remedy(Refusal(error=error)))
+    described = seen.description
+    rows = partition_rows(described, seen.alive, seen.ends)
     fields = {
         "topic": described.name,
         "topic_id": described.topic_id,
@@ -151,28 +138,12 @@ def describe(session: Session, name: str, offsets: bool) -> None:
     }
     session.show_record(fields, "partitions", rows, columns(rows, offsets=offsets))
     if session.output != "json":
-        for problem in problems(described, alive, compares_logs=compares_logs):
+        found = problems(described, seen.alive, compares_logs=seen.compares_logs)
+        for problem in [*found, *about_unreached(described, seen.unreached)]:
             click.echo(without_controls(f"\nProblem: {problem}"))
         leaderless = [(name, each.partition) for each in described.partitions if each.leader is None]
-        for move in about_reassignments(moves, leaderless):
+        for move in about_reassignments(seen.moves, leaderless):
             click.echo(without_controls(f"\nNote: {move}"))
-
-
-async def _log_ends(cluster: Cluster, topic: TopicDescription) -> dict[int, dict[str, int | None]]:
-    """Return the first and next offset of each partition that has a leader."""
-    led = [
-        TopicPartition(topic.name, partition.partition)
-        for partition in topic.partitions
-        if partition.leader is not None
-    ]
-    begins = (await list_offsets(cluster, dict.fromkeys(led, EARLIEST))).found
-    latest = await list_offsets(cluster, dict.fromkeys(led, LATEST))
-    ends = latest.found
-    for tp, error in sorted(latest.failed.items()):
-        complain(f"Warning: {tp} has no known end: {error.name}", remedy(Refusal(error=error)))
-    return {
-        tp.partition: {"begin": begins[tp].offset, "end": ends[tp].offset} for tp in led if tp in begins and tp in ends
-    }
 
 
 @topic.command(epilog=example("oncelog topic delete orders"))

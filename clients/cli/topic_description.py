@@ -1,10 +1,12 @@
 """What ``oncelog topic describe`` shows of a topic. Pure: a description in, rows and sentences out."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from oncelog.clients.admin.topic_pages import PagedPartitionDescription, RecoveryDescription
 from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
+from oncelog.clients.cli.unreached_brokers import unreached_advice
 from oncelog.clients.cli.waiting_partitions import Waiting, awaited_brokers, waiting_of, waiting_sentences
 
 LogEnds = Mapping[int, Mapping[str, int | None]]
@@ -48,6 +50,15 @@ def problems(topic: TopicDescription, alive: Collection[int], *, compares_logs: 
     return waiting_sentences(
         (_waiting(topic.name, each, alive) for each in topic.partitions), compares_logs=compares_logs
     )
+
+
+def about_unreached(topic: TopicDescription, unreached: Mapping[int, str]) -> list[str]:
+    """Return a sentence, with advice, for each leader that is not reached; ``unreached`` has the reasons."""
+    led = Counter(partition.leader for partition in topic.partitions)
+    return [
+        f"broker {broker_id} is not reached: {reason}; {unreached_advice(led[broker_id])}"
+        for broker_id, reason in sorted(unreached.items())
+    ]
 
 
 def _waiting(topic: str, partition: PartitionDescription, alive: Collection[int]) -> Waiting:
