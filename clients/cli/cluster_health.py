@@ -32,6 +32,8 @@ class SeenBroker:
     rack: str | None
     failure: str | None
     """Why it is not reached at the address that it advertises; None if it is."""
+    is_silent: bool = False
+    """Whether that address accepts connections: then its process is there, and does not respond."""
     reaches_store: bool | None
     """Whether it reaches its metadata store; None if that is not known."""
     failed_directories: tuple[str, ...] = ()
@@ -170,7 +172,9 @@ def _about_unreached(metadata: MetadataResponse, brokers: Sequence[SeenBroker]) 
             continue
         said = f"broker {broker.broker_id} is not reached at {broker.address}, which it advertises: {broker.failure}"
         if len(brokers) > 1:
-            problems.append(f"{said}; {unreached_advice(led[broker.broker_id])}")
+            problems.append(
+                f"{said}; {unreached_advice(led[broker.broker_id], broker.broker_id if broker.is_silent else None)}"
+            )
         else:
             problems.append(f"{said}; {DOCTOR_SETS}")
     return problems

@@ -1,6 +1,7 @@
 """``oncelog health`` and ``oncelog wait``: check the health of a cluster, and wait for its brokers."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import click
@@ -24,11 +25,15 @@ from oncelog.clients.cli.uncreatable_topics import about_uncreatable_topics, rep
 from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
 from oncelog.clients.cli.waiting_partitions import describe_leaderless
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.errors import BrokerRefused, Refusal, Unreachable
+from oncelog.clients.errors import BrokerRefused, BrokerSilent, Refusal, Unreachable
 from oncelog.clients.retry import Backoff, Retry
+from oncelog.clients.timely_connection import connection_within
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.metadata import MetadataResponse
 from oncelog.protocol.printable import without_controls
+
+_VISIT_SECONDS: Final = 5.0
+"""Far above what a healthy broker needs to accept a connection, and to say which versions it serves."""
 
 
 @click.command(epilog=example("oncelog health", "oncelog health --ready --bootstrap broker1:9092"))
@@ -50,7 +55,7 @@ def health(session: Session, ready: bool) -> None:
         session.run(_require_ready)
         click.echo("ready")
         return
-    found = session.run(_look)
+    found = session.run(see_cluster)
     if session.output == "json":
         extra = {"brokers": found.brokers, "problem_partitions": found.partitions, "problems": found.problems}
         click.echo(format_json({**found.summary, **extra}))
@@ -82,18 +87,19 @@ async def _require_ready(cluster: Cluster) -> None:
         raise BrokerRefused(path, Refusal(error=ErrorCode.KAFKA_STORAGE_ERROR, message=about_directory(path)))
 
 
-async def _look(cluster: Cluster) -> ClusterHealth:
+async def see_cluster(cluster: Cluster) -> ClusterHealth:
+    """Return the health of a cluster as it is after its brokers were visited. Raises ``ClientError``."""
     metadata = await cluster.refresh(None)
-    known = sorted(metadata.brokers, key=lambda broker: broker.node_id)
-    async with asyncio.TaskGroup() as group:
-        visits = [group.create_task(_visit(cluster, metadata, broker.node_id, broker.rack)) for broker in known]
+    seen = await _visit_all(cluster, metadata)
+    if any(broker.failure is not None for broker in seen):
+        metadata = await cluster.refresh(None)  # The cluster may have gone on without these brokers meanwhile.
+        seen = await _visit_all(cluster, metadata, {broker.broker_id: broker for broker in seen})
     minimums = await in_sync_minimums(await cluster.connection_to_any(), metadata)
     leaderless = await describe_leaderless(cluster, metadata)
     overrides = await recovery_overrides(cluster, metadata)
     level = await recovery_level(cluster) if leaderless or any(overrides.values()) else None
     settings = about_overrides(overrides, without_strategy=level == 0)
     settings += await _about_moves(cluster, metadata)
-    seen = [visit.result() for visit in visits]
     controller_id = cluster.metadata.controller_id
     return assess(metadata, controller_id, seen, minimums, leaderless, settings, compares_logs=bool(level))
 
@@ -110,25 +116,41 @@ async def _about_moves(cluster: Cluster, metadata: MetadataResponse) -> list[str
     return about_reassignments(await list_reassignments(cluster, cluster.metadata.controller_id), leaderless)
 
 
+async def _visit_all(
+    cluster: Cluster, metadata: MetadataResponse, visited: Mapping[int, SeenBroker] | None = None
+) -> list[SeenBroker]:
+    """Return the brokers of the cluster as they are seen: those of ``visited`` as they were, the others visited now."""
+    known = sorted(metadata.brokers, key=lambda broker: broker.node_id)
+    earlier = visited or {}
+    async with asyncio.TaskGroup() as group:
+        visits = {
+            broker.node_id: group.create_task(_visit(cluster, metadata, broker.node_id, broker.rack))
+            for broker in known
+            if broker.node_id not in earlier
+        }
+    return [earlier.get(broker.node_id) or visits[broker.node_id].result() for broker in known]
+
+
 async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rack: str | None) -> SeenBroker:
     """Check whether the broker responds at its advertised address, reaches its store, writes and coordinates."""
-    address, failure, has_store = cluster.brokers[node_id], None, None
+    address, failure, has_store, is_silent = cluster.brokers[node_id], None, None, False
     failed: tuple[str, ...] = ()
     unserved: tuple[str, ...] = ()
     factors: dict[str, int] = {}
     try:
-        connection = await cluster.connection_to(node_id)
+        connection = await connection_within(cluster, node_id, _VISIT_SECONDS)
         has_store = await reaches_store(connection, node_id)
         failed = await failed_directories(connection)
         unserved = await unserved_coordinators(connection, node_id, metadata)
         factors = await replication_factors(connection, node_id, metadata)
     except Unreachable as error:
-        failure = str(error).removeprefix(f"{address}: ")
+        failure, is_silent = str(error).removeprefix(f"{address}: "), isinstance(error, BrokerSilent)
     return SeenBroker(
         broker_id=node_id,
         address=address,
         rack=rack,
         failure=failure,
+        is_silent=is_silent,
         reaches_store=has_store,
         failed_directories=failed,
         unserved_coordinators=unserved,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.clients import VERSION
+from oncelog.clients.cli.topic_arguments import left_out, topic_arguments
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError
 from oncelog.protocol.config_source import ConfigSource
@@ -102,6 +103,6 @@ def _sentence(key: str, value: str, topics: list[str], without_strategy: bool) -
     said = f"{key}={value} is set for {', '.join(topics[:_SHOWN])}{more}"
     if without_strategy and key == STRATEGY_KEY:
         return f"{said}; {LEVEL_ZERO}"
-    names = " ".join(topics) if len(topics) <= _SHOWN else "TOPIC…"
-    undo = f"oncelog topic alter-config {names} --delete {key}"
-    return f"{said}: {_MEANINGS[key, value]}; when all replicas are in sync again: `{undo}`"
+    undo = f"`oncelog topic alter-config {topic_arguments(topics)} --delete {key}`"
+    rest = left_out(topics)
+    return f"{said}: {_MEANINGS[key, value]}; when all replicas are in sync again: {undo}{f', {rest}' if rest else ''}"

@@ -15,7 +15,7 @@ from oncelog.clients.admin.topics import TopicDescription
 from oncelog.clients.cli.reassigned_partitions import Reassignments, list_reassignments
 from oncelog.clients.cli.recovery_overrides import recovery_level
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.errors import ClientError, Refusal
+from oncelog.clients.errors import Refusal, Unreachable
 from oncelog.clients.retry import one_deadline
 from oncelog.clients.timely_connection import connection_within
 from oncelog.protocol.errors import ErrorCode
@@ -40,7 +40,7 @@ class SeenTopic:
     moves: Reassignments
     compares_logs: bool
     """Whether the controller compares logs before it elects a leader for one that has none."""
-    unreached: Mapping[int, str]
+    unreached: Mapping[int, Unreachable]
     """By broker, where and why a leader is not reached."""
 
 
@@ -95,15 +95,15 @@ async def _log_ends(
     return known, ends_task.result().failed
 
 
-async def _unreached(cluster: Cluster, leaders: Iterable[int]) -> dict[int, str]:
+async def _unreached(cluster: Cluster, leaders: Iterable[int]) -> dict[int, Unreachable]:
     """Return the leaders that are not reached, with the address and the reason."""
     seconds = min(_VISIT_SECONDS, cluster.attempts().remaining_seconds)
 
-    async def visit(broker_id: int) -> str | None:
+    async def visit(broker_id: int) -> Unreachable | None:
         try:
             await connection_within(cluster, broker_id, seconds)
-        except ClientError as error:
-            return str(error)
+        except Unreachable as error:
+            return error
         return None
 
     async with asyncio.TaskGroup() as group:

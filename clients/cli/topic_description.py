@@ -8,6 +8,7 @@ from oncelog.clients.admin.topic_pages import PagedPartitionDescription, Recover
 from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
 from oncelog.clients.cli.unreached_brokers import unreached_advice
 from oncelog.clients.cli.waiting_partitions import Waiting, awaited_brokers, waiting_of, waiting_sentences
+from oncelog.clients.errors import BrokerSilent, Unreachable
 
 LogEnds = Mapping[int, Mapping[str, int | None]]
 """By partition, its first and its next offset."""
@@ -52,11 +53,12 @@ def problems(topic: TopicDescription, alive: Collection[int], *, compares_logs: 
     )
 
 
-def about_unreached(topic: TopicDescription, unreached: Mapping[int, str]) -> list[str]:
+def about_unreached(topic: TopicDescription, unreached: Mapping[int, Unreachable]) -> list[str]:
     """Return a sentence, with advice, for each leader that is not reached; ``unreached`` has the reasons."""
     led = Counter(partition.leader for partition in topic.partitions)
     return [
-        f"broker {broker_id} is not reached: {reason}; {unreached_advice(led[broker_id])}"
+        f"broker {broker_id} is not reached: {reason}; "
+        f"{unreached_advice(led[broker_id], broker_id if isinstance(reason, BrokerSilent) else None)}"
         for broker_id, reason in sorted(unreached.items())
     ]
 

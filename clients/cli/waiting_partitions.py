@@ -11,6 +11,7 @@ from oncelog.clients.admin.topic_pages import (
     RecoveryDescription,
     describe_topic_pages,
 )
+from oncelog.clients.cli.topic_arguments import left_out, topic_arguments
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError, Refusal
 from oncelog.protocol.messages.metadata import MetadataResponse
@@ -23,6 +24,7 @@ _OLDER_SETTING: Final = "unclean.leader.election.enable=true"
 _UNDECIDED: Final = (
     "the leader is not reached, and the controller waits for the end of its ZooKeeper session before it elects another"
 )
+_UNDECIDED_ALONE: Final = "its leader is not reached, and there is no replica on another broker"
 _MOST_TOPICS: Final = 1000
 _SHOWN: Final = 3
 _FACT_WIDTH: Final = 13
@@ -125,7 +127,7 @@ def waiting_sentences(partitions: Iterable[Waiting], *, compares_logs: bool = Fa
     for each in partitions:
         if each.brokers:
             is_undecided = compares_logs and each.recovery is None
-            key = each.brokers, each.sufficient, each.registered, is_undecided
+            key = each.brokers, each.sufficient, each.registered, is_undecided, is_undecided and each.has_others
             groups[key].append(each._replace(is_undecided=is_undecided))
     return [_text(group) for _, group in sorted(groups.items())]
 
@@ -133,21 +135,56 @@ def waiting_sentences(partitions: Iterable[Waiting], *, compares_logs: bool = Fa
 def _text(group: list[Waiting]) -> str:
     more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
     wait = "1 partition waits" if len(group) == 1 else f"{len(group)} partitions wait"
+    group = sorted(group, key=_by_loss)
     names = ", ".join(each.name for each in group[:_SHOWN])
     first = group[0]
     facts = [
-        (
-            "cause",
-            _UNDECIDED if first.is_undecided else "no replica that is up certainly has every acknowledged record",
-        ),
+        ("cause", _cause(first)),
         ("until", _until(group)),
-        *(("loss", about_loss(each.name, each.recovery)) for each in group[:_SHOWN] if each.recovery is not None),
+        *_losses(group),
         *_ways_to_wait(first),
         *([] if first.is_undecided else _ways_not_to_wait([each for each in group if each.has_others])),
     ]
     awaited = _any_of(first.brokers) if first.sufficient == first.brokers else _brokers(first.brokers)
     said = f"{wait} for {awaited}, which may alone have all acknowledged records ({names}{more})"
     return "\n".join([said, *(f"  {f'{name}:' if name else '':<{_FACT_WIDTH}}{fact}" for name, fact in facts)])
+
+
+def _cause(waiting: Waiting) -> str:
+    if not waiting.is_undecided:
+        return "no replica that is up certainly has every acknowledged record"
+    return _UNDECIDED if waiting.has_others else _UNDECIDED_ALONE
+
+
+def _by_loss(waiting: Waiting) -> tuple[bool, int, int]:
+    """Return the key by which partitions are sorted: those first that would lose most; last those that are empty."""
+    recovery = waiting.recovery
+    if recovery is None:
+        return False, 0, 0
+    elected = None if recovery.elects is None else recovery.log_ends.get(recovery.elects)
+    longest = max((end.offset for end in recovery.log_ends.values()), default=0)
+    lost = 0 if elected is None else longest - elected.offset
+    return _is_empty(recovery), -lost, -longest
+
+
+def _losses(group: list[Waiting]) -> list[tuple[str, str]]:
+    """Return what would be lost of the first partitions, and how many of all have nothing to lose."""
+    known = [(each.name, each.recovery) for each in group if each.recovery is not None]
+    empty = [name for name, recovery in known if _is_empty(recovery)]
+    facts = [_about_loss(name, recovery) for name, recovery in known[:_SHOWN] if name not in empty]
+    if len(empty) == 1:
+        facts.append(f"{empty[0]}: nothing: all logs are empty")
+    elif empty:
+        facts.append(f"nothing of {len(empty)} partitions: all their logs are empty")
+    return [("" if index else "loss", fact) for index, fact in enumerate(facts)]
+
+
+def _is_empty(recovery: RecoveryDescription) -> bool:
+    """Return whether all logs that may have records are known, and have none."""
+    ends = recovery.log_ends
+    if recovery.elects is None:
+        return False
+    return bool(ends) and not any(end.offset for end in ends.values()) and set(recovery.waits_for) <= ends.keys()
 
 
 def _ways_to_wait(waiting: Waiting) -> list[tuple[str, str]]:
@@ -173,7 +210,7 @@ def _ways_not_to_wait(group: list[Waiting]) -> list[tuple[str, str]]:
         return [("not to wait", "no replica is up that could lead: start its broker first")]
     waiting = [each for each in electing if each.recovery is None or each.recovery.strategy != _LONGEST_LOG]
     if not waiting:
-        undo = f"oncelog topic alter-config {_topics(electing)} --delete {_STRATEGY}"
+        undo = f"oncelog topic alter-config {topic_arguments(_topics(electing))} --delete {_STRATEGY}"
         return [
             (
                 "not to wait",
@@ -182,17 +219,18 @@ def _ways_not_to_wait(group: list[Waiting]) -> list[tuple[str, str]]:
             ("", f"if the topic has it: {undo}"),
         ]
     setting = _OLDER_SETTING if all(each.recovery is None for each in waiting) else _RECOVERY_SETTING
-    change = f"oncelog topic alter-config {_topics(waiting)}"
+    topics = _topics(waiting)
+    change, more = f"oncelog topic alter-config {topic_arguments(topics)}", left_out(topics)
     return [
         ("not to wait", f"{change} --set {setting}"),
+        *([("", more)] if more else []),
         ("", "elects a replica that is up, and acknowledged records that it lacks are lost; afterwards"),
         ("", f"{change} --delete {setting.partition('=')[0]}"),
     ]
 
 
-def _topics(group: list[Waiting]) -> str:
-    topics = list(dict.fromkeys(each.name.rpartition("-")[0] for each in group))
-    return " ".join(topics) if len(topics) <= _SHOWN else "TOPIC…"
+def _topics(group: list[Waiting]) -> list[str]:
+    return list(dict.fromkeys(each.name.rpartition("-")[0] for each in group))
 
 
 def _until(group: list[Waiting]) -> str:
@@ -210,32 +248,32 @@ def _until(group: list[Waiting]) -> str:
     return f"{one}{_brokers(brokers)} are back"
 
 
-def about_loss(name: str, recovery: RecoveryDescription) -> str:
+def _about_loss(name: str, recovery: RecoveryDescription) -> str:
     """Return what would be lost if a partition waited no longer, and what is known of its logs."""
     if recovery.elects is None:
         return f"{name}: no replica is up that could lead"
     ends = recovery.log_ends
-    if ends and not any(end.offset for end in ends.values()) and set(recovery.waits_for) <= ends.keys():
-        return f"{name}: nothing: all logs are empty"
-    known = ", ".join(
-        f"broker {each} {end.offset} (leader epoch {end.leader_epoch})" for each, end in sorted(ends.items())
-    )
+    known = ", ".join(f"broker {each}: {_about_end(end)}" for each, end in sorted(ends.items()))
     end = ends.get(recovery.elects)
     if end is None:
         lost = "acknowledged records that it lacks are lost"
     elif not end.offset:
         lost = "all acknowledged records are lost, if there are any: its log is empty"
     else:
-        lost = f"acknowledged records from offset {end.offset} on{_and_later_epochs(end)} are lost, if there are any"
+        lost = f"acknowledged records from offset {end.offset} on{_and_earlier(end)} are lost, if there are any"
     return (
         f"{name}: if broker {recovery.elects} leads without waiting, {lost}; "
         f"log end offsets: {known or 'none is known'}"
     )
 
 
-def _and_later_epochs(elected: LogEnd) -> str:
+def _and_earlier(elected: LogEnd) -> str:
     """Return the words for records that the elected log may have others in the place of: those of later leaders."""
-    return f", and all of leader epochs above {elected.leader_epoch}," if elected.leader_epoch >= 0 else ""
+    return f", and earlier ones of leader epochs above {elected.leader_epoch}," if elected.leader_epoch >= 0 else ""
+
+
+def _about_end(end: LogEnd) -> str:
+    return f"{end.offset} (leader epoch {end.leader_epoch})" if end.leader_epoch >= 0 else f"{end.offset}"
 
 
 def _any_of(brokers: tuple[int, ...]) -> str:

@@ -144,9 +144,9 @@ def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
         "1 partition waits for broker 3, which may alone have all acknowledged records (a-0)",
         "  cause:       no replica that is up certainly has every acknowledged record",
         "  until:       2023-11-14T22:13:20Z at the latest: then the longest log that is known leads",
-        "  loss:        a-0: if broker 2 leads without waiting, acknowledged records from offset 17 on, and all of "
-        "leader epochs above 5, are lost, if there are any; log end offsets: broker 1 30 (leader epoch 4), "
-        "broker 2 17 (leader epoch 5)",
+        "  loss:        a-0: if broker 2 leads without waiting, acknowledged records from offset 17 on, and "
+        "earlier ones of leader epochs above 5, are lost, if there are any; log end offsets: broker 1: 30 (leader "
+        "epoch 4), broker 2: 17 (leader epoch 5)",
         "  to wait:     start broker 3 (of `oncelog cluster`: `oncelog cluster start 3`)",
         "  not to wait: oncelog topic alter-config a --set unclean.recovery.strategy=longest_log",
         "               elects a replica that is up, and acknowledged records that it lacks are lost; afterwards",
@@ -245,7 +245,7 @@ def test_assess_partition_under_longest_log_does_not_recommend_that_again() -> N
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        ({1: LogEnd(-1, 0)}, "all acknowledged records are lost, if there are any: its log is empty;"),
+        ({1: LogEnd(-1, 0)}, "are lost, if there are any: its log is empty; log end offsets: broker 1: 0\n"),
         ({1: LogEnd(-1, 0), 3: LogEnd(-1, 0)}, "a-0: nothing: all logs are empty"),
     ],
 )
@@ -253,3 +253,41 @@ def test_assess_partition_with_empty_logs_says_that_there_may_be_nothing_to_lose
     ends: dict[int, LogEnd], said: str
 ) -> None:
     assert said in about_waiting_a(leaderless((3,), recovery((3,), ends=ends)), 1)
+
+
+def about_all(recoveries: dict[str, RecoveryDescription]) -> str:
+    """Return the problem that says what partition 0 of each of these topics waits for."""
+    seen = metadata(**{name: (-1, [1, 2, 3], [2]) for name in recoveries})
+    described = {(name, 0): leaderless((3,), each) for name, each in recoveries.items()}
+    health = assess(seen, 1, [broker(1)], leaderless=described)
+    (problem,) = [problem for problem in health.problems if "which may alone" in problem]
+    return problem
+
+
+def test_assess_partitions_that_wait_names_those_first_that_lose_most() -> None:
+    empty = recovery((3,), ends={1: LogEnd(-1, 0), 3: LogEnd(-1, 0)})
+    level = recovery((3,), ends={1: LogEnd(4, 9), 2: LogEnd(4, 9)})
+    short = recovery((3,), ends={1: LogEnd(4, 9), 2: LogEnd(4, 11)})
+    text = about_all({"__consumer_offsets": empty, "a": empty, "b": level, "c": short})
+    assert text.startswith(
+        "4 partitions wait for broker 3, which may alone have all acknowledged records (c-0, b-0, __"
+    )
+    first, second, rest = [line.strip().removeprefix("loss:").strip() for line in text.splitlines()[3:6]]
+    assert first.startswith("c-0: if broker 1 leads")
+    assert second.startswith("b-0: if broker 1 leads")
+    assert rest == "nothing of 2 partitions: all their logs are empty"
+
+
+def test_assess_many_topics_that_wait_names_them_in_a_command_that_can_be_pasted() -> None:
+    names = [f"t{index:02}" for index in range(22)]
+    text = about_all({name: recovery((3,), ends={1: LogEnd(4, 9)}) for name in names})
+    assert f"oncelog topic alter-config {' '.join(names[:20])} --set unclean.recovery" in text
+    assert "and again for 2 more topics, which `oncelog health` names then" in text
+    assert "…" not in text
+
+
+def test_assess_partition_with_one_replica_is_not_said_to_elect_another() -> None:
+    seen = metadata(a=(-1, [2], [2]))
+    (problem,) = [each for each in assess(seen, 1, [broker(1)], compares_logs=True).problems if "which may" in each]
+    assert "cause:       its leader is not reached, and there is no replica on another broker" in problem
+    assert "elects" not in problem

@@ -45,7 +45,9 @@ async def test_topic_with_a_paused_leader_is_described_within_the_time_out() -> 
         began = asyncio.get_running_loop().time()
         seen = await see_topic(cluster, "t", SECONDS, offsets=True)
         assert asyncio.get_running_loop().time() - began <= SECONDS
-        assert seen.unreached[2].startswith(f"{paused.address}: no response within ")
+        (problem,) = about_unreached(seen.description, seen.unreached)
+    assert problem.startswith(f"broker 2 is not reached: {paused.address}: accepts connections, but does not respond")
+    assert "`oncelog cluster resume 2`" in problem
 
 
 @in_virtual_time
