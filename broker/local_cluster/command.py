@@ -11,16 +11,23 @@ import random
 import sys
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
 from oncelog.broker.local_cluster.cluster_settings import addressee
-from oncelog.broker.local_cluster.control_socket import MemberStatus, NotRunning, Order, give_order
+from oncelog.broker.local_cluster.control_socket import MemberStatus, NotRunning, Order, Report, give_order
 
 DEFAULT_DIRECTORY: Final = "oncelog-cluster"
 EXIT_FAILED: Final = 1
+_STARTING: Final = frozenset({"start", "restart"})
+_PATIENCE_SECONDS: Final = 3.0
+_SLOW_START: Final = (
+    "Note: still starting. A broker serves when there is a controller; if the last one was killed, another is elected "
+    "when its ZooKeeper session ends, after up to 10 s (zookeeper.session.timeout.ms)"
+)
 EXIT_NOT_RUNNING: Final = 3
 
 
@@ -57,7 +64,8 @@ def cluster(
     oncelog cluster kill 2; oncelog cluster start 2
     oncelog cluster --dir /tmp/c pause 1 zookeeper
 
-    ZooKeeper needs Java, and its jars: those of PySpark (pip install 'pyspark>=4.2,<5'), or ONCELOG_ZOOKEEPER_JARS.
+    ZooKeeper needs Java, and its jars: those of PySpark (pip install 'pyspark>=4.2,<5'), or ONCELOG_ZOOKEEPER_JARS, or
+    in a checkout those that `make cluster` fetches.
     """
     context.obj = Path(directory)
     if context.invoked_subcommand is None:
@@ -117,7 +125,7 @@ def _verb(name: str, summary: str, *, needs_members: bool = True) -> None:
 
 def _order(directory: Path, order: Order, output: str) -> int:
     try:
-        report = asyncio.run(give_order(directory, order))
+        report = asyncio.run(_carry_out(directory, order))
     except NotRunning as error:
         click.echo(f"Error: {error}: `oncelog cluster --dir {directory}` starts one", err=True)
         return EXIT_NOT_RUNNING
@@ -128,6 +136,18 @@ def _order(directory: Path, order: Order, output: str) -> int:
     for problem in report.problems:
         click.echo(f"Error: {problem}", err=True)
     return EXIT_FAILED if report.problems else 0
+
+
+async def _carry_out(directory: Path, order: Order) -> Report:
+    """Give an order, and print what it waits for if brokers start slowly. Raises ``NotRunning``."""
+    note = partial(click.echo, _SLOW_START, err=True)
+    patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, note)
+    if order.verb not in _STARTING:
+        patience.cancel()
+    try:
+        return await give_order(directory, order)
+    finally:
+        patience.cancel()
 
 
 def format_members(members: Iterable[MemberStatus]) -> str:

@@ -37,6 +37,7 @@ _DEEDS: Final[Mapping[str, Deed]] = {
 }
 _ONE_BY_ONE: Final = frozenset({"stop", "restart"})
 """Brokers that leave in order hand over to those that stay."""
+_STARTING: Final = frozenset({"start", "restart"})
 
 
 class LocalCluster:
@@ -119,7 +120,16 @@ class LocalCluster:
         if deed is None:
             return [f"{verb} is not something that a cluster can do"]
         self._announce(f"{verb} {' '.join(member.name for member in members)}")
-        return await (_in_turn if verb in _ONE_BY_ONE else _all_at_once)(deed, members)
+        problems = await (_in_turn if verb in _ONE_BY_ONE else _all_at_once)(deed, members)
+        return [*problems, *self._about_zookeeper(verb, members)] if problems else []
+
+    def _about_zookeeper(self, verb: str, members: Sequence[MemberProcess]) -> list[str]:
+        """Return why brokers could not start, if that is ZooKeeper."""
+        state = self.zookeeper.state
+        if verb not in _STARTING or state == "running" or self.zookeeper in members:
+            return []
+        remedy = "resume" if state == "paused" else "start"
+        return [f"ZooKeeper is {state}, and brokers need it to start: `oncelog cluster {remedy} {self.zookeeper.name}`"]
 
     def status(self) -> list[MemberStatus]:
         return [_status(member) for member in self._members.values()]

@@ -137,7 +137,7 @@ class MemberProcess:
     async def start(self) -> None:
         """Start it; return when it is ready. Raises ``Refused``."""
         if self.is_alive:
-            raise Refused(f"{self.title} is {self.state} already")
+            raise Refused(about_running(self.title, self.name, self.state))
         incarnation = self._incarnation = Incarnation(self._on_end)
         try:
             await self._launch(incarnation)
@@ -232,6 +232,13 @@ class MemberProcess:
             log.seek(max(self._log_start, size - _TAIL_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
         return f"; its log {self.log} ends with" + "".join(f"\n  {line}" for line in lines[-8:]) if lines else ""
+
+
+def about_running(title: str, name: str, state: State) -> str:
+    """Return why a member that runs cannot be started, and the order that helps if it is paused."""
+    if state == "paused":
+        return f"{title} is paused: `oncelog cluster resume {name}` lets it go on"
+    return f"{title} is {state} already"
 
 
 def _environment() -> dict[str, str]:

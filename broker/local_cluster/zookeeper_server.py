@@ -1,9 +1,9 @@
 """A real ZooKeeper server of our own, from jars that are on the machine anyway.
 
 PySpark's wheel carries ZooKeeper and all that it needs, so with Java present nothing has to be installed; any other
-directory with those jars does as well (``ONCELOG_ZOOKEEPER_JARS``). The server listens on loopback only, keeps its data
-in a directory of the caller's, and is stopped by process id. It is ready when it responds to ``srvr``, with which it is
-polled while the process runs.
+directory with those jars does as well (``ONCELOG_ZOOKEEPER_JARS``, or that of a checkout, which `make cluster` fills).
+The server listens on loopback only, keeps its data in a directory of the caller's, and is stopped by process id. It is
+ready when it responds to ``srvr``, with which it is polled while the process runs.
 """
 
 import os
@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
+
+import oncelog
 
 JARS_VARIABLE: Final = "ONCELOG_ZOOKEEPER_JARS"
 _NEEDED: Final = (
@@ -29,6 +31,9 @@ _NEEDED: Final = (
     "commons-cli",
     "jackson",
 )
+_CHECKOUT: Final = Path(oncelog.__file__).parents[1]
+_FETCHED: Final = ".peers/kafka-3.9/lib"
+"""Where `make cluster` puts the jars."""
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _STOP_SECONDS: Final = 20.0
 _RESPONSE_SECONDS: Final = 1.0
@@ -49,7 +54,7 @@ def find_jars() -> list[Path]:
     if not any(jar.name.startswith("zookeeper-") for jar in found):
         raise CannotStart(
             "no ZooKeeper jars: install them with `pip install 'pyspark>=4.2,<5'`, "
-            f"or name a directory that has them in {JARS_VARIABLE}"
+            f"or name a directory that has them in {JARS_VARIABLE}; in a checkout, `make cluster` fetches them"
         )
     return found
 
@@ -59,7 +64,9 @@ def _jar_directory() -> Path | None:
     if named:
         return Path(named)
     spec = find_spec("pyspark")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "jars"
+    if spec is not None and spec.origin is not None:
+        return Path(spec.origin).parent / "jars"
+    return next(iter(_CHECKOUT.glob(_FETCHED)), None)
 
 
 def prepare_server(

@@ -115,12 +115,15 @@ def test_processes_can_be_killed_paused_and_started_again(cluster: ClusterProces
 
 
 def test_command_that_cannot_be_done_prints_the_reason_and_fails(cluster: ClusterProcess) -> None:
+    cluster.verb("pause", 2)
     for words, complaint in (
         (("start", 1), "broker 1 is running already"),
+        (("start", 2), "broker 2 is paused: `oncelog cluster resume 2` lets it go on"),
         (("kill", 7), "there is no member 7: there are zookeeper, 1, 2, 3"),
     ):
         done = cluster.run_verb(*words)
         assert (done.returncode, complaint in done.stderr) == (1, True), done.stderr
+    cluster.verb("resume", 2)
     assert cluster.run_verb("kill").returncode == 2
     assert states(cluster)["1"] == "running"
 
