@@ -17,6 +17,13 @@ _UNSAFE_DOWNGRADE: Final = (
     "`oncelog health` says for which brokers partitions wait, and what would be lost; --unsafe lowers the level "
     "without them"
 )
+MARKED_FOR_DELETION: Final = "marked for deletion"
+"""In what a controller says of a topic whose deletion has begun and not ended."""
+_WILL_BE_DELETED: Final = "will be deleted"
+_DELETION_WAITS: Final = (
+    "the deletion is accepted and goes on by itself, and until it has ended the name is taken: start the brokers that "
+    "have replicas of the topic (`oncelog health`)"
+)
 _MEMBERS: Final = "stop the group's members first: `oncelog group describe GROUP` lists them"
 
 _REMEDIES: Final[Mapping[ErrorCode, str]] = {
@@ -67,12 +74,14 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
 
 def remedy(refused: Refusal) -> str | None:
     """Return what to do about a refusal; None if its message says all."""
-    error = refused.error
-    if error is ErrorCode.INVALID_TOPIC_EXCEPTION and "collide" in (refused.message or ""):
+    error, message = refused.error, refused.message or ""
+    if MARKED_FOR_DELETION in message or (error is ErrorCode.REQUEST_TIMED_OUT and _WILL_BE_DELETED in message):
+        return _DELETION_WAITS
+    if error is ErrorCode.INVALID_TOPIC_EXCEPTION and "collide" in message:
         return _COLLISION
-    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and (refused.message or "").startswith(HAS_OTHERS):
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and message.startswith(HAS_OTHERS):
         return _MISSING_PARTITION
-    if error is ErrorCode.INVALID_UPDATE_VERSION and "unsafe downgrade." in (refused.message or ""):
+    if error is ErrorCode.INVALID_UPDATE_VERSION and "unsafe downgrade." in message:
         return _UNSAFE_DOWNGRADE
     return _REMEDIES.get(error) or (_UNSETTLED if error in RETRIABLE else None)
 

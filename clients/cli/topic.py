@@ -18,7 +18,7 @@ from oncelog.clients.admin.topics import (
 from oncelog.clients.cli.arguments import config_change_options, parse_assignments
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.named_partitions import find_partitions
-from oncelog.clients.cli.remedies import remedy
+from oncelog.clients.cli.remedies import MARKED_FOR_DELETION, remedy
 from oncelog.clients.cli.session import Session, complain, example, with_session
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
@@ -102,12 +102,15 @@ def create(
     ]
     outcomes = session.change(lambda cluster: create_topics(cluster, topics, validate_only=validate_only))
     if if_not_exists:
-        outcomes = {name: _unless_it_exists(outcome) for name, outcome in outcomes.items()}
+        outcomes = {name: unless_it_exists(outcome) for name, outcome in outcomes.items()}
     session.show_outcomes("topic", "valid" if validate_only else "ok", outcomes)
 
 
-def _unless_it_exists(outcome: Refusal | None) -> Refusal | None:
-    return None if outcome is not None and outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS else outcome
+def unless_it_exists(outcome: Refusal | None) -> Refusal | None:
+    """Return no refusal of a topic that exists; one whose deletion has begun exists no more."""
+    if outcome is None or MARKED_FOR_DELETION in (outcome.message or ""):
+        return outcome
+    return None if outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS else outcome
 
 
 @topic.command(epilog=example("oncelog topic describe orders --offsets"))

@@ -167,7 +167,12 @@ class ControllerApis:
         waiting = [entry for entry in begun if isinstance(entry, asyncio.Future)]
         if waiting:
             await asyncio.wait(waiting, timeout=max(0.0, min(timeout_seconds, seconds_to(until))))
-        return [deletion_result(entry) if isinstance(entry, asyncio.Future) else entry for entry in begun]
+        active = self.controller.active
+        awaited = {} if active is None else {topic: active.deletions.awaited_brokers(topic) for topic in topics}
+        return [
+            deletion_result(entry, awaited.get(topic, ())) if isinstance(entry, asyncio.Future) else entry
+            for topic, entry in zip(topics, begun, strict=True)
+        ]
 
     async def create_partitions(
         self,

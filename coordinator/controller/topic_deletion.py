@@ -50,6 +50,10 @@ class TopicDeletions:
             self._waiting[topic] = asyncio.get_running_loop().create_future()
         return self._waiting[topic]
 
+    def awaited_brokers(self, topic: str) -> list[int]:
+        """Return the brokers with replicas of a topic that are not known to be deleted."""
+        return sorted({broker_id for broker_id, _ in self._undeleted.get(topic, ())})
+
     async def resume(self, topics: Iterable[str]) -> None:
         """Send StopReplica to the brokers that still have replicas of topics whose deletion was accepted."""
         topics = list(topics)
@@ -178,10 +182,15 @@ def unknown_topic(topic: str) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
 
 
-def deletion_result(finished: asyncio.Future[bool]) -> ApiError:
-    """Return the result of a deletion after the time that the client gave it."""
+def deletion_result(finished: asyncio.Future[bool], awaited: Sequence[int]) -> ApiError:
+    """Return the result of a deletion after the time that the client gave it.
+
+    ``awaited`` are the brokers that still have replicas of the topic, as far as they are known.
+    """
     if not finished.done():
+        brokers = ", ".join(map(str, awaited))
+        where = f" (on broker{'' if len(awaited) == 1 else 's'} {brokers})" if awaited else ""
         return ApiError(
-            ErrorCode.REQUEST_TIMED_OUT, "The topic will be deleted when all of its replicas are reachable."
+            ErrorCode.REQUEST_TIMED_OUT, f"The topic will be deleted when all of its replicas are reachable{where}."
         )
     return NO_ERROR if finished.result() else NOT_CONTROLLER

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from oncelog.clients.cli.commands import commands
 from oncelog.clients.cli.remedies import remedy
+from oncelog.clients.cli.topic import unless_it_exists
 from oncelog.clients.errors import Refusal
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
 
@@ -97,6 +98,15 @@ def test_bootstrap_is_taken_from_the_environment(variable: str) -> None:
 @pytest.mark.parametrize("error", sorted(RETRIABLE))
 def test_transient_error_is_printed_with_a_remedy(error: ErrorCode) -> None:
     assert remedy(Refusal(error=error))
+
+
+def test_deletion_that_waits_is_printed_with_what_it_waits_for() -> None:
+    waits = "The topic will be deleted when all of its replicas are reachable (on broker 3)."
+    taken = Refusal(error=ErrorCode.TOPIC_ALREADY_EXISTS, message="Topic 'a' is marked for deletion.")
+    for refused in (Refusal(error=ErrorCode.REQUEST_TIMED_OUT, message=waits), taken):
+        assert (remedy(refused) or "").startswith("the deletion is accepted and goes on by itself")
+    assert "--if-not-exists" in (remedy(Refusal(error=ErrorCode.TOPIC_ALREADY_EXISTS, message="exists")) or "")
+    assert unless_it_exists(taken) == taken
 
 
 def test_refused_safe_downgrade_is_printed_with_the_option_for_an_unsafe_one() -> None:

@@ -509,6 +509,8 @@ class TestTopicDeletion:
             assert [error.code for error in late] == [ErrorCode.REQUEST_TIMED_OUT]
             assert not cluster.brokers[1].metadata.image.topics
             assert await create(cluster, NewTopic(name="t")) == [ErrorCode.TOPIC_ALREADY_EXISTS]
+            (later,) = await cluster.apis.delete_topics(["t"], timeout_seconds=1)
+            assert later.message == "The topic will be deleted when all of its replicas are reachable (on broker 2)."
             again = asyncio.get_running_loop().create_task(cluster.apis.delete_topics(["t"], timeout_seconds=60))
             await cluster.settle()
             assert not again.done()
