@@ -39,6 +39,7 @@ DEFAULT_MAX_ELEMENTS: Final = 10_000
 """The default of ``oncelog.request.max.elements``."""
 _LARGE_FRAME: Final = 256 * 1024
 """Bytes of a request above which it is decoded in slices: less takes some milliseconds, 30 at most."""
+_PERHAPS_ZOOKEEPER: Final = " (a ZooKeeper client begins with the same bytes: is this address in a zookeeper.connect?)"
 _NEVER: Final = 1 << 62
 """For Produce: its bytes are records, which are not decoded here."""
 _NO_RESPONSE: Final[ResponseBuffers] = []
@@ -294,7 +295,8 @@ class Dispatcher:
         if handler is None:
             raise CloseConnection(f"a request for API key {api_key}, which is not served")
         if version not in handler.versions and api_key != ApiKey.API_VERSIONS:
-            raise CloseConnection(f"a request for {handler.name} v{version}, which is not served")
+            hint = _PERHAPS_ZOOKEEPER if (api_key, version) == (ApiKey.PRODUCE, 0) else ""
+            raise CloseConnection(f"a request for {handler.name} v{version}, which is not served{hint}")
         max_elements = int(limit_of(api_key).elements_factor * self._max_elements)
         route = _Route(handler, version, max_elements)
         if version in handler.versions:  # Others would let a client grow this table.

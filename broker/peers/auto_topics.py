@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 TOPICS_AT_ONCE: Final = 100
 _LONGEST_WAIT_SECONDS: Final = 2.0
+_REPEAT_SECONDS: Final = 30.0
+"""After which the same refusal of an internal topic is logged again: its clients retry twice a second."""
 _EXISTS: Final = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
 _FINAL_ERRORS: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
 """Errors that a client can do something about. After any other it can only retry."""
@@ -47,6 +49,21 @@ class _Expected:
         self.known = asyncio.Event()
 
 
+class KnownRefusals:
+    """The last refusal of each topic that is in the log. Pure: the time is an argument, in seconds."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[str, float]] = {}
+
+    def is_news(self, name: str, said: str, now: float) -> bool:
+        """Return whether this is to be logged: it is new, or was logged long ago."""
+        before, logged_at = self._said.get(name, ("", now))
+        if said == before and now < logged_at + _REPEAT_SECONDS:
+            return False
+        self._said[name] = (said, now)
+        return True
+
+
 class AutoTopicCreation:
     """Creates topics through the controller, each at most once at a time."""
 
@@ -57,6 +74,7 @@ class AutoTopicCreation:
         self._controller = controller
         self._metadata = metadata
         self._supervisor = supervisor
+        self._refusals = KnownRefusals()
         self._expected: dict[_Expected, None] = {}
         """Topics that are created and not yet in the metadata."""
         metadata.add_listener(self._on_metadata_change)
@@ -137,7 +155,9 @@ class AutoTopicCreation:
             offsets = name == GROUP_METADATA_TOPIC_NAME
             key = "offsets.topic" if offsets else "transaction.state.log"
             hint = f" (start more brokers, or lower {key}.replication.factor)"
-        logger.warning("%s was not created: %s %s%s", name, error.code.name, error.message or "", hint)
+        said = f"{error.code.name} {error.message or ''}{hint}"
+        if name not in INTERNAL_TOPICS or self._refusals.is_news(name, said, asyncio.get_running_loop().time()):
+            logger.warning("%s was not created: %s", name, said)
 
 
 def _outcome(task: _Creation, name: str) -> ErrorCode:

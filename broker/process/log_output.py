@@ -88,6 +88,8 @@ class _Window:
     ends_at: float
     written: int = 0
     suppressed: int = 0
+    last: logging.LogRecord | None = None
+    """The last line that was suppressed."""
 
 
 class RepeatedLines:
@@ -99,7 +101,7 @@ class RepeatedLines:
     def __init__(self) -> None:
         self._windows: OrderedDict[LineKey, _Window] = OrderedDict()
 
-    def admit(self, key: LineKey, now: float) -> bool:
+    def admit(self, key: LineKey, record: logging.LogRecord, now: float) -> bool:
         """Return whether the line is written. Take what ``ended`` returns first."""
         window = self._windows.get(key)
         if window is None:
@@ -108,18 +110,22 @@ class RepeatedLines:
             window.written += 1
             return True
         window.suppressed += 1
+        window.last = record
         return False
 
-    def ended(self, now: float) -> list[tuple[LineKey, int]]:
-        """Forget the windows that have ended, and the oldest of too many; return where lines were suppressed."""
+    def ended(self, now: float) -> list[tuple[LineKey, int, logging.LogRecord]]:
+        """Forget the windows that have ended, and the oldest of too many.
+
+        Returns, where lines were suppressed, how many, and the last of them.
+        """
         suppressed = []
         while self._windows:
             key, window = next(iter(self._windows.items()))
             if window.ends_at > now and len(self._windows) < MOST_WINDOWS:
                 break
             del self._windows[key]
-            if window.suppressed:
-                suppressed.append((key, window.suppressed))
+            if window.last is not None:
+                suppressed.append((key, window.suppressed, window.last))
         return suppressed
 
 
@@ -134,7 +140,7 @@ class LogHandler(logging.StreamHandler[IO[str]]):
     def emit(self, record: logging.LogRecord) -> None:
         self._summarise(record.created)
         key = key_of(record)
-        if key is None or self._repeated.admit(key, record.created):
+        if key is None or self._repeated.admit(key, record, record.created):
             super().emit(record)
 
     def close(self) -> None:
@@ -142,9 +148,9 @@ class LogHandler(logging.StreamHandler[IO[str]]):
         super().close()
 
     def _summarise(self, now: float) -> None:
-        for key, count in self._repeated.ended(now):
-            message = "%d more lines like this of %s were suppressed within %d s: %s"
-            arguments = (count, key.peer, WINDOW_SECONDS, key.template)
+        for key, count, last in self._repeated.ended(now):
+            message = "%d more lines like this of %s were suppressed within %d s; the last: %s"
+            arguments = (count, key.peer, WINDOW_SECONDS, last.getMessage())
             super().emit(logging.LogRecord(key.name, key.level, "", 0, message, arguments, None))
 
 

@@ -194,5 +194,6 @@ def _about_brokers(brokers: Sequence[SeenBroker]) -> list[str]:
     problems += dict.fromkeys(sentence for broker in brokers for sentence in broker.uncreatable_topics)
     cut_off = [str(broker.broker_id) for broker in brokers if broker.reaches_store is False]
     if cut_off:
-        problems.append(f"broker {', '.join(cut_off)}: {WITHOUT_STORE}; {STORE_ADVICE}")
+        which = f"broker {cut_off[0]}" if len(cut_off) == 1 else f"each of brokers {', '.join(cut_off)}"
+        problems.append(f"{which}: {WITHOUT_STORE}; {STORE_ADVICE}")
     return problems

@@ -225,7 +225,7 @@ class _Outbox:
         self._send_next()
 
     def _retry(self, request: Message) -> None:
-        if not self._failures:
+        if self._failures == 1:  # A broker that has just registered may not listen yet.
             logger.info("Broker %d did not carry out %s; sending it again", self._broker_id, type(request).__name__)
         self._fall_behind()
         delay = min(_FIRST_RETRY_SECONDS * 2.0**self._failures, _LONGEST_RETRY_SECONDS)

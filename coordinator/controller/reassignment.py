@@ -29,6 +29,19 @@ def target_of(assignment: ReplicaAssignment) -> tuple[int, ...]:
     return tuple(replica for replica in assignment.replicas if replica not in assignment.removing)
 
 
+def about_step(assignment: ReplicaAssignment, state: PartitionState) -> str:
+    """Return an assignment and a state in words, for the log."""
+    parts = [f"replicas {_ids(assignment.replicas)}"]
+    parts += [f"adding {_ids(assignment.adding)}"] if assignment.adding else []
+    parts += [f"removing {_ids(assignment.removing)}"] if assignment.removing else []
+    leader = "no leader" if state.leader < 0 else f"leader {state.leader}"
+    return ", ".join([*parts, f"{leader} of epoch {state.leader_epoch}", f"ISR {_ids(state.isr) or 'none'}"])
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
 def is_reordered(before: ReplicaAssignment, after: ReplicaAssignment) -> bool:
     """Return whether only the order differs and neither moves: only the preferred leader changes."""
     return not is_moving(before) and not is_moving(after) and set(before.replicas) == set(after.replicas)

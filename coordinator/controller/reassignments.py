@@ -19,6 +19,7 @@ from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.partition_states import elect, remember
 from oncelog.coordinator.controller.propagation import send_changes
 from oncelog.coordinator.controller.reassignment import (
+    about_step,
     begun_state,
     completed_state,
     is_complete,
@@ -198,7 +199,7 @@ class Reassignments:
     def _send(self, steps: Mapping[TopicPartition, _Step], dropped: Mapping[TopicPartition, set[int]]) -> None:
         requests = self._context.new_requests()
         for partition, step in steps.items():
-            logger.info("%s: %s, %s", partition, step.assignment, step.state)
+            logger.info("%s: %s", partition, about_step(step.assignment, step.state))
             assignment = step.assignment
             requests.add_leader_and_isr(partition, set(assignment.replicas) - set(assignment.adding))
             requests.add_leader_and_isr(partition, assignment.adding, is_new=True)

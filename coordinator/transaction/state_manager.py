@@ -160,7 +160,7 @@ class TransactionStateManager:
         if partition is not None:
             self._loads.pop(index).cancel()
             self._loading.pop(partition, None)
-            logger.info("Unloaded %s", partition)
+            logger.debug("Unloaded %s", partition)
 
     def owns(self, partition: OwnedPartition) -> bool:
         """Return whether this very ownership still lasts."""

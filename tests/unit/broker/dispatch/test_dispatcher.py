@@ -12,6 +12,7 @@ from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, Req
 from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.broker.handlers import all_handlers
 from oncelog.broker.handlers.api_versions import handle_api_versions
+from oncelog.broker.handlers.produce import handle_produce
 from oncelog.coordinator.promise import Promise, Undecided
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -168,6 +169,14 @@ def test_truncated_frame_closes_the_connection(length: int) -> None:
     dispatcher = Dispatcher(None, [heartbeat(HeartbeatResponse())])  # type: ignore[arg-type]
     with pytest.raises(CloseConnection):
         dispatcher.dispatch(frame(HeartbeatRequest(group_id="g"), 0)[:length], connection)
+
+
+def test_first_bytes_of_a_zookeeper_client_are_named_as_such() -> None:
+    """It begins with the version of its protocol, an int32 of 0: key and version of Produce v0."""
+    connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
+    dispatcher = Dispatcher(None, [handle_produce])  # type: ignore[arg-type]
+    with pytest.raises(CloseConnection, match=r"Produce v0, which is not served .a ZooKeeper client begins with"):
+        dispatcher.dispatch(memoryview(bytes(44)), connection)
 
 
 @pytest.mark.parametrize("version", [5, 6, 100, 32_767])

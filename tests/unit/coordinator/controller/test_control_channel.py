@@ -84,7 +84,10 @@ async def test_brokers_do_not_wait_for_each_other() -> None:
 
 
 @in_virtual_time
-async def test_lost_request_is_retried_with_backoff_and_then_everything_is_sent() -> None:
+async def test_lost_request_is_retried_with_backoff_and_then_everything_is_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
     loop = asyncio.get_running_loop()
     scene = Scene(Wire(broken=True))
     scene.send(1, 2, 3)
@@ -93,6 +96,7 @@ async def test_lost_request_is_retried_with_backoff_and_then_everything_is_sent(
     attempts = len(scene.wire.requested)
     assert set(scene.wire.requested) == {1}
     assert 60 <= attempts <= 70  # 50 ms, 100 ms … and then every second.
+    assert caplog.text.count("sending it again") == 1
     scene.send(4)  # Kept by nobody: the broker will be told everything.
     scene.wire.broken, scene.wire.at_once = False, True
     await asyncio.sleep(1.1)
@@ -104,12 +108,15 @@ async def test_lost_request_is_retried_with_backoff_and_then_everything_is_sent(
 
 
 @in_virtual_time
-async def test_request_not_carried_out_is_retried_until_it_is() -> None:
+async def test_request_not_carried_out_is_retried_until_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """Once is no news: a broker that has just registered may not listen yet."""
+    caplog.set_level("INFO")
     scene = Scene(Wire())
     scene.send(1, 2)
     scene.wire.respond(LeaderAndIsrResponse(error_code=ErrorCode.REQUEST_TIMED_OUT))
     await asyncio.sleep(1.0)
     assert scene.wire.requested == [1, 1]
+    assert "sending it again" not in caplog.text
     scene.wire.respond()
     assert (scene.responded, scene.caught_up) == ([1], [1])
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator.controller.api_error import NOT_CONTROLLER, ApiError
 from oncelog.coordinator.controller.reassignment import (
+    about_step,
     begun_state,
     completed_state,
     is_complete,
@@ -37,6 +38,12 @@ T0 = TopicPartition("t", 0)
 
 
 class TestPlan:
+    def test_step_of_a_reassignment_is_said_in_words(self) -> None:
+        moving = about_step(reassigned(SETTLED, (4, 1)), STATE)
+        assert moving == "replicas 4,1,2,3, adding 4, removing 2,3, leader 1 of epoch 5, ISR 1,2,3"
+        leaderless = about_step(SETTLED, replace(STATE, leader=-1, isr=()))
+        assert leaderless == "replicas 1,2,3, no leader of epoch 5, ISR none"
+
     def test_reassigned_lists_target_replicas_first_and_both_changes(self) -> None:
         moving = reassigned(SETTLED, (4, 1))
         assert moving == ReplicaAssignment(replicas=(4, 1, 2, 3), adding=(4,), removing=(2, 3))
