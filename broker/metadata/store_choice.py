@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.settings import ConfigError
@@ -31,9 +31,6 @@ logger = logging.getLogger(__name__)
 OnFailure: TypeAlias = Callable[[str], None]
 OpenStore: TypeAlias = Callable[[BrokerConfig, Disk, AsyncExitStack, OnFailure], Awaitable[MetadataStore]]
 """Opens a store that is closed with the stack; ``OnFailure`` is called when it cannot continue."""
-
-_PATIENCE_SECONDS: Final = 2.0
-"""After which a start says that it waits for ZooKeeper."""
 
 
 async def open_store(
@@ -95,32 +92,28 @@ def _open_embedded(config: BrokerConfig, disk: Disk, resources: AsyncExitStack, 
 
 
 async def _open_zookeeper(config: BrokerConfig, disk: Disk, resources: AsyncExitStack) -> MetadataStore:
-    from oncelog.coordinator.metadata_store.zookeeper import connect_zookeeper, end_session
+    from oncelog.coordinator.metadata_store.zookeeper import PATIENCE_SECONDS, connect_zookeeper, end_session
 
     session_ms = config.zookeeper_session_timeout_ms
     connection_ms = config.zookeeper_connection_timeout_ms or session_ms
     connect, left = config.zookeeper_connect, SessionFile(disk, config.data_dir).read()
-    patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, _log_patience, connect, connection_ms / 1000)
-    try:
-        if left is not None:
-            await end_session(connect, left, session_timeout_ms=session_ms, connection_timeout_ms=connection_ms)
-        store = await connect_zookeeper(connect, session_timeout_ms=session_ms, connection_timeout_ms=connection_ms)
-    finally:
-        patience.cancel()
+
+    def on_wait(trouble: str) -> None:
+        said = "ZooKeeper at %s (zookeeper.connect) has not responded for %g s%s: trying for %g s in all"
+        logger.warning(said, connect, PATIENCE_SECONDS, trouble, connection_ms / 1000)
+
+    if left is not None:
+        await end_session(
+            connect, left, session_timeout_ms=session_ms, connection_timeout_ms=connection_ms, on_wait=on_wait
+        )
+    store = await connect_zookeeper(
+        connect, session_timeout_ms=session_ms, connection_timeout_ms=connection_ms, on_wait=on_wait
+    )
     resources.push_async_callback(store.close)
     outages = OutageLog(connect)
     resources.callback(outages.stop)
     store.add_session_listener(outages.on_session)
     return store
-
-
-def _log_patience(connect: str, seconds: float) -> None:
-    logger.warning(
-        "ZooKeeper at %s (zookeeper.connect) has not responded for %g s: trying for %g s in all",
-        connect,
-        _PATIENCE_SECONDS,
-        seconds,
-    )
 
 
 class OutageLog:

@@ -13,7 +13,7 @@ Paths lie below the chroot of the connect string, ``host:port,host:port/chroot``
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from oncelog.coordinator.metadata_store.kazoo_client import ConnectionEvents, ConnectionState, KazooConnection
 from oncelog.coordinator.metadata_store.store import (
@@ -30,17 +30,29 @@ from oncelog.coordinator.metadata_store.store import (
 from oncelog.coordinator.metadata_store.watches import WatchTable
 from oncelog.coordinator.metadata_store.zookeeper_address import ConnectString, SessionCredentials
 
+OnWait: TypeAlias = Callable[[str], None]
+"""Gets, in parentheses, why no server is reached; empty if that is not known."""
+
+PATIENCE_SECONDS: Final = 2.0
+"""After which a store that waits for its first session calls ``OnWait``."""
+_ADVICE: Final = "see that ZooKeeper runs, and that this is the address of its client port"
 _LIVE_SHARE: Final = 2 / 3
 _CONTACTS_PER_TIMEOUT: Final = 6
 _MOST_AT_ONCE: Final = 1_000
 """Multis of one bulk call that are under way together."""
 
 
-async def connect_zookeeper(connect: str, *, session_timeout_ms: int, connection_timeout_ms: int) -> "ZooKeeperStore":
+def _say_nothing(trouble: str) -> None:
+    pass
+
+
+async def connect_zookeeper(
+    connect: str, *, session_timeout_ms: int, connection_timeout_ms: int, on_wait: OnWait = _say_nothing
+) -> "ZooKeeperStore":
     """Return a client with a session. Raises StoreUnavailable if there is none within the connection time-out."""
     store = ZooKeeperStore(ConnectString.parse(connect), session_timeout_ms / 1000)
     try:
-        await store.started(connection_timeout_ms / 1000)
+        await store.started(connection_timeout_ms / 1000, on_wait)
     except StoreUnavailable:
         await store.close()
         raise
@@ -48,7 +60,12 @@ async def connect_zookeeper(connect: str, *, session_timeout_ms: int, connection
 
 
 async def end_session(
-    connect: str, credentials: SessionCredentials, *, session_timeout_ms: int, connection_timeout_ms: int
+    connect: str,
+    credentials: SessionCredentials,
+    *,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    on_wait: OnWait = _say_nothing,
 ) -> None:
     """Take over a session that a former process has left, and close it: its ephemerals are gone then.
 
@@ -56,7 +73,7 @@ async def end_session(
     """
     store = ZooKeeperStore(ConnectString.parse(connect), session_timeout_ms / 1000, credentials)
     try:
-        await store.started(connection_timeout_ms / 1000)
+        await store.started(connection_timeout_ms / 1000, on_wait)
     finally:
         await store.close()
 
@@ -261,15 +278,18 @@ class ZooKeeperStore:
         """Call ``listener`` with the session's events, on the event loop, in order."""
         self._listeners.append(listener)
 
-    async def started(self, timeout_seconds: float) -> None:
+    async def started(self, timeout_seconds: float, on_wait: OnWait) -> None:
         """Wait for the first session. Raises StoreUnavailable if it does not begin in time."""
+        patience = self._loop.call_later(PATIENCE_SECONDS, lambda: on_wait(self._current.trouble))
         try:
             async with asyncio.timeout(timeout_seconds):
                 await asyncio.shield(self._started)
         except TimeoutError:
             where = "".join(self._connect) + " (zookeeper.connect)"
             what = f"no session with ZooKeeper at {where} within {timeout_seconds:g} s"
-            raise StoreUnavailable(what + self._current.trouble) from None
+            raise StoreUnavailable(f"{what}{self._current.trouble}: {_ADVICE}") from None
+        finally:
+            patience.cancel()
         await self._current.make_chroot()
 
     async def close(self) -> None:
