@@ -89,8 +89,16 @@ def _histories(text: str) -> list[HistoryName]:
 
 def _chosen(arguments: argparse.Namespace) -> Iterable[HistoryName]:
     base = random.SystemRandom().randrange(10**9) if arguments.base is None else arguments.base
-    print(f"seeds from {base} on", flush=True)
+    print(about_seeds(arguments.kinds, base), flush=True)
     return islice(mixture({kind: KINDS[kind] for kind in arguments.kinds}, base), arguments.seeds)
+
+
+def about_seeds(kinds: Sequence[str], base: int) -> str:
+    """Return which seeds a run plays, and how to play one of its histories or all of them again."""
+    return (
+        f"each kind has the seeds {base}, {base + 1} and so on; make simulate SEED={kinds[0]}:{base} replays the first "
+        f"of {kinds[0]}, and BASE={base} plays the same histories again"
+    )
 
 
 def about_kinds(kinds: Iterable[str]) -> str:
@@ -177,6 +185,8 @@ def replay(arguments: argparse.Namespace) -> bool:
         for name in arguments.names:
             trace = ReadableTrace(most_lines=arguments.lines, everything=arguments.all)
             faults = _fewest_faults(name, arguments.replays) if arguments.shrink else None
+            if faults == []:
+                continue
             with trace.with_log_lines(logging.getLevelName(arguments.log_level.upper())):
                 one = play(name, listener=trace.add, faults=faults)
             print(*trace.lines(), sep="\n", file=out)
@@ -198,7 +208,7 @@ def outcome_of_replays(names: Sequence[HistoryName], failed: Sequence[HistoryNam
 
 
 def _fewest_faults(name: HistoryName, most_replays: int) -> list[Any] | None:
-    """Return what is left of a history's faults, or None for all of them if it holds."""
+    """Return what is left of a history's faults, none if it holds; None if they cannot be left out."""
     if KINDS[name.kind].plan is None:
         print(f"{name}: histories of this kind cannot be shrunk")
         return None
@@ -208,8 +218,8 @@ def _fewest_faults(name: HistoryName, most_replays: int) -> list[Any] | None:
     finally:
         logging.disable(logging.NOTSET)
     if not first.failure:
-        print(f"{name} holds")
-        return None
+        print(f"{name} holds: there is nothing to shrink. Without SHRINK=1 (--shrink) its trace is printed")
+        return []
     print(f"{name} still fails with these {len(faults)}:", *faults, sep="\n  ", flush=True)
     return faults
 

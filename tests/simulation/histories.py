@@ -187,13 +187,17 @@ def play(
 
 
 def mixture(kinds: Mapping[str, Kind], base: int) -> Iterator[HistoryName]:
-    """Yield histories for ever: in each round as many of each kind as its weight says, with seeds from ``base`` on."""
+    """Yield histories for ever: in each round as many of each kind as its weight says, with seeds from ``base`` on.
+
+    A round begins with one history of each kind.
+    """
     seeds = dict.fromkeys(kinds, base)
     while True:
-        for kind, known in kinds.items():
-            for _ in range(known.weight):
-                yield HistoryName(kind, seeds[kind])
-                seeds[kind] += 1
+        for turn in range(max(known.weight for known in kinds.values())):
+            for kind, known in kinds.items():
+                if turn < known.weight:
+                    yield HistoryName(kind, seeds[kind])
+                    seeds[kind] += 1
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """What ``python -m tests.simulation`` says of the histories that it plays."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
-from tests.simulation.__main__ import about_kinds, about_replays, outcome_of_replays, play_all
-from tests.simulation.histories import KINDS, PLAIN, HistoryName
+from tests.simulation.__main__ import about_kinds, about_replays, about_seeds, main, outcome_of_replays, play_all
+from tests.simulation.histories import KINDS, PLAIN, HistoryName, mixture
 
 
 def test_kinds_of_a_run_are_listed_with_their_meaning() -> None:
@@ -22,6 +23,23 @@ def test_replays_of_a_seed_without_a_kind_are_all_named() -> None:
     assert said.endswith("SEED=KIND:5 plays one")
     assert outcome_of_replays(names, []) == f"{len(PLAIN)} histories, 0 failed"
     assert outcome_of_replays(names, names[2:4]) == f"{len(PLAIN)} histories, 2 failed: writers:5, transactions:5"
+
+
+def test_run_begins_with_a_history_of_each_kind() -> None:
+    names = list(islice(mixture(KINDS, 7), len(KINDS)))
+    assert names == [HistoryName(kind, 7) for kind in KINDS]
+
+
+def test_run_says_how_to_replay_what_it_plays() -> None:
+    said = about_seeds(["groups", "topics"], 7)
+    assert "make simulate SEED=groups:7 replays the first of groups, and BASE=7 plays the same" in said
+
+
+def test_history_that_holds_is_not_shrunk_and_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "writers:17", "--shrink"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "writers:17 holds: there is nothing to shrink. Without SHRINK=1 (--shrink) its trace is printed"
+    ]
 
 
 def test_interrupted_run_prints_what_it_has_played(capsys: pytest.CaptureFixture[str]) -> None:
