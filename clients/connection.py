@@ -12,6 +12,7 @@ Responses are typed by the caller: ``await connection.send(MetadataRequest(...),
 import asyncio
 import errno
 import os
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -352,6 +353,9 @@ async def connect(
         raise TlsFailed(f"{address}: its certificate is not accepted: {error.verify_message}") from error
     except ssl.SSLError as error:
         raise TlsFailed(f"{address}: {error.reason or error}") from error
+    except socket.gaierror as error:
+        said = f"the name {address.host} {Unreachable.UNRESOLVED} ({error.strerror})"
+        raise Unreachable(f"{address}: {said}") from error
     except OSError as error:
         raise Unreachable(f"{address}: {_reason(error)}") from error
     except ConnectionLost as error:

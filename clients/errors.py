@@ -73,6 +73,9 @@ class ClientClosed(ClientError):
 class Unreachable(ClientError):
     """A connection could not be made."""
 
+    UNRESOLVED = "cannot be resolved"
+    """In the message, if this machine finds no address for the name of a host."""
+
     remedy = Remedy.RETRY
 
 

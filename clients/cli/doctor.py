@@ -20,7 +20,7 @@ from oncelog.clients.cli.output import format_json
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
 from oncelog.clients.cli.waiting import advice_without_broker
 from oncelog.clients.connection import Address, Connection, connect
-from oncelog.clients.errors import BrokerSilent, ClientError
+from oncelog.clients.errors import BrokerSilent, ClientError, Unreachable
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -46,10 +46,12 @@ def doctor(session: Session) -> None:
     """
     examination = asyncio.run(_examine(session.bootstrap, min(session.timeout_seconds, _VISIT_SECONDS)))
     if examination.view is None:
-        for visit in examination.bootstrap:
-            click.echo(f"Error: {visit.address}: {visit.failure}", err=True)
+        failures = [str(visit.failure).removesuffix(BrokerSilent.CAUSES) for visit in examination.bootstrap]
+        for visit, failure in zip(examination.bootstrap, failures, strict=True):
+            click.echo(f"Error: {visit.address}: {failure}", err=True)
         is_silent = any(visit.is_silent for visit in examination.bootstrap)
-        click.echo(f"  {advice_without_broker(session.bootstrap, is_silent=is_silent)}", err=True)
+        advice = advice_without_broker(session.bootstrap, is_silent=is_silent, reasons="; ".join(failures))
+        click.echo(f"  {advice}", err=True)
         raise click.exceptions.Exit(NO_BROKER)
     _show(session, examination, examination.view)
     if any(finding.is_problem for finding in examination.findings):
@@ -117,7 +119,7 @@ async def _visit(address: Address, seconds: float) -> Visit:
     except TimeoutError:
         return Visit(address=address, failure="no response from the name service")
     except (OSError, UnicodeError):
-        return Visit(address=address, failure=f"this machine cannot resolve the name {address.host}")
+        return Visit(address=address, failure=f"the name {address.host} {Unreachable.UNRESOLVED} by this machine")
     resolved = tuple(dict.fromkeys(str(each[4][0]) for each in found))
     connection: Connection | None = None
     try:

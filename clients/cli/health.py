@@ -195,7 +195,7 @@ async def _wait(session: Session, brokers: int) -> _Sighting:
     """Return the first sighting that is enough, or the last one before the time-out."""
     async with session.cluster() as cluster, session.watching(cluster):
         retry = Retry(Backoff(rng=cluster.rng), session.timeout_seconds)
-        sighting = _Sighting(False, 0, "no response")
+        sighting = _Sighting(False, 0, f"no response from {', '.join(map(str, session.bootstrap))}")
         while True:
             sighting = await _look_for(cluster, brokers, retry.remaining_seconds) or sighting
             if sighting.is_enough or not await retry.pause():

@@ -84,7 +84,7 @@ class Session:
             self.fail({error.subject: error.refusal})
         except NoBrokerReachable as error:
             message = str(error).replace(BrokerSilent.CAUSES, "") if error.is_silent else str(error)
-            _end(NO_BROKER, message, advice_without_broker(self.bootstrap, is_silent=error.is_silent))
+            _end(NO_BROKER, message, advice_without_broker(self.bootstrap, is_silent=error.is_silent, reasons=message))
         except BadResponse as error:
             _end(NO_BROKER, str(error), advice_without_broker(self.bootstrap))
         except StillWaiting as error:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.cli.remedies import remedy
 from oncelog.clients.connection import Address
-from oncelog.clients.errors import BrokerSilent, ClientError, Refusal
+from oncelog.clients.errors import BrokerSilent, ClientError, Refusal, Unreachable
 from oncelog.clients.obstacles import Obstacle
 
 PATIENCE_SECONDS: Final = 3.0
@@ -34,6 +34,8 @@ _KEPT_IN_STORE: Final = frozenset(
         "UpdateFeatures",
     )
 )
+_CLOSED: Final = "closed the connection"
+"""How the reason of an obstacle begins where the other side ended the connection."""
 _BESIDE_SECONDS: Final = 1.0
 """Obstacles that have lasted this number of seconds are reported together with one that is due."""
 _LOOK_SECONDS: Final = 0.25
@@ -44,6 +46,10 @@ STUCK_ADVICE: Final = (
 )
 _NO_BROKER_THERE: Final = (
     "is a broker running there? `oncelog serve` starts one; --bootstrap or ONCELOG_BOOTSTRAP says where to look"
+)
+_NO_NAME: Final = (
+    "see that the name is right, and that this machine can resolve it; --bootstrap or ONCELOG_BOOTSTRAP says where "
+    "to look"
 )
 _SEVERAL: Final = "; of a cluster with several brokers name more than one: -b HOST:PORT,HOST:PORT"
 BROKERS_ADVICE: Final = "`oncelog health` lists the brokers of the cluster, and the partitions without a leader"
@@ -72,8 +78,10 @@ class Notice(NamedTuple):
     advice: str | None
 
 
-def advice_without_broker(bootstrap: Collection[Address], *, is_silent: bool = False) -> str:
-    """Return what to do when no broker responds at the addresses that the user has named."""
+def advice_without_broker(bootstrap: Collection[Address], *, is_silent: bool = False, reasons: str = "") -> str:
+    """Return what to do when no broker responds at the addresses that the user has named. ``reasons``: why not."""
+    if reasons.count(Unreachable.UNRESOLVED) >= len(bootstrap):
+        return _NO_NAME
     advice = STUCK_ADVICE if is_silent else _NO_BROKER_THERE
     return advice + (_SEVERAL if len(bootstrap) == 1 else "")
 
@@ -116,10 +124,10 @@ class Notices:
         """Return what can be done about these."""
         if self._wrongly_advertised(obstacles):
             return DOCTOR_ADVICE
-        if any(each.is_connected for each in obstacles):
+        if any(each.is_connected and not each.reason.startswith(_CLOSED) for each in obstacles):
             return STUCK_ADVICE
         if any(each.address for each in obstacles):
-            return advice_without_broker(self.bootstrap)
+            return advice_without_broker(self.bootstrap, reasons="; ".join(each.reason for each in obstacles))
         remedies = (remedy(Refusal(error=each.error)) for each in obstacles if each.error is not None)
         return next(filter(None, remedies), BROKERS_ADVICE)
 
@@ -143,6 +151,8 @@ def _sentence(obstacle: Obstacle) -> str:
         return f"{name}: {reason}, since the group waits for other members"
     if reason.startswith(BrokerSilent.EVENT):  # The advice has the causes.
         return f"{name} {reason.removesuffix(BrokerSilent.CAUSES)}"
+    if reason.startswith(_CLOSED):
+        return f"{name} {reason}"
     if obstacle.is_connected:
         return f"{name} accepts connections and does not respond: {reason}"
     return f"{name} cannot be reached: {reason}"

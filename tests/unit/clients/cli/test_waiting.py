@@ -1,9 +1,9 @@
 """What is said about the obstacles of a command, and when."""
 
 from oncelog.clients.cli.line_numbers import LineNumbers
-from oncelog.clients.cli.waiting import DOCTOR_ADVICE, STUCK_ADVICE, Notice, Notices
+from oncelog.clients.cli.waiting import DOCTOR_ADVICE, STUCK_ADVICE, Notice, Notices, advice_without_broker
 from oncelog.clients.connection import Address
-from oncelog.clients.errors import BrokerSilent
+from oncelog.clients.errors import BrokerSilent, Unreachable
 from oncelog.clients.obstacles import Obstacle
 from oncelog.protocol.errors import ErrorCode
 
@@ -51,6 +51,21 @@ def test_silent_broker_is_distinguished_from_missing_one() -> None:
     ((text, advice),) = Notices(bootstrap=[HERE]).look([silent], lambda _: True)
     assert text.endswith("broker 2 at broker2:9092 accepts connections and does not respond: no response to Fetch")
     assert advice == STUCK_ADVICE
+
+
+def test_address_that_closes_connections_is_not_said_to_be_silent() -> None:
+    reason = "closed the connection without a response: is this the port of a Kafka broker?"
+    closed = Obstacle(reason=reason, seconds=4.0, address=HERE, is_connected=True)
+    ((text, advice),) = Notices(bootstrap=[HERE]).look([closed], lambda _: False)
+    assert text == f"Warning: still waiting: localhost:9092 {reason}"
+    assert "oncelog serve" in (advice or "")
+
+
+def test_name_that_cannot_be_resolved_is_not_taken_for_a_missing_broker() -> None:
+    unknown = Obstacle(reason=f"the name localhost {Unreachable.UNRESOLVED} (Unknown)", seconds=4.0, address=HERE)
+    ((_, advice),) = Notices(bootstrap=[HERE]).look([unknown], lambda _: False)
+    assert (advice or "").startswith("see that the name is right")
+    assert "is a broker running there" in advice_without_broker([HERE, THERE], reasons=unknown.reason)
 
 
 def test_silent_broker_is_reported_with_each_cause_once() -> None:
