@@ -73,13 +73,13 @@ def print_run(broker: str, client: str, outcome: Run) -> None:
     transactions = sum(outcome.outcomes.values())
     print(f"{broker}, {client}, transaction protocol {outcome.protocol_version}, seed {outcome.seed}")
     print(f"  {transactions} transactions, {sum(outcome.faults.values())} late frames: {_spelled(outcome)}")
-    print(f"  {outcome.late_frames} of Produce, AddPartitionsToTxn and EndTxn")
+    print(f"  {outcome.late_frames} of these frames are Produce, AddPartitionsToTxn or EndTxn, which tear transactions")
     print("  " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in outcome.verdict.counts().items()))
     for name in outcome.verdict.counts():
         for found in getattr(outcome.verdict, name):
             print(f"    {name.replace('_', ' ')}: {found}")
     for (api, version, error), count in sorted(outcome.responses.items()):
-        print(f"    {count:4} late {api.name} v{version} answered {error}")
+        print(f"    {count:4} late {api.name} v{version} with the response {error}")
     sys.stdout.flush()
 
 
