@@ -9,12 +9,12 @@ import click
 from oncelog.clients.admin.configs import ConfigChange, Operation
 
 _CHANGE_OPTIONS: Final = (
-    ("--set", "set_", "NAME=VALUE", "Set a value; repeatable, as the following."),
-    ("--delete", "delete", "NAME", "Remove a value, so that the default applies again."),
-    ("--append", "append", "NAME=VALUE", "Append a value to a list."),
-    ("--subtract", "subtract", "NAME=VALUE", "Remove a value from a list."),
+    (("--set", "-c"), "set_", "NAME=VALUE", "Set a value; repeatable, as the following."),
+    (("--delete",), "delete", "NAME", "Remove a value, so that the default applies again."),
+    (("--append",), "append", "NAME=VALUE", "Append a value to a list."),
+    (("--subtract",), "subtract", "NAME=VALUE", "Remove a value from a list."),
 )
-"""Option, parameter, form of the value and help, in the order of ``parse_config_changes``."""
+"""Names of the option, parameter, form of the value and help, in the order of ``parse_config_changes``."""
 
 
 def parse_assignments(values: Iterable[str], option: str) -> dict[str, str]:
@@ -56,6 +56,6 @@ def config_change_options(function: Callable[..., None]) -> Callable[..., None]:
         values = (kwargs.pop(parameter) for _, parameter, _, _ in _CHANGE_OPTIONS)
         function(*args, changes=parse_config_changes(*values), **kwargs)
 
-    for option, parameter, metavar, text in reversed(_CHANGE_OPTIONS):
-        command = click.option(option, parameter, multiple=True, metavar=metavar, help=text)(command)
+    for options, parameter, metavar, text in reversed(_CHANGE_OPTIONS):
+        command = click.option(*options, parameter, multiple=True, metavar=metavar, help=text)(command)
     return command

@@ -34,11 +34,13 @@ def describe(session: Session) -> None:
 
 @feature.command(epilog=example("oncelog feature upgrade transaction.version 2"))
 @click.argument("name", metavar="NAME")
-@click.argument("level", type=click.IntRange(min=1), metavar="LEVEL")
+@click.argument("level", type=click.IntRange(min=0), metavar="LEVEL")
 @click.option("--dry-run", is_flag=True, help="Validate the change without making it.")
 @with_session()
 def upgrade(session: Session, name: str, level: int, dry_run: bool) -> None:
     """Raise the level of a feature. Every broker must support it."""
+    if level == 0:
+        raise click.BadParameter(f"`oncelog feature downgrade {name} 0` turns the feature off", param_hint="LEVEL")
     _update(session, name, FeatureUpdate(level), dry_run)
 
 

@@ -15,7 +15,7 @@ from oncelog.protocol.messages.metadata import MetadataResponse, MetadataRespons
 MINIMUM_ADVICE: Final = (
     "check that the brokers that are not in sync (`oncelog topic describe TOPIC`) run and reach the leaders"
 )
-_KEY: Final = "min.insync.replicas"
+MINIMUM_KEY: Final = "min.insync.replicas"
 _TOPIC_RESOURCE: Final = 2
 _SECONDS: Final = 3.0
 _MOST_TOPICS: Final = 1000
@@ -30,7 +30,7 @@ async def in_sync_minimums(connection: Connection, metadata: MetadataResponse) -
         return {}
     request = DescribeConfigsRequest(
         resources=[
-            DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=[_KEY])
+            DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=[MINIMUM_KEY])
             for name in sorted(lacking)[:_MOST_TOPICS]
         ]
     )
@@ -42,8 +42,23 @@ async def in_sync_minimums(connection: Connection, metadata: MetadataResponse) -
         result.resource_name: int(entry.value)
         for result in described.results
         for entry in result.configs
-        if not result.error_code and entry.name == _KEY and entry.value and entry.value.isdecimal()
+        if not result.error_code and entry.name == MINIMUM_KEY and entry.value and entry.value.isdecimal()
     }
+
+
+def about_excess(minimum: str | None, factors: Mapping[str, int]) -> str | None:
+    """Return what a ``min.insync.replicas`` above the replication factor of topics means; None if it is above none."""
+    if minimum is None or not minimum.isdecimal():
+        return None
+    excessive = {topic: factor for topic, factor in sorted(factors.items()) if factor < int(minimum)}
+    if not excessive:
+        return None
+    topics = ", ".join(f"{topic} ({factor})" for topic, factor in list(excessive.items())[:_SHOWN])
+    more = f" and {len(excessive) - _SHOWN} more" if len(excessive) > _SHOWN else ""
+    return (
+        f"{MINIMUM_KEY}={minimum} is above the replication factor of {topics}{more}: it acts as that number, so that "
+        "writes with acks=all are refused while any replica is out of sync"
+    )
 
 
 def about_minimum(metadata: MetadataResponse, minimums: Mapping[str, int], alive: Collection[int]) -> str | None:
@@ -68,7 +83,7 @@ def about_minimum(metadata: MetadataResponse, minimums: Mapping[str, int], alive
     ids = ", ".join(map(str, away))
     gone = f"; not in the cluster: broker{'' if len(away) == 1 else 's'} {ids}, to be started first" if away else ""
     return (
-        f"{have} fewer replicas in sync than {_KEY}: writes with acks=all are refused "
+        f"{have} fewer replicas in sync than {MINIMUM_KEY}: writes with acks=all are refused "
         f"({', '.join(names[:_SHOWN])}{more}){gone}"
     )
 

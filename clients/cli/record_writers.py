@@ -36,7 +36,7 @@ def _row(topic_partition: TopicPartition, record: ConsumerRecord, key: str, valu
         time = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
     except (OverflowError, ValueError):
         time = str(record.timestamp_ms)
-    texts = (f"{topic_partition!s:<16}", f"{record.offset:>10}", f"{time:<24}", key, value)
+    texts = (f"{topic_partition!s:<16}", f"{record.offset:>10}", f"{time:<24}", f"{key:<3}", value)
     return "  ".join(texts) + "\n"
 
 

@@ -16,6 +16,7 @@ from oncelog.clients.admin.topics import (
     list_topics,
 )
 from oncelog.clients.cli.arguments import config_change_options, parse_assignments
+from oncelog.clients.cli.in_sync_minimum import MINIMUM_KEY, about_excess
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.remedies import MARKED_FOR_DELETION, remedy
@@ -100,7 +101,12 @@ def create(
         )
         for name in names
     ]
+    excess = about_excess(
+        settings.get(MINIMUM_KEY), dict.fromkeys(names, replication_factor) if replication_factor else {}
+    )
     outcomes = session.change(lambda cluster: create_topics(cluster, topics, validate_only=validate_only))
+    if excess and not any(outcomes.values()):
+        complain(f"Warning: {excess}")
     if if_not_exists:
         outcomes = {name: unless_it_exists(outcome) for name, outcome in outcomes.items()}
     session.show_outcomes("topic", "valid" if validate_only else "ok", outcomes)
@@ -170,15 +176,22 @@ def alter_config(
     from oncelog.clients.cli.recovery_overrides import LEVEL_ZERO, STRATEGY_KEY, recovery_level
 
     resources = {Resource(type=ResourceType.TOPIC, name=name): changes for name in names}
-    sets_strategy = any(each.name == STRATEGY_KEY and each.operation is Operation.SET for each in changes)
+    set_values = {each.name: each.value for each in changes if each.operation is Operation.SET}
+    minimum = set_values.get(MINIMUM_KEY)
 
-    async def work(cluster: Cluster) -> tuple[dict[Resource, Refusal | None], bool]:
+    async def work(cluster: Cluster) -> tuple[dict[Resource, Refusal | None], list[str]]:
         outcomes = await alter_configs(cluster, resources, validate_only=validate_only)
-        return outcomes, sets_strategy and await recovery_level(cluster) == 0
+        described = await describe_topics(cluster, names) if minimum is not None else {}
+        factors = {name: each.replication_factor for name, each in described.items() if not isinstance(each, Refusal)}
+        excess = about_excess(minimum, factors)
+        warnings = [excess] if excess else []
+        if STRATEGY_KEY in set_values and await recovery_level(cluster) == 0:
+            warnings.append(LEVEL_ZERO)
+        return outcomes, warnings
 
-    outcomes, without_strategy = session.change(work)
-    if without_strategy:
-        complain(f"Warning: {LEVEL_ZERO}")
+    outcomes, warnings = session.change(work)
+    for warning in warnings:
+        complain(f"Warning: {warning}")
     done = "valid" if validate_only else "ok"
     session.show_outcomes("topic", done, {resource.name: outcome for resource, outcome in outcomes.items()})
 

@@ -79,8 +79,13 @@ def verify_history(
 
     The files are JSON Lines, - is standard input, and .gz is decompressed; several files make one history. Prints each
     anomaly with the operations that prove it. The exit code is 0 if the history is good, 1 if not, and 2 if a file is
-    no history or nothing was read in it.
+    no history or nothing was read in it. The lag of a reader is how long a record was known to exist, as it was
+    acknowledged or read before, when an operation began that did not read it yet.
     """
+    twice = _named_twice(files)
+    if twice is not None:
+        complain(f"Error: {twice} is named twice: each operation counts once in a history")
+        raise click.exceptions.Exit(UNREADABLE)
     rules = Rules.of(infer_ww=infer_ww, allow=map(AnomalyKind, allow), forbid=map(AnomalyKind, forbid))
     try:
         history = History(operation for name in files for operation in _read(name))
@@ -93,6 +98,17 @@ def verify_history(
         raise click.exceptions.Exit(BAD)
     if not verdict.reads:
         raise click.exceptions.Exit(UNREADABLE)
+
+
+def _named_twice(files: Iterable[str]) -> str | None:
+    """Return the first file that is the same as one before it; None if all are different."""
+    seen: set[Path | str] = set()
+    for name in files:
+        file = name if name == _STDIN else Path(name).resolve()
+        if file in seen:
+            return name
+        seen.add(file)
+    return None
 
 
 def _read(name: str) -> Iterator[Operation]:

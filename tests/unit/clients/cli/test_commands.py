@@ -100,6 +100,12 @@ def test_transient_error_is_printed_with_a_remedy(error: ErrorCode) -> None:
     assert remedy(Refusal(error=error))
 
 
+def test_upgrade_of_a_feature_to_0_names_the_downgrade() -> None:
+    result = CliRunner().invoke(commands, ["feature", "upgrade", "transaction.version", "0"])
+    assert result.exit_code == 2
+    assert "`oncelog feature downgrade transaction.version 0` turns the feature off" in result.output
+
+
 def test_deletion_that_waits_is_printed_with_what_it_waits_for() -> None:
     waits = "The topic will be deleted when all of its replicas are reachable (on broker 3)."
     taken = Refusal(error=ErrorCode.TOPIC_ALREADY_EXISTS, message="Topic 'a' is marked for deletion.")

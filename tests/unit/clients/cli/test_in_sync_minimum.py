@@ -1,7 +1,7 @@
 """Partitions that refuse writes for want of replicas, as ``oncelog health`` and ``oncelog doctor`` tell it."""
 
 from oncelog.clients.cli.cluster_health import assess
-from oncelog.clients.cli.in_sync_minimum import about_minimum
+from oncelog.clients.cli.in_sync_minimum import about_excess, about_minimum
 from tests.unit.clients.cli.test_cluster_health import broker, metadata
 
 CUT = metadata(d=(1, [1, 2, 3], [1]), a=(1, [1, 2, 3], [1]), b=(1, [1, 2], [1]), c=(1, [1], [1]), e=(2, [1, 2], [2]))
@@ -29,3 +29,12 @@ def test_about_minimum_enough_unknown_or_leaderless_returns_none() -> None:
 def test_health_says_that_writes_are_refused() -> None:
     health = assess(CUT, 1, [broker(1)], {"a": 2})
     assert [each for each in health.problems if each.startswith("1 partition has fewer replicas in sync than min.")]
+
+
+def test_minimum_above_the_replication_factor_is_said_to_act_as_that() -> None:
+    said = about_excess("3", {"b": 2, "a": 1, "c": 3}) or ""
+    assert said.startswith(
+        "min.insync.replicas=3 is above the replication factor of a (1), b (2): it acts as that number"
+    )
+    assert about_excess("2", {"b": 2, "c": 3}) is None
+    assert about_excess(None, {"a": 1}) is None

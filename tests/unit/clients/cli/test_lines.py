@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong, SeparatorMissing
-from oncelog.clients.cli.record_writers import choose_writer, json_line, raw_value, table_row
+from oncelog.clients.cli.record_writers import TABLE_HEAD, choose_writer, json_line, raw_value, table_row
 from oncelog.clients.consumer import ConsumerRecord, TimestampType
 from oncelog.protocol.printable import one_line, without_controls
 from oncelog.protocol.records.record_batch import NewRecord
@@ -178,6 +178,11 @@ def test_record_printed_as_one_line_cannot_forge_another(output: str) -> None:
     printed = write(ORDERS, record(7, NOW, b"k\r", b"v\norders-3 8 forged\x1b[2J\x9b")).decode()
     assert printed.count("\n") == 1
     assert "\x1b" not in printed
+
+
+def test_table_head_is_above_the_columns_of_a_record_without_a_key() -> None:
+    row = table_row(ORDERS, record(7, 1_700_000_000_000, None, b"v"))
+    assert row.index("v\n") == TABLE_HEAD.index("VALUE")
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,13 @@ def test_several_files_compressed_or_not_make_one_history(tmp_path: Path) -> Non
     assert verify(written(tmp_path, HEADER, READ)).exit_code == 1
 
 
+def test_file_that_is_named_twice_exits_with_2(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADER, WRITE, READ)
+    result = verify(path, str(tmp_path / "." / Path(path).name))
+    assert result.exit_code == 2
+    assert "is named twice: each operation counts once" in result.output
+
+
 def test_history_is_read_from_standard_input() -> None:
     assert verify("-", stdin=f"{HEADER}\n{WRITE}\n{READ}\n").exit_code == 0
     result = verify("-", stdin="{}\n")
