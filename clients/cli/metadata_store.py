@@ -95,7 +95,19 @@ async def _until_store_is_lost(cluster: Cluster) -> list[int]:
 
 
 async def _store_of(cluster: Cluster, broker_id: int) -> bool | None:
-    try:
-        return await reaches_store(await cluster.connection_to(broker_id), broker_id)
-    except ClientError:
+    """Return whether a broker reaches its store; None if it does not say.
+
+    The connection is another one than the change's, as responses come in order.
+    """
+    address = cluster.brokers.get(broker_id)
+    if address is None:
         return None
+    try:
+        async with asyncio.timeout(_SECONDS):
+            connection = await cluster.connect(address)
+    except (ClientError, TimeoutError):
+        return None
+    try:
+        return await reaches_store(connection, broker_id)
+    finally:
+        connection.close()

@@ -36,6 +36,7 @@ _KEPT_IN_STORE: Final = frozenset(
 )
 _CLOSED: Final = "closed the connection"
 """How the reason of an obstacle begins where the other side ended the connection."""
+_DELETION: Final = "no response to DeleteTopics"
 _BESIDE_SECONDS: Final = 1.0
 """Obstacles that have lasted this number of seconds are reported together with one that is due."""
 _LOOK_SECONDS: Final = 0.25
@@ -124,6 +125,8 @@ class Notices:
         """Return what can be done about these."""
         if self._wrongly_advertised(obstacles):
             return DOCTOR_ADVICE
+        if any(each.reason == _DELETION for each in obstacles):
+            return BROKERS_ADVICE
         if any(each.is_connected and not each.reason.startswith(_CLOSED) for each in obstacles):
             return STUCK_ADVICE
         if any(each.address for each in obstacles):
@@ -151,6 +154,8 @@ def _sentence(obstacle: Obstacle) -> str:
         return f"{name}: {reason}, since the group waits for other members"
     if reason.startswith(BrokerSilent.EVENT):  # The advice has the causes.
         return f"{name} {reason.removesuffix(BrokerSilent.CAUSES)}"
+    if reason == _DELETION:
+        return f"{name}: {reason} yet, which waits for all brokers with replicas of the topic"
     if reason.startswith(_CLOSED):
         return f"{name} {reason}"
     if obstacle.is_connected:

@@ -16,7 +16,7 @@ from oncelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from tests.unit.broker.virtual_time import in_virtual_time
-from tests.unit.clients.scripted_broker import ScriptedBroker
+from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker
 from tests.unit.clients.scripted_cluster import cluster_of
 
 A_FEW_SECONDS = 4.0
@@ -58,6 +58,20 @@ async def test_change_without_a_store_ends_within_seconds_and_names_zookeeper(ch
             await unless_store_is_lost(cluster, work())
         assert "no topic, setting or ISR" not in str(lost.value)  # The broker may carry it out later.
         assert asyncio.get_running_loop().time() - begun < A_FEW_SECONDS
+
+
+@in_virtual_time
+async def test_change_that_takes_long_is_not_disturbed_by_looks_at_the_store() -> None:
+    """Responses of a connection come in order: a look over that of the change would end it, and call the store lost."""
+    lone = broker(1, ErrorCode.NONE)
+    lone.script[DeleteTopicsRequest] = Reaction.HOLD
+    async with cluster_of(lone) as cluster:
+        await cluster.refresh(())
+        done = DeleteTopicsResponse(responses=[DeletableTopicResult(name="t")])
+        asyncio.get_running_loop().call_later(3 * A_FEW_SECONDS, lone.release, done)
+        assert await unless_store_is_lost(cluster, delete_topics(cluster, ["t"])) == {"t": None}
+        assert len(lone.seen(DeleteTopicsRequest)) == 1
+        assert len(lone.seen(IncrementalAlterConfigsRequest)) > 1
 
 
 @in_virtual_time

@@ -1,7 +1,14 @@
 """What is said about the obstacles of a command, and when."""
 
 from oncelog.clients.cli.line_numbers import LineNumbers
-from oncelog.clients.cli.waiting import DOCTOR_ADVICE, STUCK_ADVICE, Notice, Notices, advice_without_broker
+from oncelog.clients.cli.waiting import (
+    BROKERS_ADVICE,
+    DOCTOR_ADVICE,
+    STUCK_ADVICE,
+    Notice,
+    Notices,
+    advice_without_broker,
+)
 from oncelog.clients.connection import Address
 from oncelog.clients.errors import BrokerSilent, Unreachable
 from oncelog.clients.obstacles import Obstacle
@@ -59,6 +66,13 @@ def test_address_that_closes_connections_is_not_said_to_be_silent() -> None:
     ((text, advice),) = Notices(bootstrap=[HERE]).look([closed], lambda _: False)
     assert text == f"Warning: still waiting: localhost:9092 {reason}"
     assert "oncelog serve" in (advice or "")
+
+
+def test_deletion_that_takes_long_is_said_to_wait_for_brokers() -> None:
+    waits = Obstacle(reason="no response to DeleteTopics", seconds=8.0, address=HERE, broker_id=1, is_connected=True)
+    ((text, advice),) = Notices(bootstrap=[HERE]).look([waits], lambda _: True)
+    assert text.endswith("no response to DeleteTopics yet, which waits for all brokers with replicas of the topic")
+    assert advice == BROKERS_ADVICE
 
 
 def test_name_that_cannot_be_resolved_is_not_taken_for_a_missing_broker() -> None:
