@@ -8,6 +8,7 @@ import asyncio
 import socket
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -17,8 +18,8 @@ from oncelog.clients.cli.directories import failed_directories
 from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum, in_sync_minimums
 from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json
-from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
-from oncelog.clients.cli.waiting import advice_without_broker
+from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, with_session
+from oncelog.clients.cli.waiting import PATIENCE_SECONDS, advice_without_broker
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import BrokerSilent, ClientError, Unreachable
 from oncelog.protocol.api_keys import ApiKey
@@ -44,7 +45,7 @@ def doctor(session: Session) -> None:
     Prints, for each broker, the address that it advertises, whether this machine can resolve and reach it, and what to
     set if not. The exit code is 1 if there is a problem.
     """
-    examination = asyncio.run(_examine(session.bootstrap, min(session.timeout_seconds, _VISIT_SECONDS)))
+    examination = asyncio.run(_examine_aloud(session))
     if examination.view is None:
         failures = [str(visit.failure).removesuffix(BrokerSilent.CAUSES) for visit in examination.bootstrap]
         for visit, failure in zip(examination.bootstrap, failures, strict=True):
@@ -66,6 +67,19 @@ class _Examination:
         self.view = next((visit.view for visit in bootstrap if visit.view is not None), None)
         self.brokers: dict[int, Visit] = {}
         self.findings: list[Finding] = []
+
+
+async def _examine_aloud(session: Session) -> _Examination:
+    """Examine the cluster, and say within seconds that it takes a while, unless the output is JSON."""
+    where = ", ".join(map(str, session.bootstrap))
+    note = partial(complain, f"Warning: still waiting for responses: from {where}, or from brokers that it names")
+    patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, note)
+    if session.output == "json":
+        patience.cancel()
+    try:
+        return await _examine(session.bootstrap, min(session.timeout_seconds, _VISIT_SECONDS))
+    finally:
+        patience.cancel()
 
 
 async def _examine(bootstrap: Iterable[Address], seconds: float) -> _Examination:

@@ -1,6 +1,7 @@
 """``oncelog doctor`` against broker processes that advertise what this machine cannot use."""
 
 import json
+import socket
 from pathlib import Path
 
 from tests.command import Oncelog
@@ -71,3 +72,11 @@ def test_doctor_without_broker_fails_and_names_the_address() -> None:
     said = Oncelog(f"127.0.0.1:{port},unknown.invalid:9092").fails("doctor", exit_code=3)
     assert f"127.0.0.1:{port}: Connection refused" in said
     assert "the name unknown.invalid cannot be resolved by this machine" in said
+
+
+def test_doctor_at_a_silent_address_says_that_it_waits_and_the_cause_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        said = Oncelog(f"127.0.0.1:{silent.getsockname()[1]}").fails("doctor", exit_code=3)
+    assert said.count("still waiting for responses") == 1
+    assert "accepts connections, but does not respond within 5 s\n" in said
+    assert said.count("stopped") == 1
