@@ -282,7 +282,7 @@ def test_serve_limits_the_lines_of_a_client_that_sends_no_kafka(tmp_path: Path) 
                 client.sendall(b"GET / HTTP/1.1\r\n\r\n")
                 assert client.recv(1) == b""
         _, log = broker.end(signal.SIGTERM)
-    written = log.count("Closing the connection of 127.0.0.1")
+    written = log.count(" WARNING Closing the connection of 127.0.0.1")
     suppressed = re.findall(r"(\d+) more lines like this of 127\.0\.0\.1 were suppressed", log)
     assert written < 100
     assert written + sum(map(int, suppressed)) == 200
