@@ -82,11 +82,11 @@ class BatchChallenges:
         owner = self._owners.owner(leading, entry, producer, connection)
         if owner.is_owner(producer, connection.id):
             return False
-        is_young = connection.since_ms > last_doubt_ms(leading, entry) + _GRACE_MS
-        if is_young or self._timely.is_timely(connection, transactional_id, producer, leading, entry):
-            owner.grant(producer, connection.id)
-            return False
         admitted = state.admit(header, AppendOrigin.CLIENT)
         if isinstance(admitted, Accept):
+            is_young = connection.since_ms > last_doubt_ms(leading, entry) + _GRACE_MS
+            if is_young or self._timely.is_timely(connection, transactional_id, producer, leading, entry, owner):
+                owner.grant(producer, connection.id)
+                return False
             return is_challenged(owner, producer, header.base_sequence, connection)
         return not isinstance(admitted, Duplicate) and owner.awaits(producer, connection.id)

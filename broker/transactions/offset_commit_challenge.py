@@ -1,7 +1,7 @@
 """The challenge of version-1 TxnOffsetCommits, at the leader of their group's partition.
 
-Who the owner is, ``oncelog.broker.transactions.partition_owners`` says. After a commit nothing can be late, since a
-client does not commit with an unanswered TxnOffsetCommit.
+Who the owner is, ``oncelog.broker.transactions.partition_owners`` says. A commit leaves the owner: what the client has
+not given up it has repeated over the owner.
 """
 
 from typing import Final
@@ -64,6 +64,9 @@ class OffsetCommitChallenges:
         entry = leading.log.producer_state.producers.get(producer.id)
         owner = self._owners.owner(leading, entry, producer, connection)
         if not owner.is_owner(producer, connection.id):
-            if self._timely.is_timely(connection, transactional_id, producer, leading, entry):
+            if self._timely.is_timely(connection, transactional_id, producer, leading, entry, owner):
                 owner.grant(producer, connection.id)
-        return is_challenged(owner, producer, Action.COMMIT_OFFSETS, connection)
+        if is_challenged(owner, producer, Action.COMMIT_OFFSETS, connection):
+            return True
+        owner.note_act()
+        return False

@@ -14,13 +14,14 @@ most as many as the partition has producers, or ``most_producers`` if that is mo
 least recently are forgotten, and are challenged once more.
 """
 
+import asyncio
 from collections import OrderedDict
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.storage.producer_state import ProducerStateEntry
-from oncelog.coordinator.ports import ClientConnection
+from oncelog.coordinator.ports import NEVER, ClientConnection
 from oncelog.coordinator.transaction.connection_challenge import ConnectionChallenge
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 
@@ -31,23 +32,31 @@ MOST_PRODUCERS: Final = 5_000
 class PartitionOwner(ConnectionChallenge):
     """The owner of one producer's requests to a partition, until an abort marker comes."""
 
-    __slots__ = ("abort_offset",)
+    __slots__ = ("abort_offset", "acted_at")
 
-    def __init__(self, abort_offset: int) -> None:
+    def __init__(self, abort_offset: int, acted_at: float) -> None:
         super().__init__()
+        self.acted_at = acted_at
+        """When a TxnOffsetCommit of the owner last took effect, by the loop's clock; ``NEVER``: not since the abort."""
         self.abort_offset = abort_offset
         """Of the last abort marker before the owner became it; -1 if there was none."""
+
+    def note_act(self) -> None:
+        """Note that a request of the owner takes effect in this step."""
+        self.acted_at = asyncio.get_running_loop().time()
 
 
 class PartitionOwners:
     """The owners at the partitions of one broker."""
 
-    __slots__ = ("_most_producers", "_owners")
+    __slots__ = ("_forgotten", "_most_producers", "_owners")
 
     def __init__(self, *, most_producers: int = MOST_PRODUCERS) -> None:
         self._most_producers = most_producers
         self._owners: WeakKeyDictionary[LeadingPartition, OrderedDict[int, PartitionOwner]] = WeakKeyDictionary()
         """By leadership and producer id; the one that was used least recently first."""
+        self._forgotten: WeakKeyDictionary[LeadingPartition, float] = WeakKeyDictionary()
+        """By leadership, when the last owner acted of those that were forgotten for want of room."""
 
     def owner(
         self,
@@ -66,10 +75,11 @@ class PartitionOwners:
         abort_offset = -1 if entry is None else entry.abort_offset
         owner = owners.get(producer.id)
         if owner is None or owner.abort_offset != abort_offset:
-            owner = owners[producer.id] = PartitionOwner(abort_offset)
+            owner = owners[producer.id] = PartitionOwner(abort_offset, self._forgotten.get(leading, NEVER))
             most = max(self._most_producers, len(leading.log.producer_state.producers))
             while len(owners) > most:
-                owners.popitem(last=False)
+                _, forgotten = owners.popitem(last=False)
+                self._forgotten[leading] = max(forgotten.acted_at, self._forgotten.get(leading, NEVER))
         owners.move_to_end(producer.id)
         if owner.producer != producer and (entry is None or entry.producer_epoch < producer.epoch):
             owner.grant(producer, connection.id)

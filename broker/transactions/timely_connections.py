@@ -3,17 +3,19 @@
 No request of such a connection is late, so it becomes the owner (``oncelog.broker.transactions.partition_owners``)
 without a challenge. There are two kinds:
 
-* a connection that was greeted (``ClientConnection.greeted_at``) after the producer's last abort, or if none is known
-  after this leadership began. What its client gave up was given up before;
-* the connection over which the producer's last request came to its transaction coordinator, if that is in this broker.
-  That request is of the present transaction, and within a connection everything keeps its order.
+* a connection that was greeted (``ClientConnection.greeted_at``) after the last request of the owner, and after the
+  producer's last abort, or if none is known after this leadership began. What its client has repeated over another
+  connection, or has given up, was sent before;
+* if there is no owner: the connection over which the producer's last request came to its transaction coordinator, if
+  that is in this broker. That request is of the present transaction, and a connection keeps its requests in order.
 """
 
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.replica_host import to_ms
 from oncelog.broker.storage.producer_state import ProducerStateEntry
 from oncelog.broker.transactions.coordinators import TransactionCoordinators
-from oncelog.coordinator.ports import ClientConnection
+from oncelog.broker.transactions.partition_owners import PartitionOwner
+from oncelog.coordinator.ports import NEVER, ClientConnection
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 
 
@@ -32,10 +34,13 @@ class TimelyConnections:
         producer: ProducerIdAndEpoch,
         leading: LeadingPartition,
         entry: ProducerStateEntry | None,
+        owner: PartitionOwner,
     ) -> bool:
         """Return whether a connection is of these; ``entry``: what the partition's log knows of the producer."""
-        if to_ms(connection.greeted_at) > last_doubt_ms(leading, entry):
+        if to_ms(connection.greeted_at) > last_doubt_ms(leading, entry) and connection.greeted_at > owner.acted_at:
             return True
+        if owner.acted_at != NEVER:
+            return False
         marker_epoch = -1 if entry is None else entry.coordinator_epoch
         return self._coordinators.is_owner(transactional_id, producer, connection, marker_epoch=marker_epoch)
 

@@ -108,7 +108,7 @@ def _without_eligible(
     recovery = recovery_of(state, standing, strategy)
     chosen = recovery.leader(waited=waited)
     if chosen is not None:
-        return _recovering(state, chosen, standing, recovery.ranked)
+        return _recovering(state, chosen, standing, recovery.remembered)
     if state.leader == NO_LEADER:
         return None
     return replace(

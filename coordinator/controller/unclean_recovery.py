@@ -33,6 +33,8 @@ class Recovery(NamedTuple):
     """The brokers that the partition waits for."""
     unreported: Sequence[int]
     """The brokers that are there and whose log ends are not known."""
+    remembered: Sequence[int]
+    """The replicas that stay among the last known if another one is elected."""
 
     @property
     def is_timed(self) -> bool:
@@ -56,7 +58,8 @@ def recovery_of(state: PartitionState, standing: Standing, strategy: RecoveryStr
         case RecoveryStrategy.NONE:
             members = _members(state, standing)
             absent = [member for member in members if member not in standing.broken]
-            return Recovery(strategy, [each for each in members if each in standing.incarnations], absent, ())
+            there = [each for each in members if each in standing.incarnations]
+            return Recovery(strategy, there, absent, (), remembered=there)
         case RecoveryStrategy.BALANCED:
             return _balanced(state, standing)
         case RecoveryStrategy.LONGEST_LOG:
@@ -66,11 +69,20 @@ def recovery_of(state: PartitionState, standing: Standing, strategy: RecoveryStr
 def _balanced(state: PartitionState, standing: Standing) -> Recovery:
     members = _members(state, standing)
     awaited = list(dict.fromkeys([*members, *standing.in_order(state.last_known_elr)]))
-    compared = list(dict.fromkeys([*awaited, *standing.replicas]))
-    there = _there(compared, standing)
+    there = _there(awaited, standing)
     uncertain = [each for each in members if each not in standing.broken or each not in there]
     absent = uncertain or [each for each in awaited if each not in there]
-    return Recovery(RecoveryStrategy.BALANCED, _ranked(there, standing), absent, _unreported(compared, there, standing))
+    others = _others(awaited, standing)
+    unreported = _unreported([*awaited, *others], [*there, *others], standing)
+    are_known = all(each in standing.log_ends for each in there)
+    ranked = _ranked([*there, *others] if are_known else there, standing)
+    return Recovery(RecoveryStrategy.BALANCED, ranked, absent, unreported, remembered=there)
+
+
+def _others(awaited: Collection[int], standing: Standing) -> list[int]:
+    """Return the other replicas that are up. They can only lead if the ends of all that are awaited are known."""
+    registered = [each for each in standing.replicas if each not in awaited and each in standing.incarnations]
+    return [each for each in registered if each not in standing.unreachable or each in standing.log_ends]
 
 
 def _longest_log(state: PartitionState, standing: Standing) -> Recovery:
@@ -79,7 +91,8 @@ def _longest_log(state: PartitionState, standing: Standing) -> Recovery:
     there = _there(compared, standing) or [each for each in compared if each in standing.incarnations]
     absent = [each for each in compared if each not in there]
     unreported = _unreported(compared, there, standing)
-    return Recovery(RecoveryStrategy.LONGEST_LOG, _ranked(there, standing), absent, unreported)
+    ranked = _ranked(there, standing)
+    return Recovery(RecoveryStrategy.LONGEST_LOG, ranked, absent, unreported, remembered=ranked)
 
 
 def _members(state: PartitionState, standing: Standing) -> list[int]:

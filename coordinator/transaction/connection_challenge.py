@@ -28,8 +28,6 @@ since.
 Version 2 has an epoch for each transaction, and needs none of this.
 """
 
-import asyncio
-import math
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
@@ -101,21 +99,14 @@ class Challenge:
 class ConnectionChallenge:
     """The owner of one producer's transactions, and the challenge that another connection has to meet."""
 
-    __slots__ = ("_challenge", "acted_at", "connection_id", "producer")
+    __slots__ = ("_challenge", "connection_id", "producer")
 
-    def __init__(self, acted_at: float = math.inf) -> None:
-        """Begin without an owner; ``acted_at``: since when nothing has taken effect, by the loop's clock."""
+    def __init__(self) -> None:
         self.producer = NO_PRODUCER
         """The producer in the epoch in which a connection acts for it."""
         self.connection_id = _NO_CONNECTION
         """The owner. Requests of this connection take effect at once."""
-        self.acted_at = acted_at
-        """When a request last took effect."""
         self._challenge: Challenge | None = None
-
-    def note_act(self) -> None:
-        """Note that a request takes effect in this step."""
-        self.acted_at = asyncio.get_running_loop().time()
 
     def grant(self, producer: ProducerIdAndEpoch, connection_id: int) -> None:
         """Make a connection the owner."""
@@ -159,10 +150,7 @@ def is_challenged(
     owner: ConnectionChallenge, producer: ProducerIdAndEpoch, action: Repeatable, connection: ClientConnection
 ) -> bool:
     """Return whether a request must be refused with an error that clients retry, and await its repetition."""
-    if connection.greeted_at > owner.acted_at:
-        owner.grant(producer, connection.id)
     if owner.admit(producer, action, connection.id, connection.request_number()):
-        owner.note_act()
         return False
     owner.challenge(producer, action, connection.id).note_challenged(connection)
     return True

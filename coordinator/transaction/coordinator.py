@@ -219,11 +219,10 @@ class TransactionCoordinator:
         if isinstance(decision, ErrorCode):
             return _refused(decision)
         producer = decision.producer
+        txn.acted_at = asyncio.get_running_loop().time()
         commit = self._states.append(partition, txn, decision)
         if request.connection is not None and not isinstance(commit, ErrorCode):
-            owner = partition.owner_of(request.transactional_id)
-            owner.grant(producer, request.connection.id)
-            owner.note_act()
+            partition.owner_of(request.transactional_id).grant(producer, request.connection.id)
         return self._waits.when_durable(commit, lambda error: _refused(error) if error else _granted(producer))
 
     def _find_or_new(
@@ -311,8 +310,9 @@ class TransactionCoordinator:
         if isinstance(decision, ErrorCode):
             return decision
         if connection is not None and self._config.challenges_connections:
-            if partition.is_challenged(transactional_id, producer, Action.ADD, connection):
+            if partition.is_challenged(txn, producer, Action.ADD, connection):
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        txn.acted_at = asyncio.get_running_loop().time()
         return self._waits.when_durable(self._states.append(partition, txn, decision), _same)
 
     def is_owner(
@@ -344,9 +344,9 @@ class TransactionCoordinator:
         if error is not ErrorCode.NONE:
             return error
         now_ms = self._wall_clock()
-        if txn.unknown_topic_since_ms == NO_TIMESTAMP:
-            txn.unknown_topic_since_ms = now_ms
-        if now_ms - txn.unknown_topic_since_ms > txn.metadata.timeout_ms:
+        if txn.unknown_since_ms == NO_TIMESTAMP:
+            txn.unknown_since_ms = now_ms
+        if now_ms - txn.unknown_since_ms > txn.metadata.timeout_ms:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -400,7 +400,7 @@ class TransactionCoordinator:
             return _not_ended(decision) if decision else EndTxnResult(decision, txn.metadata.producer)
         if request.connection is not None and self._config.challenges_connections:
             action = Action.COMMIT if request.commit else Action.ABORT
-            if partition.is_challenged(request.transactional_id, request.producer, action, request.connection):
+            if partition.is_challenged(txn, request.producer, action, request.connection):
                 return _not_ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self._end(partition, txn, decision)
 
@@ -408,6 +408,7 @@ class TransactionCoordinator:
         self, partition: OwnedPartition, txn: Transaction, prepare: Transition
     ) -> EndTxnResult | asyncio.Future[EndTxnResult]:
         """Append Prepare*, and respond when the transaction is complete, or soon after Prepare* is durable."""
+        txn.acted_at = asyncio.get_running_loop().time()
         ended = EndTxnResult(ErrorCode.NONE, producer_when_complete(prepare))
         ending = self._completion.end(partition, txn, prepare)
         if isinstance(ending, ErrorCode):

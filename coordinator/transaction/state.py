@@ -32,7 +32,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from oncelog.coordinator.ports import NO_OFFSET
+from oncelog.coordinator.ports import NEVER, NO_OFFSET
 from oncelog.coordinator.transaction.transaction_state import (
     COMPLETE_STATES,
     EXPIRING_STATES,
@@ -124,7 +124,7 @@ def decide_with_producer_id(decide: Callable[[int], _D], at_hand: int, next_nowa
 class Transaction:
     """A transactional id in memory: what is durable, and what is on its way to be."""
 
-    __slots__ = ("last_offset", "metadata", "pending", "transactional_id", "unknown_topic_since_ms", "waiters")
+    __slots__ = ("acted_at", "last_offset", "metadata", "pending", "transactional_id", "unknown_since_ms", "waiters")
 
     def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
         self.transactional_id = transactional_id
@@ -135,7 +135,9 @@ class Transaction:
         """Called when nothing is pending any more."""
         self.last_offset = NO_OFFSET
         """Of its last record in the log."""
-        self.unknown_topic_since_ms = NO_TIMESTAMP
+        self.acted_at = NEVER
+        """When a request of a client last changed it, by the loop's clock; ``NEVER``: not since it was loaded."""
+        self.unknown_since_ms = NO_TIMESTAMP
         """When its producer first added a partition that does not exist, if no transition has begun since."""
 
     def __repr__(self) -> str:
@@ -147,7 +149,7 @@ class Transaction:
         assert self.pending is None, f"{self} cannot begin another transition"
         assert transition.state in TRANSITIONS[self.metadata.state], f"{self} cannot become {transition.state.label}"
         self.pending = transition
-        self.unknown_topic_since_ms = NO_TIMESTAMP
+        self.unknown_since_ms = NO_TIMESTAMP
 
     def withdraw(self) -> None:
         """Clear ``pending``: the log refused the record, so nothing has happened."""

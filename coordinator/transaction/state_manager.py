@@ -92,18 +92,21 @@ class OwnedPartition:
         """Return which connection acts for an id, unknown at first."""
         owner = self.owners.get(transactional_id)
         if owner is None:
-            owner = self.owners[transactional_id] = ConnectionChallenge(self.opened_at)
+            owner = self.owners[transactional_id] = ConnectionChallenge()
         return owner
 
     def is_challenged(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, action: Action, connection: ClientConnection
+        self, txn: Transaction, producer: ProducerIdAndEpoch, action: Action, connection: ClientConnection
     ) -> bool:
         """Return whether a request of the present producer changes nothing until its client repeats it."""
-        owner = self.owners.get(transactional_id)
+        owner = self.owners.get(txn.transactional_id)
         if owner is not None and owner.connection_id == connection.id and owner.producer == producer:
-            owner.note_act()
             return False
-        return is_challenged(self.owner_of(transactional_id), producer, action, connection)
+        owner = owner or self.owner_of(txn.transactional_id)
+        if connection.greeted_at > max(self.opened_at, txn.acted_at):
+            owner.grant(producer, connection.id)
+            return False
+        return is_challenged(owner, producer, action, connection)
 
     def place(self, txn: Transaction) -> None:
         """Note the state that was just applied."""

@@ -252,7 +252,9 @@ def main() -> None:
         os._exit(0)  # librdkafka's consumer holds records that were never given back.
     if not options.commit:
         parser.error("name the commit to compare with")
-    rows = [workload for row, workload in WORKLOADS.items() if row in (options.only or ())] or list(_COMMON if options.cluster else WORKLOADS.values())
+    rows = [workload for row, workload in WORKLOADS.items() if row in (options.only or ())] or list(
+        _COMMON if options.cluster else WORKLOADS.values()
+    )
     compare(options.commit, options.starts, options.rounds, rows, cluster=options.cluster)
 
 

@@ -194,8 +194,20 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B110", _RECOVERY,
-        "[*awaited, *standing.replicas]",
-        "awaited",
+        "[*there, *others] if are_known else there",
+        "[*there, *others]",
+        f"{_TEST_RECOVERY}::test_sole_member_that_does_not_report_is_elected_after_a_bounded_time",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
+        "unreported, remembered=there)",
+        "unreported, remembered=ranked)",
+        f"{_TEST_RECOVERY}::test_replica_that_has_been_behind_is_not_remembered",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
+        "_ranked([*there, *others] if are_known else there, standing)",
+        "_ranked(there, standing)",
         f"{_TEST_RECOVERIES}::test_replica_that_was_behind_leads_if_all_others_lost_more",
     ),
     Mutation(
@@ -206,8 +218,8 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B110", _RECOVERY,
-        " if each not in standing.unreachable or each in standing.log_ends]\n",
-        "]\n",
+        "in registered if each not in standing.unreachable or each in standing.log_ends]\n\n\ndef _unreported",
+        "in registered]\n\n\ndef _unreported",
         f"{_TEST_RECOVERIES}::test_balanced_waits_for_a_member_that_is_registered_and_cannot_be_reached",
     ),
     Mutation(

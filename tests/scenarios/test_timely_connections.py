@@ -6,7 +6,8 @@ from oncelog.broker.dispatch.request import ConnectionInfo
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest
-from tests.scenarios.scripted_producer import ok
+from oncelog.protocol.topic_partition import TopicPartition
+from tests.scenarios.scripted_producer import ScriptedProducer, ok
 from tests.scenarios.stage import Stage, scenario
 from tests.scenarios.test_connection_challenge import in_second_transaction
 from tests.scenarios.test_late_batches import Writer, second_transaction
@@ -150,3 +151,82 @@ async def test_coordinator_that_a_marker_has_overtaken_knows_no_owner(stage: Sta
         return sum(coordinator.is_owner("billing", known, each, marker_epoch=marker_epoch) for each in connections)
 
     assert [owners(-1), owners(0), owners(1)] == [1, 1, 0]
+
+
+async def commit_offset(client: WireClient, producer: ScriptedProducer, partition: TopicPartition, offset: int) -> int:
+    """The error of one TxnOffsetCommit; the pause is the client's backoff."""
+    request = requests.txn_offset_commit("billing", producer.producer_id, producer.epoch, GROUP, {partition: offset})
+    response = await client.call(request, requests.TXN_OFFSET_COMMIT_VERSION)
+    await asyncio.sleep(0.1)
+    error: int = response.topics[0].partitions[0].error_code
+    return error
+
+
+@scenario()
+async def test_offsets_that_were_repeated_and_committed_do_not_come_back(stage: Stage) -> None:
+    """B108: no abort tells that the client gave them up over the connection that was greeted first."""
+    (purchases,) = await stage.create_topic("purchases")
+    await stage.find_coordinator(GROUP, transactional=False)
+    producer = stage.producer("billing")
+    ok(await producer.init())
+    late, live = await greeted(stage), await greeted(stage)
+    for offset in (5, 6):
+        ok(await producer.add_offsets(GROUP))
+        assert await commit_offset(live, producer, purchases, offset) == NONE
+        if offset == 5:
+            ok(await producer.end(commit=True))
+    assert await commit_offset(late, producer, purchases, 5) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    ok(await producer.end(commit=True))
+    assert await stage.group_offset(GROUP, purchases) == 6
+
+
+@scenario()
+async def test_offsets_over_the_coordinators_owner_do_not_overtake_those_of_the_groups_owner(stage: Stage) -> None:
+    """B108: the client has gone on over another connection to the group's coordinator."""
+    (purchases,) = await stage.create_topic("purchases")
+    await stage.find_coordinator(GROUP, transactional=False)
+    producer = stage.producer("billing")
+    ok(await producer.init())
+    late = await producer.connection()
+    ok(await producer.add_offsets(GROUP))
+    assert await commit_offset(late, producer, purchases, 1) == NONE
+    live = await stage.connect()
+    assert [await commit_offset(live, producer, purchases, 5) for _ in range(2)] == [
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        NONE,
+    ]
+    assert await commit_offset(live, producer, purchases, 7) == NONE
+    assert await commit_offset(late, producer, purchases, 5) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    ok(await producer.end(commit=True))
+    assert await stage.group_offset(GROUP, purchases) == 7
+
+
+@scenario()
+async def test_late_request_of_version_1_does_not_end_a_transaction_of_version_2(stage: Stage) -> None:
+    """B107: the first transaction of version 2 has the epoch of the last one of version 1."""
+    (invoices,) = await stage.create_topic("invoices")
+    producer = stage.producer("billing")
+    ok(await producer.init())
+    await producer.open_transaction({invoices: [b"first"]})
+    await producer.unheard(producer.end_request(commit=True), requests.END_TXN_VERSION)
+    late, live = await greeted(stage), await greeted(stage)
+    again = await live.call(producer.end_request(commit=True), requests.END_TXN_VERSION)
+    assert again.error_code == NONE
+    batch = bytearray(producer.batch(invoices, b"second"))
+    begun = await live.call(requests.produce(invoices, batch, transactional_id="billing"), 12)
+    assert begun.responses[0].partition_responses[0].error_code == NONE
+    ended = await late.call(producer.end_request(commit=True), requests.END_TXN_VERSION)
+    assert ended.error_code == COORDINATOR_CHALLENGED
+    aborted = await live.call(producer.end_request(commit=False), 5)
+    assert aborted.error_code == NONE
+    assert await stage.committed(invoices) == [b"first"]
+
+
+@scenario()
+async def test_duplicate_over_a_greeted_connection_does_not_make_it_the_owner(stage: Stage) -> None:
+    (invoices,) = await stage.create_topic("invoices")
+    producer, _ = await second_transaction(stage, invoices, first_batch=[b"aborted"])
+    live = Writer(await stage.connect(), producer, invoices)
+    assert [await live.write(1, b"a") for _ in range(2)] == [BATCH_CHALLENGED, NONE]
+    assert await Writer(await greeted(stage), producer, invoices).write(1, b"a") is NONE
+    assert await live.write(2, b"b") is NONE

@@ -129,8 +129,8 @@ async def play(cluster: SimulatedCluster, operation: Callable[[TransactionalClie
         (1, TransactionalClient.produce_one, 72),
         (1, TransactionalClient.fetch_one, 86),
         (1, TransactionalClient.commit_one, 450),
-        (3, TransactionalClient.produce_one, 556),
-        (3, TransactionalClient.commit_one, 3_120),
+        (3, TransactionalClient.produce_one, 558),
+        (3, TransactionalClient.commit_one, 3_125),
     ],
 )
 def test_operation_takes_few_calls(

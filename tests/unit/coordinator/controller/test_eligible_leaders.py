@@ -130,7 +130,7 @@ def test_longest_log_leads_among_those_that_are_back_and_broken() -> None:
     assert decided(known, standing(1, broken=(1,))).leader == 1
     assert decide(known, standing(1, broken=(1,)), strategy=RecoveryStrategy.BALANCED) is None
     state = decided(known, standing(1, 2, 3, broken=(1,), ends=ends), strategy=RecoveryStrategy.BALANCED)
-    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (3, (3,), (), (2, 1))
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (3, (3,), (), (1,))
     assert (state.epochs, state.leader_recovery_state) == ({3: 13}, LeaderRecoveryState.RECOVERING)
 
 

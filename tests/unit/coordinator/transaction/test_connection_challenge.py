@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.coordinator.ports import NEVER
 from oncelog.coordinator.transaction.connection_challenge import Action, ConnectionChallenge, is_challenged
-from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, Transaction, first_metadata
 from oncelog.coordinator.transaction.state_manager import OwnedPartition
 from tests.unit.coordinator.transaction.world import Log
 
@@ -56,13 +56,13 @@ def owner() -> ConnectionChallenge:
     return granted
 
 
-async def test_request_of_the_owner_takes_effect_at_once(owner: ConnectionChallenge) -> None:
+def test_request_of_the_owner_takes_effect_at_once(owner: ConnectionChallenge) -> None:
     connection = Connection(OLD)
     assert acts(owner, connection)
     assert connection.callbacks == []
 
 
-async def test_request_of_another_connection_takes_effect_when_it_is_repeated(owner: ConnectionChallenge) -> None:
+def test_request_of_another_connection_takes_effect_when_it_is_repeated(owner: ConnectionChallenge) -> None:
     connection = Connection(NEW)
     assert not acts(owner, connection)
     connection.respond()
@@ -71,7 +71,7 @@ async def test_request_of_another_connection_takes_effect_when_it_is_repeated(ow
     assert not acts(owner, Connection(OLD))
 
 
-async def test_repetition_received_before_the_response_arrived_is_challenged_again(owner: ConnectionChallenge) -> None:
+def test_repetition_received_before_the_response_arrived_is_challenged_again(owner: ConnectionChallenge) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection)
     assert not acts(owner, connection)
@@ -79,7 +79,7 @@ async def test_repetition_received_before_the_response_arrived_is_challenged_aga
     assert acts(owner, connection)
 
 
-async def test_requests_that_were_received_when_the_response_arrived_are_no_repetitions(
+def test_requests_that_were_received_when_the_response_arrived_are_no_repetitions(
     owner: ConnectionChallenge,
 ) -> None:
     connection = Connection(LATE)
@@ -93,7 +93,7 @@ async def test_requests_that_were_received_when_the_response_arrived_are_no_repe
     assert acts(owner, connection)
 
 
-async def test_copies_that_arrive_one_after_the_other_are_no_repetitions(owner: ConnectionChallenge) -> None:
+def test_copies_that_arrive_one_after_the_other_are_no_repetitions(owner: ConnectionChallenge) -> None:
     """Each one comes as soon as the window of the connection allows: before the response to the one before is noted."""
     connection = Connection(LATE)
     assert not acts(owner, connection)
@@ -102,7 +102,7 @@ async def test_copies_that_arrive_one_after_the_other_are_no_repetitions(owner: 
     assert acts(owner, connection)
 
 
-async def test_copies_without_number_hold_few_callbacks_and_the_repetition_still_acts(
+def test_copies_without_number_hold_few_callbacks_and_the_repetition_still_acts(
     owner: ConnectionChallenge,
 ) -> None:
     connection = Connection(LATE)
@@ -112,7 +112,7 @@ async def test_copies_without_number_hold_few_callbacks_and_the_repetition_still
     assert acts(owner, connection)
 
 
-async def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallenge) -> None:
+def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallenge) -> None:
     connection = Connection(LATE)
     assert not acts(owner, connection, Action.ADD)
     connection.respond()
@@ -121,7 +121,7 @@ async def test_request_of_another_kind_is_no_repetition(owner: ConnectionChallen
     assert not acts(owner, connection, Action.ABORT)
 
 
-async def test_late_requests_one_per_connection_never_take_effect(owner: ConnectionChallenge) -> None:
+def test_late_requests_one_per_connection_never_take_effect(owner: ConnectionChallenge) -> None:
     for number in range(LATE, LATE + 10):
         late = Connection(number)
         assert not acts(owner, late)
@@ -129,7 +129,7 @@ async def test_late_requests_one_per_connection_never_take_effect(owner: Connect
     assert acts(owner, Connection(OLD))
 
 
-async def test_client_between_late_requests_still_becomes_the_owner(owner: ConnectionChallenge) -> None:
+def test_client_between_late_requests_still_becomes_the_owner(owner: ConnectionChallenge) -> None:
     client, late = Connection(NEW), Connection(LATE)
     assert not acts(owner, client)
     client.respond()
@@ -139,45 +139,25 @@ async def test_client_between_late_requests_still_becomes_the_owner(owner: Conne
     assert acts(owner, client)
 
 
-async def test_unknown_owner_is_challenged() -> None:
+def test_unknown_owner_is_challenged() -> None:
     assert not acts(ConnectionChallenge(), Connection(OLD))
 
 
-async def test_owner_of_an_earlier_epoch_is_challenged(owner: ConnectionChallenge) -> None:
+def test_owner_of_an_earlier_epoch_is_challenged(owner: ConnectionChallenge) -> None:
     assert is_challenged(owner, PRODUCER._replace(epoch=1), Action.ADD, Connection(OLD))
 
 
-async def test_connection_that_was_greeted_after_the_last_act_is_the_owner_at_once(owner: ConnectionChallenge) -> None:
+@pytest.mark.parametrize(("opened_at", "acted_at"), [(5.0, NEVER), (1.0, 5.0)])
+def test_connection_greeted_after_the_last_act_and_the_load_is_the_owner_at_once(
+    opened_at: float, acted_at: float
+) -> None:
     """B107: whatever it carries was sent after that."""
-    assert acts(owner, Connection(OLD))
-    new = Connection(NEW)
-    new.greeted_at = owner.acted_at + 0.001
-    assert acts(owner, new)
-    assert not acts(owner, Connection(OLD)), "the former owner's requests may be late now"
-
-
-async def test_connection_that_was_greeted_before_the_last_act_is_challenged(owner: ConnectionChallenge) -> None:
-    """B107: the client may have given it up since."""
-    late = Connection(LATE)
-    assert acts(owner, Connection(OLD))
-    late.greeted_at = owner.acted_at
-    assert not acts(owner, late)
-    late.greeted_at = owner.acted_at - 1
-    assert not acts(owner, late)
-
-
-async def test_greeting_counts_from_the_load_of_the_coordinator_on() -> None:
-    """B107: the coordinator before it may have done more."""
-    for greeted_at, is_owner in ((4.9, False), (5.0, False), (5.1, True)):
-        unknown, connection = ConnectionChallenge(acted_at=5.0), Connection(NEW)
+    for greeted_at, is_owner in ((NEVER, False), (4.9, False), (5.0, False), (5.1, True)):
+        partition = OwnedPartition(0, Log().elect())
+        partition.opened_at = opened_at
+        txn = Transaction("billing", first_metadata(PRODUCER.id, 60_000, 0))
+        txn.acted_at = acted_at
+        connection = Connection(NEW)
         connection.greeted_at = greeted_at
-        assert acts(unknown, connection) is is_owner
-    connection.greeted_at = 1e9
-    assert not acts(ConnectionChallenge(), connection), "it is not known when the load was"
-
-
-def test_owner_after_a_load_has_not_acted_since() -> None:
-    """B107"""
-    partition = OwnedPartition(0, Log().elect())
-    partition.opened_at = 5.0
-    assert partition.owner_of("billing").acted_at == 5.0
+        assert partition.is_challenged(txn, PRODUCER, Action.COMMIT, connection) is not is_owner
+        assert partition.is_challenged(txn, PRODUCER, Action.COMMIT, Connection(OLD))

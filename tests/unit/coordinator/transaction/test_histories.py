@@ -397,7 +397,7 @@ class Histories(RuleBasedStateMachine):
         assert not isinstance(after, ErrorCode)
         assert {txn.transactional_id: txn.metadata for txn in after} == expected
         assert all(txn.pending is None and not txn.waiters for txn in after)
-        assert all(txn.unknown_topic_since_ms == NO_TIMESTAMP for txn in after)
+        assert all(txn.unknown_since_ms == NO_TIMESTAMP for txn in after)
 
 
 OLD_PRODUCERS = [ProducerIdAndEpoch(id, epoch) for id, epoch in enumerate(LAST_EPOCHS.values(), 5)]
