@@ -28,6 +28,7 @@ from oncelog.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from tests.unit.broker.network.frame_client import LOOPS, frame, run, serve
+from tests.unit.broker.virtual_time import in_virtual_time
 
 every_loop = pytest.mark.parametrize("loop_name", LOOPS)
 
@@ -698,6 +699,7 @@ async def test_requests_in_the_socket_after_patience_were_sent_before() -> None:
         assert pair.noted == [3]
 
 
+@in_virtual_time
 async def test_response_that_has_not_arrived_is_not_noted() -> None:
     """B107: while it is under way, so may be copies of the request."""
     ours, theirs = socket.socketpair()
@@ -712,6 +714,7 @@ async def test_response_that_has_not_arrived_is_not_noted() -> None:
         assert pair.noted == [1]
 
 
+@in_virtual_time
 async def test_response_after_another_one_has_its_own_pause() -> None:
     """B107: copies that take longer to serve than the pause after the first response."""
     ours, theirs = socket.socketpair()
@@ -729,6 +732,7 @@ async def test_response_after_another_one_has_its_own_pause() -> None:
         assert second[0] >= quiet_from
 
 
+@in_virtual_time
 async def test_connection_that_is_not_quiet_is_noted_nevertheless() -> None:
     """B107: copies of a late request with megabytes between them, and a live client that never rests."""
     ours, theirs = socket.socketpair()
