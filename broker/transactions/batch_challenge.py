@@ -13,8 +13,10 @@ challenged nevertheless, if they did not begin with ApiVersions: while the broke
 accepted them, with batches, before it wrote the marker. So a client whose connections break again and again is not
 challenged again and again.
 
-Clients that name themselves as one of ``_NEW_EPOCH_AFTER_UNKNOWN`` are not challenged: after a batch whose outcome they
-do not know they get a new epoch before the next transaction (KIP-360), which tells the two apart.
+Clients that name themselves as one of ``_NEVER_USE_NUMBERS_AGAIN`` are not challenged: they abort when they have the
+outcome of every batch, or get a new epoch before the next transaction (KIP-360), which tells the two apart. librdkafka
+is none of them: an abort drops a batch that waits for its repetition, and its number goes to the next one. Nor is
+franz-go, where the repetition got an error.
 
 Only the batch that is next in sequence is challenged; its repetition is a batch with the same sequence over the same
 connection. Batches that were in flight behind it get the same error, one on which clients retry all of them in order,
@@ -39,17 +41,8 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import BatchHeader
 
 _GRACE_MS: Final = 1_000
-_NEW_EPOCH_AFTER_UNKNOWN: Final = frozenset(
-    {
-        "apache-kafka-java",
-        "confluent-kafka-python",
-        "kgo",
-        "librdkafka",
-        "oncelog",
-    }
-)
-"""Names of client software, as ApiVersions brings them (KIP-511). For some an error on a batch is costly: kgo, which is
-franz-go, sends it again after five seconds."""
+_NEVER_USE_NUMBERS_AGAIN: Final = frozenset({"apache-kafka-java", "oncelog"})
+"""Names of client software, as ApiVersions brings them (KIP-511)."""
 CHALLENGE_ERROR: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 """Every client sends the batch again to the same leader, without looking for another one."""
 
@@ -74,7 +67,7 @@ class BatchChallenges:
         connection = context.connection
         if not self._is_enabled or context.api_version >= FIRST_PRODUCE_THAT_ADDS:
             return False
-        if connection.client_software_name in _NEW_EPOCH_AFTER_UNKNOWN:
+        if connection.client_software_name in _NEVER_USE_NUMBERS_AGAIN:
             return False
         state = leading.log.producer_state
         producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)

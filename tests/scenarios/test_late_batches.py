@@ -131,13 +131,17 @@ async def test_connection_that_is_newer_than_the_abort_needs_no_repetition(stage
 
 
 @scenario()
-async def test_client_that_takes_a_new_epoch_is_not_challenged(stage: Stage) -> None:
+async def test_clients_that_may_use_a_number_again_are_challenged(stage: Stage) -> None:
+    """B111: librdkafka drops a batch that waits for its repetition when it aborts, and its number goes to the next."""
     (invoices,) = await stage.create_topic("invoices")
+    greeted = []
+    for name in ("librdkafka", "kgo", "apache-kafka-java"):
+        greeted.append(await stage.connect())
+        await greeted[-1].call(ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3)
     producer, _ = await second_transaction(stage, invoices, first_batch=[b"aborted"])
-    live = Writer(await stage.connect(), producer, invoices)
-    hello = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.16.1")
-    await live.client.call(hello, 3)
-    assert await live.write(1, b"kept") is NONE
+    librdkafka, franz_go, java = (Writer(client, producer, invoices) for client in greeted)
+    assert [await librdkafka.write(1, b"late"), await franz_go.write(1, b"late")] == [CHALLENGED] * 2
+    assert await java.write(1, b"kept") is NONE
     ok(await producer.end(commit=True))
     assert await stage.committed(invoices) == [b"kept"]
 

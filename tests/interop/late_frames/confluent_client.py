@@ -2,13 +2,20 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.interop.drivers.driver import TIMEOUT_SECONDS
-from tests.interop.late_frames.client import DELIVERY_TIMEOUT_MS, LINGER_MS
+from tests.interop.late_frames.client import LINGER_MS
 from tests.interop.late_frames.producer_threads import run_in_threads
 from tests.interop.late_frames.workload import Outcome, Phase, Transaction
+
+_GIVE_UP_SECONDS: Final = 1.0
+"""After which a phase is aborted. Its batch then waits for its repetition: an abort drops it, and its sequence numbers
+go to the next one. If a batch timed out, librdkafka would get a new epoch."""
+_DELIVERY_TIMEOUT_MS: Final = 30_000
+_RETRY_BACKOFF_MS: Final = 50
 
 
 class PhasedConfluent:
@@ -30,9 +37,11 @@ def _run(address: str, topic: str, transactional_id: str, transactions: Sequence
     while len(outcomes) < len(transactions):
         settings: dict[str, int | str] = {
             "linger.ms": LINGER_MS,
-            "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-            "retry.backoff.ms": 2,
+            "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
+            "retry.backoff.ms": _RETRY_BACKOFF_MS,
+            "retry.backoff.max.ms": _RETRY_BACKOFF_MS,
             "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": _RETRY_BACKOFF_MS,
         }
         # Else offsets may wait for ever once the connection to an only broker broke (confluentinc/librdkafka#5511).
         settings |= {"metadata.recovery.strategy": "none"}
@@ -70,7 +79,7 @@ def send_phase(producer: Producer, topic: str, phase: Phase) -> None:
             topic, value, key=value, partition=phase.partition, on_delivery=lambda error, _: errors.append(error)
         )
     try:
-        producer.flush(TIMEOUT_SECONDS)
+        producer.flush(_GIVE_UP_SECONDS)
     except SystemError as error:  # A fatal error was raised, and a delivery callback ran before it was delivered.
         raise KafkaException("a fatal error of the producer") from error
     failed = [error for error in errors if error is not None]  # By identity: a KafkaError compares with numbers only.
