@@ -253,6 +253,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B111", _BATCH_CHALLENGE,
+        'frozenset({"apache-kafka-java", "oncelog"})',
+        'frozenset({"apache-kafka-java", "oncelog", "librdkafka"})',
+        f"{_SCENARIOS_BATCHES}::test_clients_that_may_use_a_number_again_are_challenged",
+    ),
+    Mutation(
+        "B111", _BATCH_CHALLENGE,
         " > last_doubt_ms(leading, entry) + _GRACE_MS\n",
         " > last_doubt_ms(leading, entry)\n",
         f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_the_abort_needs_no_repetition",
