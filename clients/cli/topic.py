@@ -139,16 +139,19 @@ def describe(session: Session, name: str, offsets: bool) -> None:
         complain(f"Warning: {tp} has no known end: {error.name}", remedy(Refusal(error=error)))
     described = seen.description
     rows = partition_rows(described, seen.alive, seen.ends)
-    fields = {
+    found = problems(described, seen.alive, compares_logs=seen.compares_logs)
+    found += about_unreached(described, seen.unreached)
+    fields: dict[str, object] = {
         "topic": described.name,
         "topic_id": described.topic_id,
         "internal": described.is_internal,
         "replication_factor": described.replication_factor,
     }
+    if session.output == "json":
+        fields["problems"] = found
     session.show_record(fields, "partitions", rows, columns(rows, offsets=offsets))
     if session.output != "json":
-        found = problems(described, seen.alive, compares_logs=seen.compares_logs)
-        for problem in [*found, *about_unreached(described, seen.unreached)]:
+        for problem in found:
             click.echo(without_controls(f"\nProblem: {problem}"))
         leaderless = [(name, each.partition) for each in described.partitions if each.leader is None]
         for move in about_reassignments(seen.moves, leaderless):

@@ -23,6 +23,7 @@ def test_topics_are_created_listed_described_and_deleted(oncelog: Oncelog) -> No
     assert listed["alpha"]["partitions"] == listed["beta"]["partitions"] == 3
     described = oncelog.json("topic describe alpha --offsets")
     assert described["replication_factor"] == 1
+    assert described["problems"] == []
     assert [(p["partition"], p["begin"], p["end"]) for p in described["partitions"]] == [(i, 0, 0) for i in range(3)]
     assert all(p["isr"] == p["replicas"] == [p["leader"]] for p in described["partitions"])
     oncelog("topic delete alpha beta")

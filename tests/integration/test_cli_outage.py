@@ -117,6 +117,13 @@ def test_member_whose_coordinator_is_out_of_reach_ends_in_time(tmp_path: Path) -
         assert "Traceback" not in member.said.text
 
 
+def test_leader_that_is_out_of_reach_is_named_for_programs_too(tmp_path: Path) -> None:
+    with advertising_nowhere(tmp_path) as (oncelog, other):
+        oncelog.run("produce orders --timeout 1", "line\n")
+        (problem,) = oncelog.json("topic describe orders")["problems"]
+        assert f"broker 1 is not reached: {other}" in problem
+
+
 @pytest.mark.parametrize(
     ("words", "awaited"),
     [
