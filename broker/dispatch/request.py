@@ -46,6 +46,7 @@ class ConnectionInfo:
         "client_port",
         "client_software_name",
         "client_software_version",
+        "connected_after",
         "descriptor",
         "greeted_at",
         "id",
@@ -55,7 +56,6 @@ class ConnectionInfo:
         "listener_name",
         "order",
         "principal",
-        "since_ms",
         "was_sent_much",
     )
 
@@ -67,12 +67,12 @@ class ConnectionInfo:
         listener_name: str,
         principal: Principal = ANONYMOUS,
         id: int = 1,
-        since_ms: int = 0,
+        connected_after: float = NEVER,
     ) -> None:
         self.id = id
         """No other connection of this broker has or had it."""
-        self.since_ms = since_ms
-        """When it was accepted, by the loop's clock."""
+        self.connected_after = connected_after
+        """A time of the loop's clock: the kernel connected it later."""
         self.order: RequestOrder | None = None
         """None once the connection is lost."""
         self.client_host = client_host

@@ -80,6 +80,9 @@ class Owner(Protocol):
     def new_connection_id(self) -> int:
         """Return a number, from 1, that no connection has or had."""
 
+    def all_accepted_until(self) -> float:
+        """Return a time of the loop's clock: what was connected before it has been accepted (``LoopTurns``)."""
+
     @property
     def response_memory(self) -> ResponseMemory: ...
     @property
@@ -192,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             client_port=peer[1],
             listener_name=self._listener_name,
             id=self._owner.new_connection_id(),
-            since_ms=round(self._loop.time() * 1000),
+            connected_after=self._owner.all_accepted_until(),
         )
         if socket is not None:
             self.info.descriptor = socket.fileno()

@@ -33,6 +33,7 @@ from oncelog.broker.network.connection_slots import ConnectionSlots
 from oncelog.broker.network.frames import new_scratch
 from oncelog.broker.network.heartbeats import Heartbeats
 from oncelog.broker.network.long_requests import LongRequests
+from oncelog.broker.network.loop_turns import LoopTurns
 from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.network.turn_share import TurnShare
 from oncelog.broker.process.supervisor import Supervisor
@@ -87,6 +88,7 @@ class SocketServer:
         self.turn_share = TurnShare()
         self.long_requests = LongRequests()
         self._connection_ids = itertools.count(1)
+        self._turns = LoopTurns()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_lost: asyncio.Event | None = None
 
@@ -126,6 +128,7 @@ class SocketServer:
         self._dispatcher = dispatcher
         for server in self._servers:
             await server.start_serving()
+        self._turns.start()
         self._schedule_sweep()
 
     async def _open(self, listener: Listener) -> int:
@@ -171,6 +174,9 @@ class SocketServer:
 
     def new_connection_id(self) -> int:
         return next(self._connection_ids)
+
+    def all_accepted_until(self) -> float:
+        return self._turns.all_accepted_until()
 
     def adopt_heartbeats(self, connection: Connection, transport: asyncio.Transport) -> bool:
         if self._heartbeats is None or connection.info.listener_name != self._inter_broker:
@@ -266,6 +272,7 @@ class SocketServer:
         for server in self._servers:
             server.close()
         self._servers.clear()
+        self._turns.stop()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
 

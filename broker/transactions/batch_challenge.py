@@ -7,11 +7,10 @@ and the batch that its client sends with that number would be lost as a duplicat
 the client has given up. So a batch that could be appended is challenged unless it comes over the connection that the
 last one came over (``oncelog.broker.transactions.partition_owners``).
 
-A connection that was accepted after the last abort, or if none is known after this leadership began, carries nothing
-that was given up before: it becomes the owner without a challenge, too. Of these, the connections of ``_GRACE_MS`` are
-challenged nevertheless, if they did not begin with ApiVersions: while the broker stood still, the kernel may have
-accepted them, with batches, before it wrote the marker. So a client whose connections break again and again is not
-challenged again and again.
+A connection that was made after the last abort, or if none is known after this leadership began, carries nothing that
+was given up before: it becomes the owner without a challenge, too. If it does not begin with ApiVersions, it must be a
+second newer: while the broker stood still, the kernel may have connected it, and taken batches, before the broker wrote
+the marker. So a client whose connections break again and again is not challenged again and again.
 
 Clients that name themselves as one of ``_NEVER_USE_NUMBERS_AGAIN`` are not challenged: they abort when they have the
 outcome of every batch, or get a new epoch before the next transaction (KIP-360), which tells the two apart. librdkafka
@@ -30,6 +29,7 @@ from typing import Final
 
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.replication.leading_partition import LeadingPartition
+from oncelog.broker.replication.replica_host import to_ms
 from oncelog.broker.storage.producer_state import Accept, AppendOrigin, Duplicate
 from oncelog.broker.transactions.coordinators import TransactionCoordinators
 from oncelog.broker.transactions.partition_owners import PartitionOwners
@@ -40,7 +40,6 @@ from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import BatchHeader
 
-_GRACE_MS: Final = 1_000
 _NEVER_USE_NUMBERS_AGAIN: Final = frozenset({"apache-kafka-java", "oncelog"})
 """Names of client software, as ApiVersions brings them (KIP-511)."""
 CHALLENGE_ERROR: Final = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -77,7 +76,7 @@ class BatchChallenges:
             return False
         admitted = state.admit(header, AppendOrigin.CLIENT)
         if isinstance(admitted, Accept):
-            is_young = connection.since_ms > last_doubt_ms(leading, entry) + _GRACE_MS
+            is_young = to_ms(connection.connected_after) > last_doubt_ms(leading, entry)
             if is_young or self._timely.is_timely(connection, transactional_id, producer, leading, entry, owner):
                 owner.grant(producer, connection.id)
                 return False

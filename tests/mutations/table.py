@@ -99,6 +99,7 @@ _TEST_FAILURES: Final = "tests/unit/broker/storage/test_log_failures.py"
 _TEST_MANAGER: Final = "tests/unit/broker/storage/test_log_manager.py"
 _TEST_CLEANER: Final = "tests/unit/broker/storage/test_cleaner.py"
 _TEST_ORDER: Final = "tests/unit/broker/network/test_request_order.py"
+_TEST_TURNS: Final = "tests/unit/broker/network/test_loop_turns.py"
 _TEST_CONNECTION: Final = "tests/unit/broker/network/test_connection.py"
 _TEST_HEARTBEATS: Final = "tests/unit/broker/network/test_heartbeats.py"
 _TEST_SLOTS: Final = "tests/unit/broker/network/test_connection_slots.py"
@@ -259,9 +260,15 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B111", _BATCH_CHALLENGE,
-        " > last_doubt_ms(leading, entry) + _GRACE_MS\n",
-        " > last_doubt_ms(leading, entry)\n",
+        "to_ms(connection.connected_after) > last_doubt_ms(leading, entry)\n",
+        "True\n",
         f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_the_abort_needs_no_repetition",
+    ),
+    Mutation(
+        "B111", "broker/network/loop_turns.py",
+        "return self._noted[0] if",
+        "return self._noted[-1] if",
+        f"{_TEST_TURNS}::test_loop_that_stood_still_has_accepted_nothing_meanwhile",
     ),
     Mutation(
         "B107", "broker/network/request_order.py",
