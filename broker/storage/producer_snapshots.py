@@ -157,6 +157,7 @@ def _to_message(entry: ProducerStateEntry) -> ProducerEntry:
 
 def _from_message(message: ProducerEntry) -> ProducerStateEntry:
     entry = ProducerStateEntry(message.producer_id, message.epoch)
+    entry.aborted_epoch = message.epoch
     entry.coordinator_epoch = message.coordinator_epoch
     entry.last_timestamp = message.timestamp
     if message.current_txn_first_offset >= 0:

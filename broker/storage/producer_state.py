@@ -116,6 +116,7 @@ class ProducerStateEntry:
 
     __slots__ = (
         "abort_offset",
+        "aborted_epoch",
         "aborted_ms",
         "batches",
         "coordinator_epoch",
@@ -132,6 +133,8 @@ class ProducerStateEntry:
         self.producer_epoch = producer_epoch
         self.abort_offset = -1
         """Of the last marker that aborted; -1 if none is known. Not persisted."""
+        self.aborted_epoch = -1
+        """Of that marker; -1 if there was none. Not persisted: from a snapshot it is the producer's last epoch."""
         self.aborted_ms = 0
         """When this broker wrote that marker as the leader, by the loop's clock; 0 if it did not. Not persisted."""
         self.coordinator_epoch = -1
@@ -426,6 +429,7 @@ class ProducerStateManager:
         entry.end_transaction(header.producer_epoch, marker.coordinator_epoch, header.max_timestamp)
         if not marker.commit:
             entry.abort_offset = offset
+            entry.aborted_epoch = header.producer_epoch
         if first_offset is None:
             return None
         completed = CompletedTransaction(producer_id, first_offset, offset, not marker.commit)

@@ -7,15 +7,15 @@ and the batch that its client sends with that number would be lost as a duplicat
 the client has given up. So a batch that could be appended is challenged unless it comes over the connection that the
 last one came over (``oncelog.broker.transactions.partition_owners``).
 
-A connection that was made after the last abort, or if none is known after this leadership began, carries nothing that
-was given up before: it becomes the owner without a challenge, too. If it does not begin with ApiVersions, it must be a
-second newer: while the broker stood still, the kernel may have connected it, and taken batches, before the broker wrote
-the marker. So a client whose connections break again and again is not challenged again and again.
+A connection that was greeted after the last abort carries nothing that was given up before
+(``oncelog.broker.transactions.timely_connections``): it becomes the owner without a challenge. Of a producer that has
+aborted nothing here in its epoch, so does one that was connected after this leadership began. So a client whose
+connections break again and again is not challenged again and again. After an abort the time of the connection would
+say nothing: while the packet was lost that ends its handshake, its client may have sent the batch and given it up.
 
-Clients that name themselves as one of ``_NEVER_USE_NUMBERS_AGAIN`` are not challenged: they abort when they have the
-outcome of every batch, or get a new epoch before the next transaction (KIP-360), which tells the two apart. librdkafka
-is none of them: an abort drops a batch that waits for its repetition, and its number goes to the next one. Nor is
-franz-go, where the repetition got an error.
+No client is trusted by its name to get a new epoch after a batch with an unknown outcome (KIP-360). An abort of
+librdkafka drops a batch that waits for its repetition, and its number goes to the next one; the Java client goes on in
+the same epoch after a batch that failed while it commits or aborts; franz-go where the repetition got an error.
 
 Only the batch that is next in sequence is challenged; its repetition is a batch with the same sequence over the same
 connection. Batches that were in flight behind it get the same error, one on which clients retry all of them in order,
@@ -33,15 +33,13 @@ from oncelog.broker.replication.replica_host import to_ms
 from oncelog.broker.storage.producer_state import Accept, AppendOrigin, Duplicate
 from oncelog.broker.transactions.coordinators import TransactionCoordinators
 from oncelog.broker.transactions.partition_owners import PartitionOwners
-from oncelog.broker.transactions.timely_connections import TimelyConnections, last_doubt_ms
+from oncelog.broker.transactions.timely_connections import TimelyConnections
 from oncelog.broker.transactions.verification_errors import FIRST_PRODUCE_THAT_ADDS
 from oncelog.coordinator.transaction.connection_challenge import is_challenged
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import BatchHeader
 
-_NEVER_USE_NUMBERS_AGAIN: Final = frozenset({"apache-kafka-java", "oncelog"})
-"""Names of client software, as ApiVersions brings them (KIP-511)."""
 CHALLENGE_ERROR: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 """Every client sends the batch again to the same leader, without looking for another one."""
 
@@ -66,8 +64,6 @@ class BatchChallenges:
         connection = context.connection
         if not self._is_enabled or context.api_version >= FIRST_PRODUCE_THAT_ADDS:
             return False
-        if connection.client_software_name in _NEVER_USE_NUMBERS_AGAIN:
-            return False
         state = leading.log.producer_state
         producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
         entry = state.producers.get(header.producer_id)
@@ -76,7 +72,8 @@ class BatchChallenges:
             return False
         admitted = state.admit(header, AppendOrigin.CLIENT)
         if isinstance(admitted, Accept):
-            is_young = to_ms(connection.connected_after) > last_doubt_ms(leading, entry)
+            has_aborted = entry is not None and entry.aborted_epoch >= producer.epoch
+            is_young = not has_aborted and to_ms(connection.connected_after) > leading.since_ms
             if is_young or self._timely.is_timely(connection, transactional_id, producer, leading, entry, owner):
                 owner.grant(producer, connection.id)
                 return False

@@ -4,7 +4,8 @@ The leader of a partition is often another broker than the transaction's coordin
 connection acts for a producer (``oncelog.coordinator.transaction.connection_challenge``). InitProducerId does not come
 here, but the first request of an epoch needs no challenge: its client has added the partition to the transaction
 before, so if that transaction is over, its marker has left the epoch in the partition's producer state. A producer
-whose epoch is in there has had a transaction here, and without an owner it is challenged.
+whose epoch is in there has had a transaction here, and without an owner it is challenged. So is one of which the state
+has nothing: its marker may have gone with the log, if the topic was deleted and created again.
 
 An abort marker makes the leader forget the owner: a client that aborts may have given up the connection of a request
 that got no response, and need not come back over another one before its next transaction adds the partition.
@@ -67,7 +68,7 @@ class PartitionOwners:
     ) -> PartitionOwner:
         """Return the owner of a producer; ``entry``: what the partition's log knows of the producer.
 
-        If the partition has had no transaction of this epoch, it is the connection.
+        If the partition has had no transaction of this epoch, but of an earlier one, it is the connection.
         """
         owners = self._owners.get(leading)
         if owners is None:
@@ -81,6 +82,6 @@ class PartitionOwners:
                 _, forgotten = owners.popitem(last=False)
                 self._forgotten[leading] = max(forgotten.acted_at, self._forgotten.get(leading, NEVER))
         owners.move_to_end(producer.id)
-        if owner.producer != producer and (entry is None or entry.producer_epoch < producer.epoch):
+        if owner.producer != producer and entry is not None and entry.producer_epoch < producer.epoch:
             owner.grant(producer, connection.id)
         return owner

@@ -100,6 +100,7 @@ _TEST_MANAGER: Final = "tests/unit/broker/storage/test_log_manager.py"
 _TEST_CLEANER: Final = "tests/unit/broker/storage/test_cleaner.py"
 _TEST_ORDER: Final = "tests/unit/broker/network/test_request_order.py"
 _TEST_TURNS: Final = "tests/unit/broker/network/test_loop_turns.py"
+_TEST_SNAPSHOTS: Final = "tests/unit/broker/storage/test_producer_state.py"
 _TEST_CONNECTION: Final = "tests/unit/broker/network/test_connection.py"
 _TEST_HEARTBEATS: Final = "tests/unit/broker/network/test_heartbeats.py"
 _TEST_SLOTS: Final = "tests/unit/broker/network/test_connection_slots.py"
@@ -218,13 +219,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B108", _OWNERS,
-        "        if owner.producer != producer and (entry",
-        "        if True or (entry",
+        "        if owner.producer != producer and entry is not None and entry.producer_epoch < producer.epoch:\n",
+        "        if True:\n",
         f"{_SCENARIOS_CHALLENGE}::test_late_offsets_over_another_connection_are_not_committed",
     ),
     Mutation(
         "B108", _OWNERS,
-        " and (entry is None or entry.producer_epoch < producer.epoch):\n",
+        " and entry is not None and entry.producer_epoch < producer.epoch:\n",
         " and False:\n",
         f"{_SCENARIOS_CHALLENGE}::test_first_offsets_of_an_epoch_need_no_repetition",
     ),
@@ -254,15 +255,33 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B111", _BATCH_CHALLENGE,
-        'frozenset({"apache-kafka-java", "oncelog"})',
-        'frozenset({"apache-kafka-java", "oncelog", "librdkafka"})',
-        f"{_SCENARIOS_BATCHES}::test_clients_that_may_use_a_number_again_are_challenged",
+        "            return is_challenged(owner",
+        '            return connection.client_software_name != "librdkafka" and is_challenged(owner',
+        f"{_SCENARIOS_BATCHES}::test_client_is_not_trusted_by_its_name",
     ),
     Mutation(
         "B111", _BATCH_CHALLENGE,
-        "to_ms(connection.connected_after) > last_doubt_ms(leading, entry)\n",
-        "True\n",
-        f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_the_abort_needs_no_repetition",
+        " and to_ms(connection.connected_after) > leading.since_ms\n",
+        "\n",
+        f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_the_leadership_needs_no_repetition",
+    ),
+    Mutation(
+        "B111", _BATCH_CHALLENGE,
+        "is_young = not has_aborted and ",
+        "is_young = ",
+        f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_an_abort_is_not_trusted",
+    ),
+    Mutation(
+        "B111", "broker/storage/producer_snapshots.py",
+        "    entry.aborted_epoch = message.epoch\n",
+        "",
+        f"{_TEST_SNAPSHOTS}::test_producer_of_a_snapshot_may_have_aborted",
+    ),
+    Mutation(
+        "B111", _OWNERS,
+        " and entry is not None and entry.producer_epoch < producer.epoch:\n",
+        " and (entry is None or entry.producer_epoch < producer.epoch):\n",
+        f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_to_a_topic_that_was_created_again",
     ),
     Mutation(
         "B111", "broker/network/loop_turns.py",
@@ -328,7 +347,7 @@ MUTATIONS: Final = (
         "B111", "broker/transactions/markers.py",
         "        if not marker.commit:\n            producer_state.note_abort(",
         "        if False:\n            producer_state.note_abort(",
-        f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_the_abort_needs_no_repetition",
+        f"{_SCENARIOS_TIMELY}::test_batch_over_a_connection_greeted_after_the_abort_needs_no_repetition",
     ),
     Mutation(
         "B107", "broker/network/request_order.py",

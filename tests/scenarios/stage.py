@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.scripted_producer import ScriptedProducer
@@ -113,6 +114,10 @@ class Stage:
         response = await self.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5)
         assert response.topics[0].error_code == ErrorCode.NONE, ErrorCode(response.topics[0].error_code)
         return [TopicPartition(name, index) for index in range(partitions)]
+
+    async def delete_topic(self, name: str) -> None:
+        response = await self.call(DeleteTopicsRequest(topic_names=[name], timeout_ms=5_000), 5)
+        assert response.responses[0].error_code == ErrorCode.NONE, ErrorCode(response.responses[0].error_code)
 
     async def find_coordinator(self, key: str, *, transactional: bool) -> None:
         """Ask until there is one; whoever asks first has the internal topic created."""

@@ -4,6 +4,7 @@ import asyncio
 
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.scenarios.greeted_client import greeted
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
 from tests.scenarios.stage import Stage, scenario
 from tests.simulation import requests
@@ -97,6 +98,10 @@ async def test_first_offsets_of_an_epoch_need_no_repetition(stage: Stage) -> Non
     producer = stage.producer("billing")
     ok(await producer.init())
     ok(await producer.add_offsets(GROUP))
+    ok(await producer.commit_offsets(GROUP, {purchases: 4}))
+    ok(await producer.end(commit=True))
+    ok(await producer.init())
+    ok(await producer.add_offsets(GROUP))
     first = requests.txn_offset_commit("billing", producer.producer_id, producer.epoch, GROUP, {purchases: 5})
     response = await stage.call(first, requests.TXN_OFFSET_COMMIT_VERSION)
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
@@ -136,7 +141,7 @@ async def test_late_offsets_of_an_aborted_transaction_are_not_committed_by_the_o
     await stage.find_coordinator(GROUP, transactional=False)
     producer = stage.producer("billing")
     ok(await producer.init())
-    given_up = await stage.connect()
+    given_up = await greeted(stage)
 
     async def commit(offset: int) -> ErrorCode:
         request = requests.txn_offset_commit(
@@ -161,7 +166,7 @@ async def test_offsets_over_the_same_connection_after_an_abort_need_one_repetiti
     await stage.find_coordinator(GROUP, transactional=False)
     producer = stage.producer("billing")
     ok(await producer.init())
-    connection = await stage.connect()
+    connection = await greeted(stage)
     errors = []
     for offset, is_committed in ((5, False), (6, True), (7, True)):
         ok(await producer.add_offsets(GROUP))

@@ -5,8 +5,8 @@ import asyncio
 from oncelog.broker.dispatch.request import ConnectionInfo
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.scenarios.greeted_client import HELLO, HELLO_VERSION, greeted
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
 from tests.scenarios.stage import Stage, scenario
 from tests.scenarios.test_connection_challenge import in_second_transaction
@@ -15,21 +15,10 @@ from tests.simulation import requests
 from tests.simulation.wire_client import WireClient
 
 GROUP = "billing"
-HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 COORDINATOR_CHALLENGED = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 BATCH_CHALLENGED = ErrorCode.NOT_ENOUGH_REPLICAS
 NONE = ErrorCode.NONE
 A_MOMENT = 0.01
-"""Seconds; what is greeted in the same millisecond as something happens is not known to be later."""
-
-
-async def greeted(stage: Stage) -> WireClient:
-    """A connection whose client has had the response to ApiVersions."""
-    await asyncio.sleep(A_MOMENT)
-    client = await stage.connect()
-    await client.call(HELLO, 3)
-    await asyncio.sleep(A_MOMENT)
-    return client
 
 
 @scenario()
@@ -64,8 +53,8 @@ async def test_request_in_one_write_behind_api_versions_changes_nothing(stage: S
     await asyncio.sleep(A_MOMENT)
     late = await stage.connect()
     ending = late.encode(producer.end_request(commit=True), requests.END_TXN_VERSION)
-    late.send_bytes(late.encode(HELLO, 3) + ending)
-    await late.call(HELLO, 3)
+    late.send_bytes(late.encode(HELLO, HELLO_VERSION) + ending)
+    await late.call(HELLO, HELLO_VERSION)
     ok(await producer.end(commit=False))
     assert await stage.committed(invoices) == [b"first"]
 

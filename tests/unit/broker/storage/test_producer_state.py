@@ -458,6 +458,12 @@ def test_snapshot_bytes_are_those_of_kafka() -> None:
     assert (second.producer_id, second.batches, second.txn_first_offset) == (8, [], None)
 
 
+def test_producer_of_a_snapshot_may_have_aborted() -> None:
+    """B111: the file does not say how its last transaction has ended."""
+    (restored,) = decode_snapshot(encode_snapshot([entry(7, 3)]))
+    assert restored.aborted_epoch == restored.producer_epoch == 3
+
+
 def test_broken_snapshots_are_recognised() -> None:
     good = encode_snapshot([entry(7, 3)])
     bad = [good[:size] for size in range(len(good))]
