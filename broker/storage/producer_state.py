@@ -139,8 +139,7 @@ class ProducerStateEntry:
         """When this broker wrote that marker as the leader, by the loop's clock; 0 if it did not. Not persisted."""
         self.coordinator_epoch = -1
         self.decision_offset = -1
-        """The highest of the markers that this broker wrote as the leader: of the record that decided the end; -1 if
-        none is known. Not persisted."""
+        """Of the latest record that decided an end whose marker this broker wrote; -1 if none is. Not persisted."""
         self.last_timestamp = NO_TIMESTAMP
         """Of the last batch or marker, by its writer's clock."""
         self.last_active_ms = 0
@@ -428,8 +427,7 @@ class ProducerStateManager:
         first_offset = entry.txn_first_offset
         entry.end_transaction(header.producer_epoch, marker.coordinator_epoch, header.max_timestamp)
         if not marker.commit:
-            entry.abort_offset = offset
-            entry.aborted_epoch = header.producer_epoch
+            entry.abort_offset, entry.aborted_epoch = offset, header.producer_epoch
         if first_offset is None:
             return None
         completed = CompletedTransaction(producer_id, first_offset, offset, not marker.commit)

@@ -117,7 +117,7 @@ async def test_batches_that_were_given_up_in_one_write_are_not_appended(stage: S
 
 @scenario()
 async def test_connection_that_is_newer_than_the_leadership_needs_no_repetition(stage: Stage) -> None:
-    """So a client whose connections break again and again gets on. One that is older may have been a leader's before."""
+    """So a client whose connections break again and again gets on. An older one may have been a leader's."""
     old = await stage.connect()
     (invoices,) = await stage.create_topic("invoices")
     await asyncio.sleep(2.0)
