@@ -38,8 +38,8 @@ help:  ## These texts
 run: $(RUNTIME)  ## One broker: make run [PORT=9092] [DATA_DIR=oncelog-data]
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
 
-cluster: $(RUNTIME)  ## Three brokers from port 9092 on and a ZooKeeper, data in ./oncelog-cluster (needs Java)
-	@$(ZOOKEEPER_JARS) && exec $(BIN)/oncelog cluster --brokers 3 --port $(PORT)
+cluster: $(RUNTIME)  ## Three brokers and a ZooKeeper, data in ./oncelog-cluster (needs Java): make cluster [PORT=9092, or as before]
+	@$(ZOOKEEPER_JARS) && exec $(BIN)/oncelog cluster --brokers 3 $(if $(filter-out file,$(origin PORT)),--port $(PORT))
 
 cluster-test: $(DEV) .peers/kafka-3.9/.installed  ## What needs a real ZooKeeper
 	$(BIN)/python -m pytest -q tests/cluster

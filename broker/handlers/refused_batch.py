@@ -28,7 +28,7 @@ _MESSAGES: Final = {
     ErrorCode.UNKNOWN_TOPIC_ID: "No topic here has this id",
     ErrorCode.NOT_ENOUGH_REPLICAS: (
         "Not enough replicas, or the transaction could not be verified yet, or the batch must be repeated, because it "
-        "came over another connection than the one before"
+        "follows an abort, or came over another connection than the one before"
     ),
 }
 

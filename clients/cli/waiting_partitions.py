@@ -122,12 +122,17 @@ def awaited_brokers(
 
 
 def waiting_sentences(partitions: Iterable[Waiting], *, compares_logs: bool = False) -> list[str]:
-    """Return a text for each group of brokers that partitions wait for: a sentence, then a line for each fact."""
+    """Return a text for each group of brokers that partitions wait for: a sentence, then a line for each fact.
+
+    Those that are decided at a certain time are a group of their own: others wait without end.
+    """
     groups: defaultdict[tuple[object, ...], list[Waiting]] = defaultdict(list)
     for each in partitions:
         if each.brokers:
             is_undecided = compares_logs and each.recovery is None
-            key = each.brokers, each.sufficient, each.registered, is_undecided, is_undecided and each.has_others
+            is_timed = each.recovery is not None and each.recovery.decides_at_ms is not None
+            waits = each.brokers, each.sufficient, each.registered
+            key = *waits, is_timed, is_undecided, is_undecided and each.has_others
             groups[key].append(each._replace(is_undecided=is_undecided))
     return [_text(group) for _, group in sorted(groups.items())]
 

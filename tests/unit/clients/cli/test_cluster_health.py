@@ -154,6 +154,19 @@ def test_assess_partition_that_compares_logs_says_what_would_be_lost() -> None:
     ]
 
 
+def test_assess_partitions_of_which_one_is_decided_in_time_says_so_of_that_one_only() -> None:
+    endless = RecoveryDescription(strategy="balanced", waits_for=(3,), elects=2, decides_at_ms=None, log_ends={})
+    timed = replace(endless, strategy="longest_log", decides_at_ms=1_700_000_000_000)
+    waiting = {(name, 0): leaderless((3,), each) for name, each in (("a", endless), ("b", timed))}
+    health = assess(
+        metadata(a=(-1, [1, 2, 3], [2]), b=(-1, [1, 2, 3], [2])), 1, [broker(1), broker(2)], leaderless=waiting
+    )
+    first, second = (problem for problem in health.problems if "which may alone" in problem)
+    assert first.startswith("1 partition waits for broker 3, which may alone have all acknowledged records (a-0)\n")
+    assert "  until:       broker 3 is back\n" in first
+    assert "  until:       2023-11-14T22:13:20Z at the latest" in second
+
+
 @pytest.mark.parametrize(
     ("elects", "sentence"),
     [
