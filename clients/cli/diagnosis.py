@@ -104,7 +104,7 @@ def diagnose(
     places = [place for place in (*bootstrap, *elsewhere, *brokers.values()) if place.failure is None]
     findings = [finding for broker_id in sorted(brokers) for finding in _about(broker_id, view, brokers, places)]
     findings += _about_loopback(bootstrap, brokers)
-    findings += _about_bootstrap(bootstrap)
+    findings += _about_bootstrap(view, bootstrap)
     findings += _about_controller(view)
     findings += _about_stores(brokers)
     findings += _about_directories(brokers)
@@ -220,8 +220,13 @@ def _about_loopback(bootstrap: Sequence[Visit], brokers: Mapping[int, Visit]) ->
             yield Finding(broker_id=broker_id, message=message, advice=advice)
 
 
-def _about_bootstrap(bootstrap: Sequence[Visit]) -> Iterator[Finding]:
+def _about_bootstrap(view: View, bootstrap: Sequence[Visit]) -> Iterator[Finding]:
     for visit in bootstrap:
+        if visit.view is not None and visit.view.cluster_id != view.cluster_id:
+            message = f"the bootstrap addresses belong to several clusters: at {visit.address} responds {visit.view.cluster_id}"
+            yield Finding(
+                broker_id=None, message=message, advice=f"name addresses of {view.cluster_id} only, or of the other one"
+            )
         if visit.failure is not None:
             message = f"no broker was reached at the bootstrap address {visit.address}: {visit.failure}"
             yield Finding(broker_id=None, message=message, is_problem=False)

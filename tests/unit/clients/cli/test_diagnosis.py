@@ -160,6 +160,14 @@ def test_diagnose_localhost_advertised_by_another_machine_is_a_problem() -> None
     assert findings(reported, [found(reported, "127.0.0.1:9092", 1)], [found(reported, "localhost:9092", 1)]) == []
 
 
+def test_diagnose_bootstrap_address_of_another_cluster_is_a_problem() -> None:
+    here, there = view("a:1"), view("b:1", cluster="other")
+    finding = only(findings(here, [found(here, "a:1", 1), found(there, "b:1", 1)], [found(here, "a:1", 1)]))
+    assert finding.is_problem
+    assert "at b:1 responds other" in finding.message
+    assert finding.advice == "name addresses of c only, or of the other one"
+
+
 def test_diagnose_one_unreachable_bootstrap_address_is_a_note() -> None:
     reported = view("a:1")
     finding = only(findings(reported, [closed("x:1"), found(reported, "a:1", 1)], [found(reported, "a:1", 1)]))
