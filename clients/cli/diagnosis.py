@@ -223,7 +223,8 @@ def _about_loopback(bootstrap: Sequence[Visit], brokers: Mapping[int, Visit]) ->
 def _about_bootstrap(view: View, bootstrap: Sequence[Visit]) -> Iterator[Finding]:
     for visit in bootstrap:
         if visit.view is not None and visit.view.cluster_id != view.cluster_id:
-            message = f"the bootstrap addresses belong to several clusters: at {visit.address} responds {visit.view.cluster_id}"
+            found = f"at {visit.address} responds {visit.view.cluster_id}"
+            message = f"the bootstrap addresses belong to several clusters: {found}"
             yield Finding(
                 broker_id=None, message=message, advice=f"name addresses of {view.cluster_id} only, or of the other one"
             )
