@@ -119,7 +119,7 @@ class LogMaintenance:
 
         async def expire(log: PartitionLog) -> None:
             await asyncio.sleep(0)
-            log.producer_state.expire(self._logs.wall_clock())
+            log.producer_state.expire(self._logs.wall_clock(), round(asyncio.get_running_loop().time() * 1000))
 
         await self._for_each_log(expire)
 

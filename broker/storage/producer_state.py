@@ -133,8 +133,7 @@ class ProducerStateEntry:
         self.producer_epoch = producer_epoch
         self.abort_offset = -1
         """Of the last marker that aborted; -1 if none is known. Not persisted."""
-        self.aborted_epoch = -1
-        """Of that marker; -1 if there was none. Not persisted: from a snapshot it is the producer's last epoch."""
+        self.aborted_epoch = -1  # Of that marker. From a snapshot it is the producer's last epoch.
         self.aborted_ms = 0
         """When this broker wrote that marker as the leader, by the loop's clock; 0 if it did not. Not persisted."""
         self.coordinator_epoch = -1
@@ -234,6 +233,7 @@ class ProducerStateManager:
         "_refused",
         "_verifications",
         "_wall_clock",
+        "expired_ms",
         "map_end_offset",
         "producer_id_expiration_ms",
         "producers",
@@ -245,6 +245,8 @@ class ProducerStateManager:
         self._refused = RefusedBatches(wall_clock)
         self._verifications = PendingVerifications(wall_clock)
         self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.expired_ms = 0
+        """When a producer was last forgotten, by the loop's clock; 0 if none was."""
         self.producers: dict[int, ProducerStateEntry] = {}
         self.transactions = UnstableTransactions()
         self.map_end_offset = 0
@@ -323,7 +325,7 @@ class ProducerStateManager:
         entry.decision_offset = max(entry.decision_offset, decision_offset)
 
     def note_abort(self, producer_id: int, now_ms: int) -> None:
-        """Note when a marker that aborts was appended; ``now_ms``: by the loop's clock."""
+        """Note when a marker that aborts was appended; by the loop's clock."""
         self.producers[producer_id].aborted_ms = now_ms
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
@@ -457,17 +459,15 @@ class ProducerStateManager:
         self.transactions.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
-    def expire(self, now_ms: int) -> int:
-        """Forget the producers without activity for ``producer_id_expiration_ms``. Return how many."""
+    def expire(self, now_ms: int, loop_ms: int) -> int:
+        """Forget the producers without activity for ``producer_id_expiration_ms``; return how many. By both clocks."""
         limit_ms = now_ms - self.producer_id_expiration_ms
         self._verifications.expire(limit_ms)
-        expired = [
-            entry.producer_id
-            for entry in self.producers.values()
-            if entry.txn_first_offset is None and entry.last_active_ms <= limit_ms
-        ]
-        for producer_id in expired:
-            del self.producers[producer_id]
+        idle = [each for each in self.producers.values() if each.last_active_ms <= limit_ms]
+        expired = [each for each in idle if each.txn_first_offset is None]
+        for entry in expired:
+            self.expired_ms = loop_ms
+            del self.producers[entry.producer_id]
         return len(expired)
 
     # Loading

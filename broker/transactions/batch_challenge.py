@@ -33,7 +33,7 @@ from oncelog.broker.replication.replica_host import to_ms
 from oncelog.broker.storage.producer_state import Accept, AppendOrigin, Duplicate
 from oncelog.broker.transactions.coordinators import TransactionCoordinators
 from oncelog.broker.transactions.partition_owners import PartitionOwners
-from oncelog.broker.transactions.timely_connections import TimelyConnections
+from oncelog.broker.transactions.timely_connections import TimelyConnections, last_doubt_ms
 from oncelog.broker.transactions.verification_errors import FIRST_PRODUCE_THAT_ADDS
 from oncelog.coordinator.transaction.connection_challenge import is_challenged
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
@@ -73,7 +73,7 @@ class BatchChallenges:
         admitted = state.admit(header, AppendOrigin.CLIENT)
         if isinstance(admitted, Accept):
             has_aborted = entry is not None and entry.aborted_epoch >= producer.epoch
-            is_young = not has_aborted and to_ms(connection.connected_after) > leading.since_ms
+            is_young = not has_aborted and to_ms(connection.connected_after) > last_doubt_ms(leading, entry)
             if is_young or self._timely.is_timely(connection, transactional_id, producer, leading, entry, owner):
                 owner.grant(producer, connection.id)
                 return False

@@ -8,7 +8,8 @@ whose epoch is in there has had a transaction here, and without an owner it is c
 has nothing: its marker may have gone with the log, if the topic was deleted and created again.
 
 An abort marker makes the leader forget the owner: a client that aborts may have given up the connection of a request
-that got no response, and need not come back over another one before its next transaction adds the partition.
+that got no response, and need not come back over another one before its next transaction adds the partition. When the
+partition forgets producers that were idle for long, it forgets which of them had aborted, and the leader all owners.
 
 The owners of a partition go with the leadership: meanwhile another leader may have had another owner. There are at
 most as many as the partition has producers, or ``most_producers`` if that is more; beyond that the ones that were used
@@ -33,14 +34,20 @@ MOST_PRODUCERS: Final = 5_000
 class PartitionOwner(ConnectionChallenge):
     """The owner of one producer's requests to a partition, until an abort marker comes."""
 
-    __slots__ = ("abort_offset", "acted_at")
+    __slots__ = ("abort_offset", "acted_at", "expired_ms")
 
-    def __init__(self, abort_offset: int, acted_at: float) -> None:
+    def __init__(self, abort_offset: int, expired_ms: int, acted_at: float) -> None:
         super().__init__()
         self.acted_at = acted_at
         """When a TxnOffsetCommit of the owner last took effect, by the loop's clock; ``NEVER``: not since the abort."""
         self.abort_offset = abort_offset
         """Of the last abort marker before the owner became it; -1 if there was none."""
+        self.expired_ms = expired_ms
+        """When the partition had last forgotten a producer before that."""
+
+    def holds(self, abort_offset: int, expired_ms: int) -> bool:
+        """Return whether there was neither an abort nor an expiry since."""
+        return self.abort_offset == abort_offset and self.expired_ms == expired_ms
 
     def note_act(self) -> None:
         """Note that a request of the owner takes effect in this step."""
@@ -75,8 +82,10 @@ class PartitionOwners:
             owners = self._owners[leading] = OrderedDict()
         abort_offset = -1 if entry is None else entry.abort_offset
         owner = owners.get(producer.id)
-        if owner is None or owner.abort_offset != abort_offset:
-            owner = owners[producer.id] = PartitionOwner(abort_offset, self._forgotten.get(leading, NEVER))
+        expired_ms = leading.log.producer_state.expired_ms
+        if owner is None or not owner.holds(abort_offset, expired_ms):
+            owner = PartitionOwner(abort_offset, expired_ms, self._forgotten.get(leading, NEVER))
+            owners[producer.id] = owner
             most = max(self._most_producers, len(leading.log.producer_state.producers))
             while len(owners) > most:
                 _, forgotten = owners.popitem(last=False)

@@ -46,5 +46,9 @@ class TimelyConnections:
 
 
 def last_doubt_ms(leading: LeadingPartition, entry: ProducerStateEntry | None) -> int:
-    """Return until when a producer may have given something up here, by the loop's clock."""
-    return leading.since_ms if entry is None else max(leading.since_ms, entry.aborted_ms)
+    """Return until when a producer may have given something up here, by the loop's clock.
+
+    A producer that was forgotten may have been one that had aborted.
+    """
+    aborted_ms = 0 if entry is None else entry.aborted_ms
+    return max(leading.since_ms, aborted_ms, leading.log.producer_state.expired_ms)

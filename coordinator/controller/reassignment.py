@@ -102,6 +102,23 @@ def begun_state(
     return None if leader is None else _with(state, leader, isr, controller_epoch)
 
 
+def refused_drop(state: PartitionState, assignment: ReplicaAssignment, min_isr: int) -> ApiError | None:
+    """Return why a partition with a leader must not get an assignment, where the cluster keeps eligible replicas.
+
+    A reassignment that ends before it is complete drops the replicas that were added. If they are in sync, and fewer
+    members of ISR and ELR than the minimum are left, what they have acknowledged is on fewer replicas than promised.
+    """
+    members = {*state.isr, *state.elr}
+    kept = members & set(assignment.replicas)
+    if kept == members or len(kept) >= min(min_isr, len(assignment.replicas)):
+        return None
+    others = sorted(set(assignment.replicas) - members)
+    return _invalid(
+        f"Replicas that have all acknowledged records would be dropped: {sorted(members - kept)}. {sorted(kept)} would "
+        f"be left, fewer than min.insync.replicas={min_isr}. Include those, or wait until more of {others} are in sync."
+    )
+
+
 def waiting_state(
     state: PartitionState, assignment: ReplicaAssignment, controller_epoch: int
 ) -> PartitionState | ApiError:

@@ -26,6 +26,7 @@ from oncelog.coordinator.controller.reassignment import (
     is_moving,
     is_reordered,
     plan,
+    refused_drop,
     target_of,
     waiting_state,
 )
@@ -119,7 +120,10 @@ class Reassignments:
         fit = fit_to_lead(cluster, versioned, usable)
         state = begun_state(versioned.state, planned, fit, self._context.epoch)
         if state is not None:
-            return self._step(partition, planned, state)
+            refused = None
+            if cluster.keeps_eligible():
+                refused = refused_drop(versioned.state, planned, cluster.min_isr(partition.topic))
+            return refused or self._step(partition, planned, state)
         if versioned.state.leader != NO_LEADER:
             return _NO_LEADER_LEFT
         waiting = waiting_state(versioned.state, planned, self._context.epoch)

@@ -231,8 +231,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B108", _OWNERS,
-        "if owner is None or owner.abort_offset != abort_offset:",
-        "if owner is None:",
+        "return self.abort_offset == abort_offset and ",
+        "return ",
         f"{_SCENARIOS_CHALLENGE}::test_late_offsets_of_an_aborted_transaction_are_not_committed_by_the_owner",
     ),
     Mutation(
@@ -249,8 +249,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B111", _OWNERS,
-        "if owner is None or owner.abort_offset != abort_offset:",
-        "if owner is None:",
+        "return self.abort_offset == abort_offset and ",
+        "return ",
         f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_by_the_owner_is_not_appended_after_an_abort",
     ),
     Mutation(
@@ -261,7 +261,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B111", _BATCH_CHALLENGE,
-        " and to_ms(connection.connected_after) > leading.since_ms\n",
+        " and to_ms(connection.connected_after) > last_doubt_ms(leading, entry)\n",
         "\n",
         f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_the_leadership_needs_no_repetition",
     ),
@@ -270,6 +270,18 @@ MUTATIONS: Final = (
         "is_young = not has_aborted and ",
         "is_young = ",
         f"{_SCENARIOS_BATCHES}::test_connection_that_is_newer_than_an_abort_is_not_trusted",
+    ),
+    Mutation(
+        "B111", _OWNERS,
+        " and self.expired_ms == expired_ms\n",
+        "\n",
+        f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_after_its_producer_was_forgotten",
+    ),
+    Mutation(
+        "B111", "broker/storage/producer_state.py",
+        "            self.expired_ms = loop_ms\n",
+        "",
+        f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_after_its_producer_was_forgotten",
     ),
     Mutation(
         "B111", "broker/storage/producer_snapshots.py",
@@ -1091,6 +1103,13 @@ MUTATIONS: Final = (
         "            session.replica_epoch = replica_epoch(request)\n",
         "tests/unit/broker/replication/test_fetch_session.py"
         "::test_follower_that_registered_again_has_every_partition_dirty",
+    ),
+    Mutation(
+        "B57", "coordinator/controller/reassignment.py",
+        "    if kept == members or len(kept) >= min(min_isr, len(assignment.replicas)):\n",
+        "    if True:\n",
+        "tests/simulation/test_eligible_leaders.py"
+        "::test_cancelled_reassignment_drops_no_replica_that_the_minimum_needs",
     ),
     Mutation(
         "B57", "coordinator/controller/cluster_state.py",

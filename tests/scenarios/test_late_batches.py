@@ -157,6 +157,21 @@ async def test_batch_that_was_given_up_is_not_appended_to_a_topic_that_was_creat
     assert await stage.committed(invoices) == [b"kept"]
 
 
+@scenario(settings={"producer.id.expiration.ms": "60000", "connections.max.idle.ms": "-1"})
+async def test_batch_that_was_given_up_is_not_appended_after_its_producer_was_forgotten(stage: Stage) -> None:
+    """B111: with the producer's state, it is forgotten that it has aborted."""
+    (invoices,) = await stage.create_topic("invoices")
+    producer, given_up = await second_transaction(stage, invoices, first_batch=[b"aborted"])
+    ok(await producer.end(commit=False))
+    young = Writer(await stage.connect(), producer, invoices)
+    await asyncio.sleep(1_800.0)
+    ok(await producer.add(invoices))
+    assert [await late.write(1, b"given up") for late in (given_up, young)] == [CHALLENGED] * 2
+    assert await Writer(await greeted(stage), producer, invoices).write(1, b"kept") is NONE
+    ok(await producer.end(commit=True))
+    assert await stage.committed(invoices) == [b"kept"]
+
+
 @scenario()
 async def test_client_is_not_trusted_by_its_name(stage: Stage) -> None:
     """B111: librdkafka and the Java client may use a number again, or leave a gap that a late batch fills."""

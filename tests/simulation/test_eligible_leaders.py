@@ -19,6 +19,7 @@ from oncelog.coordinator.controller.config_changes import (
 )
 from oncelog.coordinator.controller.leader_elections import ElectionType
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState
+from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import NOTICED_SECONDS, create, simulate, state_of
@@ -226,3 +227,30 @@ def test_high_watermark_stands_while_others_are_eligible_although_the_minimum_wa
         writer.assert_nothing_is_lost(cluster[3].content(T0))
 
     simulate(story, settings=MIN_ISR_2)
+
+
+def test_cancelled_reassignment_drops_no_replica_that_the_minimum_needs() -> None:
+    """B57: only the leader and a replica that was added have what was acknowledged last, and the leader loses power."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await written(cluster, 2, 3, 4)
+        cluster[6].kill()
+        begun = await cluster[1].running.controller_apis.alter_reassignments({T0: [2, 5, 6]})
+        assert begun == {T0: NO_ERROR}
+        await asyncio.sleep(LONG)
+        cluster[3].kill()
+        cluster[4].kill()
+        await asyncio.sleep(LONG)
+        assert set(state_of(cluster, "t").isr) == {2, 5}
+        await writer.write(30)
+        for target in (None, [2, 3, 4]):
+            refused = await cluster[1].running.controller_apis.alter_reassignments({T0: target})
+            assert not isinstance(refused, ApiError)
+            assert refused[T0].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        cluster[2].crash("power")
+        for broker in (3, 4, 2, 6):
+            await cluster[broker].start()
+        await asyncio.sleep(3 * LONG)
+        writer.assert_nothing_is_lost(cluster[state_of(cluster, "t").leader].content(T0))
+
+    simulate(story, brokers=6, settings=MIN_ISR_2)

@@ -335,7 +335,7 @@ async def test_markers_stay_until_their_data_is_gone_for_a_pass() -> None:
 
     assert controls() == [(1, False), (3, False), (5, False)], "their data was there in this pass"
     assert log.aborted_transactions(0, 99) == [(9, 2)]
-    log.producer_state.expire(NOW + 5 * DAY)
+    log.producer_state.expire(NOW + 5 * DAY, 0)
     put(log, b"z", b"2")
     await clean(log, now_ms=NOW + DAY)
     assert controls() == [(1, True), (3, False), (5, False)], "an empty batch of 9 was still there before the second"

@@ -260,7 +260,7 @@ def test_idle_producers_expire(world: World) -> None:
     world.now_ms += 500
     world.append(0, pid=2)
     world.now_ms += 500
-    assert world.state.expire(world.now_ms) == 1
+    assert world.state.expire(world.now_ms, 0) == 1
     assert set(world.state.producers) == {2}
 
 
@@ -268,15 +268,15 @@ def test_old_timestamps_do_not_expire_a_producer(world: World) -> None:
     """B34: records about the distant past come from a producer that is alive."""
     world.append(0)
     assert world.state.producers[1].last_timestamp < world.now_ms - 10 * 1000
-    assert world.state.expire(world.now_ms + 999) == 0
+    assert world.state.expire(world.now_ms + 999, 0) == 0
 
 
 def test_producer_with_an_open_transaction_does_not_expire(world: World) -> None:
     """B33."""
     world.append(0, txn=True)
-    assert world.state.expire(world.now_ms + 10**9) == 0
+    assert world.state.expire(world.now_ms + 10**9, 0) == 0
     world.end_txn()
-    assert world.state.expire(world.now_ms + 10**9) == 1
+    assert world.state.expire(world.now_ms + 10**9, 0) == 1
 
 
 def test_marker_counts_as_activity(world: World) -> None:
@@ -284,7 +284,7 @@ def test_marker_counts_as_activity(world: World) -> None:
     world.append(0, txn=True)
     world.now_ms += 2000
     world.end_txn(coordinator_epoch=5)
-    assert world.state.expire(world.now_ms + 999) == 0
+    assert world.state.expire(world.now_ms + 999, 0) == 0
     assert world.check_marker(epoch=0, coordinator_epoch=4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
@@ -420,10 +420,10 @@ def test_offsets_have_no_sequences_to_check(world: World) -> None:
 def test_guards_of_verifications_that_were_never_decided_expire(world: World) -> None:
     guard = world.guard()
     world.now_ms += 999
-    world.state.expire(world.now_ms)
+    world.state.expire(world.now_ms, 0)
     assert world.verified(guard) is ErrorCode.NONE
     world.now_ms += 1
-    world.state.expire(world.now_ms)
+    world.state.expire(world.now_ms, 0)
     assert world.verified(guard) is ErrorCode.INVALID_TXN_STATE
 
 

@@ -19,6 +19,7 @@ from oncelog.coordinator.controller.reassignment import (
     origin_of,
     plan,
     reassigned,
+    refused_drop,
     target_of,
     waiting_state,
 )
@@ -100,6 +101,28 @@ class TestStates:
 
     def test_reassignment_that_leaves_no_replica_in_sync_is_refused(self) -> None:
         assert begun_state(replace(STATE, leader=4, isr=(4,)), SETTLED, {1, 2, 3, 4}, 9) is None
+
+    @pytest.mark.parametrize(
+        ("isr", "elr", "min_isr", "is_refused"),
+        [
+            ((1, 4), (), 2, True),
+            ((1, 4), (2,), 2, False),
+            ((1, 2, 4), (), 2, False),
+            ((1,), (), 2, False),
+            ((1, 4), (), 1, False),
+            ((1, 2, 3, 4), (), 5, False),
+        ],
+    )
+    def test_reassignment_that_drops_replicas_below_the_minimum_is_refused(
+        self, isr: tuple[int, ...], elr: tuple[int, ...], min_isr: int, is_refused: bool
+    ) -> None:
+        """B57: a cancelled one drops the replicas that it was adding, and they may be among those that acknowledged."""
+        cancelled = reassigned(reassigned(SETTLED, (1, 4, 5)), (1, 2, 3))
+        refused = refused_drop(replace(STATE, isr=isr, elr=elr), cancelled, min_isr)
+        assert (refused is not None) is is_refused
+        if refused is not None:
+            assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            assert "dropped: [4]. [1] would be left" in refused.message
 
     def test_partition_that_waits_keeps_what_it_waits_for_while_it_moves(self) -> None:
         waiting = replace(STATE, leader=-1, isr=(1,), elr=(2,), epochs={1: 7, 2: 8}, last_leader=1, last_known_elr=(3,))
