@@ -811,8 +811,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B33", _PRODUCERS,
-        "            if entry.txn_first_offset is None and entry.last_active_ms <= limit_ms\n",
-        "            if entry.last_active_ms <= limit_ms\n",
+        "[each for each in idle if each.txn_first_offset is None]",
+        "idle",
         f"{_TEST_PRODUCERS}::test_producer_with_an_open_transaction_does_not_expire",
     ),
     Mutation(
