@@ -68,6 +68,7 @@ class TransactionalClient:
     async def ask(self, broker: ClusterBroker, request: Message, version: int) -> Any:
         if broker not in self._clients:
             self._clients[broker] = await broker.client()
+            await self._clients[broker].call(requests.api_versions(), requests.API_VERSIONS_VERSION)
         return await self._clients[broker].call(request, version)
 
     async def init(self) -> None:

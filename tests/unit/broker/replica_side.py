@@ -62,6 +62,7 @@ from tests.unit.broker.outcomes import without_shape
 
 ME, OTHER = 1, 2
 LISTENER = "PLAINTEXT"
+LATEST_SECONDS = 1e9
 LOG_DIR = "/data"
 
 
@@ -88,7 +89,10 @@ class NoProducerIds:
 
 
 def new_connection() -> ConnectionInfo:
-    return ConnectionInfo(client_host="127.0.0.1", listener_name=LISTENER)
+    """A connection that is greeted after everything else, so that no request over it is late."""
+    connection = ConnectionInfo(client_host="127.0.0.1", listener_name=LISTENER)
+    connection.greeted_at = LATEST_SECONDS
+    return connection
 
 
 class ReplicaSide:

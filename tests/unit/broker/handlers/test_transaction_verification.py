@@ -10,6 +10,7 @@ import pytest
 from oncelog.broker.handlers.produce import handle_produce
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import parse_response
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers.administration import ask, settle
@@ -94,6 +95,10 @@ async def test_five_produces_in_flight_of_which_the_first_waits_for_its_coordina
         loop = asyncio.get_running_loop()
         port = broker.listeners.bound[0].port
         _, client = await loop.create_connection(FrameClient, "127.0.0.1", port)
+        await settle()
+        client.send((99, ApiVersionsRequest(), 3))
+        assert await client.correlation_ids(1) == [99]
+        client.frames.clear()
         async with without_coordinator(broker):
             client.send(*((n, producer.request((0, producer.batch(n))), 11) for n in range(5)))
             await settle()
