@@ -96,7 +96,7 @@ async def test_five_produces_in_flight_of_which_the_first_waits_for_its_coordina
         port = broker.listeners.bound[0].port
         _, client = await loop.create_connection(FrameClient, "127.0.0.1", port)
         await settle()
-        client.send((99, ApiVersionsRequest(), 3))
+        client.send((99, ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3))
         assert await client.correlation_ids(1) == [99]
         client.frames.clear()
         async with without_coordinator(broker):
