@@ -85,9 +85,15 @@ def session_of(broker: ClusterBroker) -> Session:
 
 
 def state_of(cluster: SimulatedCluster, topic: str, partition: int = 0) -> PartitionState:
+    state = known_state_of(cluster, topic, partition)
+    assert state is not None
+    return state
+
+
+def known_state_of(cluster: SimulatedCluster, topic: str, partition: int) -> PartitionState | None:
+    """None while the topic is being created or deleted."""
     znode = cluster.ensemble.tree.get(paths.partition_state(TopicPartition(topic, partition)))
-    assert znode is not None
-    return znodes.decode_partition_state(znode.data)
+    return None if znode is None else znodes.decode_partition_state(znode.data)
 
 
 def assignments(cluster: SimulatedCluster) -> dict[TopicPartition, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Final
 
-from tests.simulation.cluster_stories import assignments, state_of
+from tests.simulation.cluster_stories import assignments, known_state_of
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
 
 _LOOK_SECONDS: Final = 0.1
@@ -54,10 +54,11 @@ class DamagedCopy:
 
     def is_repaired(self) -> bool:
         """Return whether every replica is in sync, and equal."""
-        in_sync = all(
-            set(state_of(self._cluster, *partition).isr) == set(replicas)
+        states = (
+            (known_state_of(self._cluster, *partition), replicas)
             for partition, replicas in assignments(self._cluster).items()
         )
+        in_sync = all(state is not None and set(state.isr) == set(replicas) for state, replicas in states)
         return in_sync and self._is_whole()
 
 
