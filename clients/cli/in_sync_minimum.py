@@ -5,6 +5,7 @@ from typing import Final
 
 from oncelog.clients.connection import Connection
 from oncelog.clients.errors import ClientError
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -21,10 +22,17 @@ _SECONDS: Final = 3.0
 _MOST_TOPICS: Final = 1000
 """Topics of one request: enough to see the problem, with a response of moderate size."""
 _SHOWN: Final = 3
+_REFUSED_MEANWHILE: Final = {
+    TRANSACTION_STATE_TOPIC_NAME: "transactions can neither begin nor end",
+    GROUP_METADATA_TOPIC_NAME: "groups cannot commit offsets",
+}
+"""By internal topic, what clients whose transactional id or group is kept there cannot do."""
 
 
-async def in_sync_minimums(connection: Connection, metadata: MetadataResponse) -> dict[str, int]:
-    """Return ``min.insync.replicas`` of topics with replicas out of sync; empty if the broker does not say."""
+async def in_sync_minimums(
+    connection: Connection, metadata: MetadataResponse, seconds: float = _SECONDS
+) -> dict[str, int]:
+    """Return ``min.insync.replicas`` of topics with replicas out of sync; empty if the broker does not say in time."""
     lacking = [topic.name for topic in metadata.topics if topic.name and any(map(_lacks, topic.partitions))]
     if not lacking:
         return {}
@@ -35,7 +43,7 @@ async def in_sync_minimums(connection: Connection, metadata: MetadataResponse) -
         ]
     )
     try:
-        described = await connection.send(request, DescribeConfigsResponse, timeout=_SECONDS)
+        described = await connection.send(request, DescribeConfigsResponse, timeout=min(seconds, _SECONDS))
     except ClientError:
         return {}
     return {
@@ -67,7 +75,7 @@ def about_minimum(metadata: MetadataResponse, minimums: Mapping[str, int], alive
     ``alive`` are the brokers that the cluster knows. Partitions without a leader are another matter.
     """
     refusing = {
-        f"{topic.name}-{partition.partition_index}": partition
+        (topic.name or "", partition.partition_index): partition
         for topic in metadata.topics
         for partition in topic.partitions
         if partition.leader_id in alive
@@ -76,15 +84,17 @@ def about_minimum(metadata: MetadataResponse, minimums: Mapping[str, int], alive
     }
     if not refusing:
         return None
-    names = sorted(refusing)
+    names = [f"{topic}-{index}" for topic, index in sorted(refusing)]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     have = "1 partition has" if len(names) == 1 else f"{len(names)} partitions have"
     away = sorted({node for partition in refusing.values() for node in partition.replica_nodes} - set(alive))
     ids = ", ".join(map(str, away))
     gone = f"; not in the cluster: broker{'' if len(away) == 1 else 's'} {ids}, to be started first" if away else ""
+    topics = {topic for topic, _ in refusing}
+    effects = "".join(f", {effect}" for topic, effect in _REFUSED_MEANWHILE.items() if topic in topics)
     return (
         f"{have} fewer replicas in sync than {MINIMUM_KEY}: writes with acks=all are refused "
-        f"({', '.join(names[:_SHOWN])}{more}){gone}"
+        f"({', '.join(names[:_SHOWN])}{more}){effects}{gone}"
     )
 
 

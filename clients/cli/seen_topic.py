@@ -5,13 +5,14 @@ most of the command's time, and the partitions that are shown are those of after
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.admin.topic_pages import describe_eligible
 from oncelog.clients.admin.topics import TopicDescription
+from oncelog.clients.cli.in_sync_minimum import about_minimum, in_sync_minimums
 from oncelog.clients.cli.reassigned_partitions import Reassignments, list_reassignments
 from oncelog.clients.cli.recovery_overrides import recovery_level
 from oncelog.clients.cluster import Cluster
@@ -42,6 +43,8 @@ class SeenTopic:
     """Whether the controller compares logs before it elects a leader for one that has none."""
     unreached: Mapping[int, Unreachable]
     """By broker, where and why a leader is not reached."""
+    refusing: str | None
+    """What it means that partitions have fewer replicas in sync than ``min.insync.replicas``; None if none have."""
 
 
 async def see_topic(cluster: Cluster, name: str, seconds: float, *, offsets: bool) -> SeenTopic:
@@ -55,6 +58,7 @@ async def see_topic(cluster: Cluster, name: str, seconds: float, *, offsets: boo
                 ends, without_end = await _log_ends(cluster, described)
             described = await _describe(cluster, name)
         alive = frozenset(cluster.brokers)
+        refusing = await _refused_writes(cluster, name, alive)
         unreached = await _unreached(cluster, {each.leader for each in described.partitions if each.leader is not None})
         moves = await list_reassignments(cluster, cluster.metadata.controller_id)
         is_led = all(each.leader is not None for each in described.partitions)
@@ -66,6 +70,7 @@ async def see_topic(cluster: Cluster, name: str, seconds: float, *, offsets: boo
             moves={key: each for key, each in moves.items() if key[0] == name},
             compares_logs=not is_led and bool(await recovery_level(cluster)),
             unreached=unreached,
+            refusing=refusing,
         )
 
 
@@ -74,6 +79,12 @@ async def _describe(cluster: Cluster, name: str) -> TopicDescription:
     if isinstance(described, Refusal):
         raise described.as_error(f"topic {name}")
     return described
+
+
+async def _refused_writes(cluster: Cluster, name: str, alive: Collection[int]) -> str | None:
+    metadata, connection = await cluster.refresh([name]), await cluster.connection_to_any()
+    minimums = await in_sync_minimums(connection, metadata, cluster.attempts().remaining_seconds)
+    return about_minimum(metadata, minimums, alive)
 
 
 async def _log_ends(

@@ -128,7 +128,8 @@ def describe(session: Session, name: str, offsets: bool) -> None:
 
     ISR: the in-sync replicas. ELR: other replicas that have every acknowledged record unless they turn out to be
     damaged, and may lead when none in sync is there (KIP-966). LAST-KNOWN-ELR: those that were eligible, and are known
-    to be damaged. Below the table are the brokers that partitions without a leader wait for.
+    to be damaged. Below the table are the brokers that partitions without a leader wait for, and which partitions
+    refuse writes with acks=all because fewer replicas are in sync than min.insync.replicas.
     """
     from oncelog.clients.cli.reassigned_partitions import about_reassignments
     from oncelog.clients.cli.seen_topic import see_topic
@@ -140,6 +141,7 @@ def describe(session: Session, name: str, offsets: bool) -> None:
     described = seen.description
     rows = partition_rows(described, seen.alive, seen.ends)
     found = problems(described, seen.alive, compares_logs=seen.compares_logs)
+    found += [seen.refusing] if seen.refusing else []
     found += about_unreached(described, seen.unreached)
     fields: dict[str, object] = {
         "topic": described.name,

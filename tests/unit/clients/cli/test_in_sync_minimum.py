@@ -1,5 +1,7 @@
 """Partitions that refuse writes for want of replicas, as ``oncelog health`` and ``oncelog doctor`` tell it."""
 
+import pytest
+
 from oncelog.clients.cli.cluster_health import assess
 from oncelog.clients.cli.in_sync_minimum import about_excess, about_minimum
 from tests.unit.clients.cli.test_cluster_health import broker, metadata
@@ -11,6 +13,21 @@ def test_partitions_below_the_minimum_are_named_with_the_brokers_that_are_away()
     assert about_minimum(CUT, {"a": 2, "b": 1, "d": 2}, {1}) == (
         "2 partitions have fewer replicas in sync than min.insync.replicas: writes with acks=all are refused "
         "(a-0, d-0); not in the cluster: brokers 2, 3, to be started first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "effect"),
+    [
+        ("__transaction_state", "transactions can neither begin nor end"),
+        ("__consumer_offsets", "groups cannot commit offsets"),
+    ],
+)
+def test_internal_partition_below_the_minimum_is_told_by_its_effect(topic: str, effect: str) -> None:
+    cut = metadata(**{topic: (1, [1, 2], [1])})
+    assert about_minimum(cut, {topic: 2}, {1, 2}) == (
+        "1 partition has fewer replicas in sync than min.insync.replicas: writes with acks=all are refused "
+        f"({topic}-0), {effect}"
     )
 
 

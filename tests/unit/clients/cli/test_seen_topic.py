@@ -5,6 +5,12 @@ import asyncio
 from oncelog.clients.cli.seen_topic import see_topic
 from oncelog.clients.cli.topic_description import about_unreached
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -66,6 +72,24 @@ async def test_topic_whose_leader_changes_meanwhile_is_described_with_the_new_on
     assert [each.leader for each in seen.description.partitions] == [2]
     assert seen.ends == {0: {"begin": 7, "end": 7}}
     assert seen.unreached == {}
+
+
+@in_virtual_time
+async def test_partition_below_the_minimum_is_said_to_refuse_writes() -> None:
+    leader = ScriptedBroker({})
+    entry = DescribeConfigsResourceResult(name="min.insync.replicas", value="2")
+    result = DescribeConfigsResult(resource_type=2, resource_name="t", configs=[entry])
+    leader.script[DescribeConfigsRequest] = lambda request: DescribeConfigsResponse(results=[result])
+    async with cluster_of(leader, leaders={"t": [1]}) as cluster:
+        response = metadata({1: leader.address}, {"t": [1]})
+        response.topics[0].partitions[0].replica_nodes = [1, 2]
+        response.topics[0].partitions[0].isr_nodes = [1]
+        leader.script[MetadataRequest] = requested_only(response)
+        seen = await see_topic(cluster, "t", SECONDS, offsets=False)
+    assert seen.refusing == (
+        "1 partition has fewer replicas in sync than min.insync.replicas: writes with acks=all are refused (t-0); "
+        "not in the cluster: broker 2, to be started first"
+    )
 
 
 async def alive_again(broker: ScriptedBroker) -> None:
