@@ -102,13 +102,16 @@ def begun_state(
     return None if leader is None else _with(state, leader, isr, controller_epoch)
 
 
-def refused_drop(state: PartitionState, assignment: ReplicaAssignment, min_isr: int) -> ApiError | None:
+def refused_drop(
+    state: PartitionState, assignment: ReplicaAssignment, min_isr: int, broken: Collection[int] = ()
+) -> ApiError | None:
     """Return why a partition with a leader must not get an assignment, where the cluster keeps eligible replicas.
 
     A reassignment that ends before it is complete drops the replicas that were added. If they are in sync, and fewer
     members of ISR and ELR than the minimum are left, what they have acknowledged is on fewer replicas than promised.
+    ``broken``: the members that may lack acknowledged records.
     """
-    members = {*state.isr, *state.elr}
+    members = {*state.isr, *state.elr} - set(broken)
     kept = members & set(assignment.replicas)
     if kept == members or len(kept) >= min(min_isr, len(assignment.replicas)):
         return None

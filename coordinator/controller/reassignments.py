@@ -30,7 +30,7 @@ from oncelog.coordinator.controller.reassignment import (
     target_of,
     waiting_state,
 )
-from oncelog.coordinator.controller.replica_standing import completed, fit_to_lead
+from oncelog.coordinator.controller.replica_standing import broken_members, completed, fit_to_lead
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Done, MultiFailed, Operation, SetData
 from oncelog.coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
@@ -122,7 +122,8 @@ class Reassignments:
         if state is not None:
             refused = None
             if cluster.keeps_eligible():
-                refused = refused_drop(versioned.state, planned, cluster.min_isr(partition.topic))
+                broken = broken_members(cluster, versioned)
+                refused = refused_drop(versioned.state, planned, cluster.min_isr(partition.topic), broken)
             return refused or self._step(partition, planned, state)
         if versioned.state.leader != NO_LEADER:
             return _NO_LEADER_LEFT

@@ -90,6 +90,13 @@ ELIGIBLE_MUTATIONS: Final = (
         f"{_TEST_STORIES}::test_reassignment_elects_no_replica_that_lost_its_tail",
     ),
     Mutation(
+        "B57", "coordinator/controller/reassignment.py",
+        "    members = {*state.isr, *state.elr} - set(broken)\n",
+        "    members = {*state.isr, *state.elr}\n",
+        "tests/unit/coordinator/controller/test_reassignment.py"
+        "::TestReassignment::test_replica_that_lost_its_log_does_not_count_as_kept_by_a_reassignment",
+    ),
+    Mutation(
         "B57", "coordinator/controller/leader_elections.py",
         "        fit = fit_to_lead(context.state, versioned, reliable)\n",
         "        fit = reliable\n",
