@@ -85,7 +85,7 @@ class ControllerLink:
                 if await self._is_lost_to_the_majority(controller_id, refused=refused):
                     self._controller.report_unreachable(controller_id)
                     return
-                if pause == _FIRST_PAUSE_SECONDS:
+                if pause == 2 * _FIRST_PAUSE_SECONDS:  # One that has just ended seems to be reached for a moment.
                     logger.warning(
                         "Controller %d cannot be reached from here, but stays: others reach it", controller_id
                     )
