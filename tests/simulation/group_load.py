@@ -28,6 +28,8 @@ _INSTANCES: Final = ("static-1", "static-2")
 _MOST_MEMBERS: Final = 5
 _STABLE_SECONDS: Final = (3 * SESSION_MS + 3 * REBALANCE_MS) / 1000
 """Members that died expire one after the other, and each of them ends one rebalance."""
+_TRIES: Final = 20
+"""Commits that a member may send until one is acknowledged, where followers copy it later than its client waits."""
 _EXPIRY_CHECK: Final = "offsets.retention.check.interval.ms"
 """Without it a group is not removed within a history."""
 _LOOK_SECONDS: Final = 0.2
@@ -41,7 +43,9 @@ class GroupLoad:
         self._cluster = cluster
         self._rng = rng
         self._shape = shape
-        self._ledger = GroupLedger(may_begin_anew=_EXPIRY_CHECK in cluster.loop.swarm.settings())
+        buggified = cluster.loop.swarm.settings()
+        self._ledger = GroupLedger(may_begin_anew=_EXPIRY_CHECK in buggified)
+        self._stable_seconds = _STABLE_SECONDS + _TRIES * _replica_wait_seconds(buggified)
         self._members: dict[GroupMember, asyncio.Task[None]] = {}
         self._churning: asyncio.Task[None] | None = None
         self._longest_rest = rng.choice([1.0, 3.0, 8.0])
@@ -71,7 +75,7 @@ class GroupLoad:
         self._raise_failures()
         if not self._working:
             self._add(None)
-        async with asyncio.timeout(_STABLE_SECONDS):
+        async with asyncio.timeout(self._stable_seconds):
             while not self._is_stable():
                 self._raise_failures()
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -158,6 +162,13 @@ class GroupLoad:
         count = sum(partition.topic == GROUP_METADATA_TOPIC_NAME for partition in assignments(self._cluster))
         partition = TopicPartition(GROUP_METADATA_TOPIC_NAME, partition_for(GROUP, count))
         return log_of(self._cluster, state_of(self._cluster, *partition).leader, partition)
+
+
+def _replica_wait_seconds(buggified: Mapping[str, str]) -> float:
+    """Return how long a follower waits before it copies a commit: for nothing, unless it waits for more bytes."""
+    if "replica.fetch.min.bytes" not in buggified:
+        return 0.0
+    return int(buggified.get("replica.fetch.wait.max.ms", "500")) / 1000
 
 
 def _commits(log: PartitionLog) -> dict[TopicPartition, list[str]]:
