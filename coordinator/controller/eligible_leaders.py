@@ -77,15 +77,30 @@ def with_eligible(decided: PartitionState, before: PartitionState, standing: Sta
     last_known = tuple(
         member for member in dict.fromkeys(known) if member not in (*decided.isr, *elr) and member in standing.replicas
     )
-    return replace(decided, elr=elr, epochs=epochs, last_leader=None, last_known_elr=last_known)
+    remembered = replace(decided, elr=elr, epochs=epochs, last_leader=None, last_known_elr=last_known)
+    return judged_as_before(remembered, before, standing.written_at)
+
+
+def judged_as_before(decided: PartitionState, before: PartitionState, written_at: int) -> PartitionState:
+    """Return a decided state whose members without an epoch are judged as in the state before.
+
+    A state of a cluster that kept no ELR has no epochs, and its members are judged by ``written_at``, the store's
+    transaction that wrote it. A later state has another one, so those that are still absent need the former.
+    """
+    if all(member in decided.epochs for member in (*decided.isr, *decided.elr)):
+        return replace(decided, judged_at=None) if decided.judged_at is not None else decided
+    is_first = before.judged_at is None and not before.epochs
+    return replace(decided, judged_at=written_at if is_first else before.judged_at)
 
 
 def without_eligible(state: PartitionState) -> PartitionState:
     """Return a state without ELR, for a cluster that keeps none: what waits for an eligible replica waits for any."""
     if not (state.elr or state.epochs or state.last_known_elr or state.last_leader is not None):
-        return state
+        return state if state.judged_at is None else replace(state, judged_at=None)
     isr = state.isr if state.leader != NO_LEADER else (*state.isr, *state.elr)
-    return replace(state, isr=tuple(dict.fromkeys(isr)), elr=(), epochs={}, last_leader=None, last_known_elr=())
+    return replace(
+        state, isr=tuple(dict.fromkeys(isr)), elr=(), epochs={}, judged_at=None, last_leader=None, last_known_elr=()
+    )
 
 
 def _epoch_of(member: int, before: PartitionState, standing: Standing, *, keep: bool) -> int | None:
@@ -111,13 +126,14 @@ def _without_eligible(
         return _recovering(state, chosen, standing, recovery.remembered)
     if state.leader == NO_LEADER:
         return None
-    return replace(
+    waiting = replace(
         state,
         leader=NO_LEADER,
         leader_epoch=state.leader_epoch + 1,
         controller_epoch=standing.controller_epoch,
         last_leader=state.leader,
     )
+    return judged_as_before(waiting, state, standing.written_at)
 
 
 def _recovering(state: PartitionState, leader: int, standing: Standing, there: Sequence[int]) -> PartitionState:
@@ -132,6 +148,7 @@ def _recovering(state: PartitionState, leader: int, standing: Standing, there: S
         elected,
         elr=(),
         epochs={leader: standing.incarnations[leader]},
+        judged_at=None,
         last_leader=None,
         last_known_elr=tuple(others) if standing.effective_min_isr > 1 else (),
         leader_recovery_state=LeaderRecoveryState.RECOVERED if is_lone else LeaderRecoveryState.RECOVERING,

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.controller_context import ControllerContext
+from oncelog.coordinator.controller.eligible_leaders import judged_as_before
 from oncelog.coordinator.controller.partition_states import elect, remember
 from oncelog.coordinator.controller.propagation import send_changes
 from oncelog.coordinator.controller.reassignment import (
@@ -128,7 +129,11 @@ class Reassignments:
         if versioned.state.leader != NO_LEADER:
             return _NO_LEADER_LEFT
         waiting = waiting_state(versioned.state, planned, self._context.epoch)
-        return waiting if isinstance(waiting, ApiError) else _Step(assignment=planned, state=waiting)
+        if isinstance(waiting, ApiError):
+            return waiting
+        if cluster.keeps_eligible():
+            waiting = judged_as_before(waiting, versioned.state, versioned.mzxid)
+        return _Step(assignment=planned, state=waiting)
 
     async def finish(self, partitions: Iterable[TopicPartition]) -> None:
         """Complete the reassignments whose new replicas are all in sync."""

@@ -23,6 +23,7 @@ def standing_of(cluster: ClusterState, partition: TopicPartition, controller_epo
         broken=broken,
         min_isr=cluster.min_isr(partition.topic),
         controller_epoch=controller_epoch,
+        written_at=versioned.mzxid,
         unreachable=cluster.unreachable,
         log_ends=cluster.log_ends.of(partition, state.leader_epoch, incarnations),
     )
@@ -32,9 +33,10 @@ def broken_members(cluster: ClusterState, versioned: VersionedState) -> Collecti
     """Return the registered members of ISR and ELR that may lack acknowledged records.
 
     A state that was written while the cluster kept no ELR has no epochs. Then its members are judged by when it was
-    written: nothing may have been lost since.
+    written: nothing may have been lost since. So are members that have been absent since then (``judged_at``).
     """
     state = versioned.state
+    judged_at = state.judged_at if state.epochs or state.judged_at is not None else versioned.mzxid
     broken = set()
     for member in (*state.isr, *state.elr):
         broker = cluster.brokers.get(member)
@@ -44,7 +46,7 @@ def broken_members(cluster: ClusterState, versioned: VersionedState) -> Collecti
         if known is not None:
             is_whole = broker.has_kept(known)
         else:
-            is_whole = not state.epochs and broker.intact_since <= versioned.mzxid
+            is_whole = judged_at is not None and broker.intact_since <= judged_at
         if not is_whole:
             broken.add(member)
     return broken

@@ -23,6 +23,8 @@ class Standing(NamedTuple):
     min_isr: int
     """``min.insync.replicas`` of the topic."""
     controller_epoch: int
+    written_at: int = 0
+    """The store's transaction that wrote the present state of the partition."""
     unreachable: Collection[int] = ()
     """The registered brokers that cannot be reached."""
     log_ends: Mapping[int, LogEnd] = _NONE_KNOWN

@@ -91,6 +91,8 @@ class PartitionState:
     """The eligible leader replicas (KIP-966): not in sync, and with all that has been acknowledged."""
     epochs: Mapping[int, int] = field(default_factory=dict)
     """By member of the ISR and the ELR, the broker epoch in which it was last known to have all that it should."""
+    judged_at: int | None = None
+    """For members without an epoch: the store's transaction that wrote the last state in which no member had one."""
     last_leader: int | None = None
     """The last leader, while there is none."""
     last_known_elr: tuple[int, ...] = ()
@@ -283,6 +285,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
         content["elr"] = list(state.elr)
     if state.epochs:
         content["epochs"] = {str(broker_id): epoch for broker_id, epoch in sorted(state.epochs.items())}
+    if state.judged_at is not None:
+        content["judged_at"] = state.judged_at
     if state.last_leader is not None:
         content["last_leader"] = state.last_leader
     if state.last_known_elr:
@@ -304,6 +308,7 @@ def decode_partition_state(data: bytes) -> PartitionState:
                 _checked(int(broker_id), _BROKER_IDS): _checked(epoch, _EPOCHS)
                 for broker_id, epoch in content.get("epochs", {}).items()
             },
+            judged_at=_optional(content.get("judged_at"), _EPOCHS),
             last_leader=_optional(content.get("last_leader"), _BROKER_IDS),
             last_known_elr=_broker_ids(content.get("last_known_elr", [])),
         )

@@ -90,11 +90,29 @@ ELIGIBLE_MUTATIONS: Final = (
         f"{_TEST_STORIES}::test_reassignment_elects_no_replica_that_lost_its_tail",
     ),
     Mutation(
+        "B57", _ELIGIBLE,
+        "    return replace(decided, judged_at=written_at if is_first else before.judged_at)\n",
+        "    return decided\n",
+        f"{_TEST_STORIES}::test_replicas_that_were_away_are_whole_although_the_level_was_raised_only_before",
+    ),
+    Mutation(
+        "B57", _ELIGIBLE,
+        "    return judged_as_before(waiting, state, standing.written_at)\n",
+        "    return waiting\n",
+        f"{_TEST_ELIGIBLE}::test_waiting_partition_without_epochs_is_judged_by_the_state_before_it_waited",
+    ),
+    Mutation(
+        "B57", _STANDING,
+        "judged_at is not None and broker.intact_since <= judged_at\n",
+        "False\n",
+        f"{_TEST_STANDING}::test_member_without_epoch_is_judged_by_the_last_state_in_which_none_had_one",
+    ),
+    Mutation(
         "B57", "coordinator/controller/reassignment.py",
         "    members = {*state.isr, *state.elr} - set(broken)\n",
         "    members = {*state.isr, *state.elr}\n",
         "tests/unit/coordinator/controller/test_reassignment.py"
-        "::TestReassignment::test_replica_that_lost_its_log_does_not_count_as_kept_by_a_reassignment",
+        "::TestStates::test_replica_that_lost_its_log_does_not_count_as_kept_by_a_reassignment",
     ),
     Mutation(
         "B57", "coordinator/controller/leader_elections.py",

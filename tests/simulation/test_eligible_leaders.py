@@ -17,6 +17,8 @@ from oncelog.coordinator.controller.config_changes import (
     OperationType,
     ResourceType,
 )
+from oncelog.coordinator.controller.feature_changes import FeatureUpdate
+from oncelog.coordinator.controller.finalized_features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from oncelog.coordinator.controller.leader_elections import ElectionType
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState
 from oncelog.protocol.errors import ErrorCode
@@ -27,6 +29,7 @@ from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
 
 T0 = TopicPartition("t", 0)
 MIN_ISR_2 = {"min.insync.replicas": "2"}
+LEVEL_0 = {"oncelog.eligible.leader.replicas.version": "0"}
 LONG = 3 * SESSION_SECONDS
 
 
@@ -48,6 +51,38 @@ async def shrink_to_2(cluster: SimulatedCluster) -> AcknowledgedWriter:
     state = state_of(cluster, "t")
     assert (state.leader, state.isr, state.elr) == (2, (2,), (3,))
     return writer
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_replicas_that_were_away_are_whole_although_the_level_was_raised_only_before(comes_back: bool) -> None:
+    """B57: no state has been written since, so none says in which epochs they had everything."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await written(cluster, 1, 2, 3)
+        controller = cluster[cluster.controllers[0]].running
+        (outcome,) = await controller.controller_apis.update_features(
+            [FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1)]
+        )
+        assert outcome == NO_ERROR
+        await writer.write(10)
+        for broker_id in (1, 2, 3):
+            cluster[broker_id].kill()
+        await asyncio.sleep(LONG)
+        await cluster[3].start()
+        await asyncio.sleep(LONG)
+        assert state_of(cluster, "t").leader == 3
+        cluster[3].crash("power")
+        await cluster[1].start()
+        await cluster[2].start()
+        if comes_back:
+            await cluster[3].start()
+        await asyncio.sleep(2 * LONG)
+        state = state_of(cluster, "t")
+        assert state.leader in (1, 2)
+        assert state.leader_recovery_state is LeaderRecoveryState.RECOVERED
+        writer.assert_nothing_is_lost(cluster[state.leader].content(T0))
+
+    simulate(story, settings={**MIN_ISR_2, "unclean.recovery.strategy": "none", **LEVEL_0})
 
 
 def test_eligible_replica_leads_when_the_last_in_sync_replica_lost_power() -> None:

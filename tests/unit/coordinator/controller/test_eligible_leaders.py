@@ -202,6 +202,27 @@ def test_members_keep_their_recorded_epoch_while_they_are_away() -> None:
     assert with_eligible(replace(STATE, isr=(1,), leader_epoch=6), STATE, seen).epochs[1] == 31
 
 
+def test_members_of_a_state_without_epochs_that_are_away_are_judged_as_before() -> None:
+    """B57: the level was raised since, and they may well have everything."""
+    legacy = replace(STATE, epochs={})
+    seen = standing(3)._replace(written_at=50)
+    state = decided(legacy, seen)
+    assert (state.leader, state.isr, state.elr, state.epochs, state.judged_at) == (3, (3,), (1, 2), {3: 13}, 50)
+    gone = decided(state, standing()._replace(written_at=60))
+    assert (gone.leader, gone.elr, gone.judged_at) == (NO_LEADER, (1, 2), 50)
+    back = decided(gone, standing(1)._replace(written_at=70))
+    assert (back.leader, back.epochs, back.judged_at) == (1, {1: 11, 3: 13}, 50)
+    whole = decided(back, standing(1, 2)._replace(written_at=80, min_isr=1))
+    assert (whole.isr, whole.epochs, whole.judged_at) == ((1,), {1: 11}, None)
+
+
+def test_waiting_partition_without_epochs_is_judged_by_the_state_before_it_waited() -> None:
+    """B57: a member that lost its log registered before that was written, and must not count as whole since then."""
+    waiting = decided(replace(STATE, epochs={}), standing()._replace(written_at=50))
+    assert (waiting.leader, waiting.epochs, waiting.judged_at) == (NO_LEADER, {}, 50)
+    assert without_eligible(waiting).judged_at is None
+
+
 def test_state_without_eligible_replicas_waits_for_any_member() -> None:
     """A downgrade: the former rule elects any member of the ISR."""
     state = without_eligible(GONE)

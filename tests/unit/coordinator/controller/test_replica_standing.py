@@ -80,6 +80,13 @@ def test_member_of_a_state_without_epochs_is_judged_by_when_it_was_written() -> 
     assert broken(cluster_of(half_known, B1=broker(20), B2=broker(40))) == {2}
 
 
+def test_member_without_epoch_is_judged_by_the_last_state_in_which_none_had_one() -> None:
+    """B57: another state has been written meanwhile, for which its broker was away."""
+    for state in (replace(STATE, epochs={1: 20}, judged_at=45), replace(STATE, epochs={}, judged_at=45)):
+        assert broken(cluster_of(state, B2=broker(60, since=40, until=40))) == set()
+        assert broken(cluster_of(state, B2=broker(60, since=48, until=48))) == {2}
+
+
 def test_unreachable_whole_member_counts_as_usable_beside_reachable_broken_one() -> None:
     cluster = cluster_of(B1=broker(60), B2=broker(20), B3=broker(20))
     cluster.unreachable.add(2)

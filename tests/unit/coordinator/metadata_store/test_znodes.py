@@ -105,6 +105,7 @@ def test_partition_state_remembers_eligible_replicas_beside_kafkas_fields() -> N
         elr=(3, 2),
         epochs={1: 4294967300, 3: 20},
         last_leader=1,
+        judged_at=9,
         last_known_elr=(4,),
     )
     data = znodes.encode_partition_state(state)
@@ -117,6 +118,7 @@ def test_partition_state_remembers_eligible_replicas_beside_kafkas_fields() -> N
         "elr": [3, 2],
         "epochs": {"1": 4294967300, "3": 20},
         "last_leader": 1,
+        "judged_at": 9,
         "last_known_elr": [4],
     }
     assert znodes.decode_partition_state(data) == state
