@@ -14,7 +14,7 @@ from oncelog.broker.handlers.description import Description
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.storage.partition_log import PartitionLog
-from oncelog.broker.storage.producer_state import ProducerStateEntry
+from oncelog.broker.storage.producer_state_entry import ProducerStateEntry
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.describe_producers import (

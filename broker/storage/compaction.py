@@ -20,7 +20,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from oncelog.broker.storage.producer_state import ProducerStateEntry
+from oncelog.broker.storage.producer_state_entry import ProducerStateEntry
 from oncelog.broker.storage.transaction_index import AbortedTransaction
 from oncelog.protocol.records.record_batch import BatchHeader, CorruptRecord, records_payload, records_payload_in_steps
 from oncelog.protocol.records.rewriting import (

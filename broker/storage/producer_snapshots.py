@@ -16,7 +16,8 @@ from typing import Final
 
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_files import SNAPSHOT_SUFFIX, offset_file, offsets_with_suffix
-from oncelog.broker.storage.producer_state import BatchMetadata, ProducerStateEntry, ProducerStateManager
+from oncelog.broker.storage.producer_state import ProducerStateManager
+from oncelog.broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 from oncelog.protocol.compiler import decode, encode
 from oncelog.protocol.internal.producer_snapshot import ProducerEntry, ProducerSnapshot
 from oncelog.protocol.primitives import DecodeError

@@ -25,31 +25,17 @@ from typing import Final, NamedTuple
 
 from oncelog.broker.storage.append_info import AppendInfo
 from oncelog.broker.storage.batch_scan import ScannedBatch
+from oncelog.broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 from oncelog.broker.storage.refused_batches import RefusedBatches
 from oncelog.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from oncelog.broker.storage.unstable_transactions import CompletedTransaction, UnstableTransactions
-from oncelog.broker.storage.verification_state import (
-    FIRST_STRICT_VERSION,
-    MAX_EPOCH,
-    PendingVerifications,
-    VerificationStateEntry,
-)
+from oncelog.broker.storage.verification_state import PendingVerifications, VerificationStateEntry
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
-from oncelog.protocol.records.record_batch import (
-    NO_PRODUCER_EPOCH,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    BatchHeader,
-    CorruptRecord,
-    increment_sequence,
-)
+from oncelog.protocol.records.record_batch import NO_TIMESTAMP, BatchHeader, CorruptRecord, increment_sequence
 from oncelog.protocol.schema import Buffer
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
-BATCHES_RETAINED: Final = 5
-"""An idempotent producer has at most five requests in flight, so any of the last five batches may be a retry."""
-
 _TRANSACTIONAL: Final = 0x10
 
 _log = getLogger(__name__)
@@ -64,22 +50,6 @@ class AppendOrigin(Enum):
     """A transaction or group coordinator: its batches have no sequences; epochs are checked."""
     REPLICATION = auto()
     """The leader, or the log itself in recovery: it has been checked."""
-
-
-class BatchMetadata(NamedTuple):
-    """One of a producer's last batches."""
-
-    base_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
-
-    @classmethod
-    def ending(cls, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> "BatchMetadata":
-        """Return the batch that a snapshot entry describes."""
-        base = NO_SEQUENCE if last_sequence == NO_SEQUENCE else increment_sequence(last_sequence, -offset_delta)
-        return cls(base, last_sequence, last_offset - offset_delta, last_offset, timestamp)
 
 
 class Accept(NamedTuple):
@@ -109,121 +79,6 @@ class Duplicate(NamedTuple):
 _ACCEPT: Final = Accept()
 _new_tuple: Final = tuple.__new__
 """Makes a NamedTuple of its fields without the detour of its constructor."""
-
-
-class ProducerStateEntry:
-    """One producer's epoch, last batches, and open transaction on this partition."""
-
-    __slots__ = (
-        "abort_offset",
-        "aborted_epoch",
-        "aborted_ms",
-        "batches",
-        "coordinator_epoch",
-        "decision_offset",
-        "last_active_ms",
-        "last_timestamp",
-        "producer_epoch",
-        "producer_id",
-        "txn_first_offset",
-    )
-
-    def __init__(self, producer_id: int, producer_epoch: int = NO_PRODUCER_EPOCH) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.abort_offset = -1
-        """Of the last marker that aborted; -1 if none is known. Not persisted."""
-        self.aborted_epoch = -1  # Of that marker. From a snapshot it is the producer's last epoch.
-        self.aborted_ms = 0
-        """When this broker wrote that marker as the leader, by the loop's clock; 0 if it did not. Not persisted."""
-        self.coordinator_epoch = -1
-        self.decision_offset = -1
-        """Of the latest record that decided an end whose marker this broker wrote; -1 if none is. Not persisted."""
-        self.last_timestamp = NO_TIMESTAMP
-        """Of the last batch or marker, by its writer's clock."""
-        self.last_active_ms = 0
-        """When this broker last saw the producer; not persisted."""
-        self.txn_first_offset: int | None = None
-        """Where the open transaction began; None when there is none."""
-        self.batches: list[BatchMetadata] = []
-        """Of the current epoch, oldest first; at most ``BATCHES_RETAINED``."""
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def last_data_offset(self) -> int:
-        return self.batches[-1].last_offset if self.batches else -1
-
-    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """Return the batch that was appended before with exactly these sequences in this epoch.
-
-        A batch of a transaction that has ended is none: a producer ends a transaction when it has the outcome of every
-        batch, or has given it up. In the second case it may use the numbers again, for other records.
-        """
-        if header.producer_epoch != self.producer_epoch:
-            return None
-        base_sequence = header.base_sequence
-        for batch in self.batches:
-            if batch.base_sequence == base_sequence and batch.last_sequence == header.last_sequence:
-                return None if header.attributes & _TRANSACTIONAL and self._has_ended(batch) else batch
-        return None
-
-    def _has_ended(self, batch: BatchMetadata) -> bool:
-        """Return whether a batch does not belong to the open transaction."""
-        return self.txn_first_offset is None or batch.first_offset < self.txn_first_offset
-
-    def check_sequence(self, header: BatchHeader) -> ErrorCode | None:
-        """Return why a client's batch, whose epoch is not older, does not follow the last one; None if it does."""
-        base_sequence = header.base_sequence
-        if header.producer_epoch != self.producer_epoch:
-            # A new epoch begins at 0, unless nothing is known of the old one.
-            if base_sequence == 0 or self.producer_epoch == NO_PRODUCER_EPOCH:
-                return None
-        elif base_sequence == increment_sequence(self.last_sequence, 1):
-            return None
-        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-    def accepts_marker(self, marker_epoch: int, transaction_version: int) -> bool:
-        """Return whether a marker of this epoch can be meant for the producer's present transaction (KIP-1228).
-
-        Up to version 1 a marker has the epoch of its transaction, or a newer one that fences. In version 2 it always
-        has a newer one, so a marker with the present epoch is the retry of an earlier transaction's marker: it is
-        harmless if no transaction is open (KAFKA-19999) and must not end the one that is. An open transaction of the
-        last epoch is ended by its own epoch: there is no newer one.
-        """
-        if transaction_version < FIRST_STRICT_VERSION or marker_epoch != self.producer_epoch:
-            return marker_epoch >= self.producer_epoch
-        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH
-
-    def add_batch(self, header: BatchHeader, first_offset: int) -> bool:
-        """Remember an appended data batch. Return whether a transaction begins with it."""
-        batches = self.batches
-        if self.producer_epoch != header.producer_epoch:
-            self.producer_epoch = header.producer_epoch
-            batches.clear()
-        delta = header.last_offset_delta
-        base_sequence = header.base_sequence
-        last_sequence = base_sequence if base_sequence < 0 else base_sequence + delta & 0x7FFFFFFF
-        timestamp = header.max_timestamp
-        batches.append(BatchMetadata(base_sequence, last_sequence, first_offset, first_offset + delta, timestamp))
-        if len(batches) > BATCHES_RETAINED:
-            del batches[0]
-        self.last_timestamp = timestamp
-        if self.txn_first_offset is None and header.attributes & _TRANSACTIONAL:
-            self.txn_first_offset = first_offset
-            return True
-        return False
-
-    def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
-        """Remember an appended marker."""
-        if self.producer_epoch != producer_epoch:
-            self.producer_epoch = producer_epoch
-            self.batches.clear()
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp = timestamp
-        self.txn_first_offset = None
 
 
 class ProducerStateManager:
@@ -328,6 +183,10 @@ class ProducerStateManager:
         """Note when a marker that aborts was appended; by the loop's clock."""
         self.producers[producer_id].aborted_ms = now_ms
 
+    def unknown_until_ms(self, entry: ProducerStateEntry | None) -> int:
+        """Return until when this log may have forgotten what a producer did, by the loop's clock; None: unknown now."""
+        return self.expired_ms if entry is None else entry.unknown_until_ms
+
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether the producer has an open transaction here in this epoch."""
         entry = self.producers.get(producer_id)
@@ -347,12 +206,27 @@ class ProducerStateManager:
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
-            if producer_epoch == entry.producer_epoch:
-                if entry.txn_first_offset is not None:
-                    return None
-                # A late batch, which will be refused, must not hold back the next one of its producer.
-                base_sequence = max(base_sequence, increment_sequence(entry.last_sequence, 1))
+            if producer_epoch == entry.producer_epoch and entry.txn_first_offset is not None:
+                return None
+        base_sequence = self._verified_sequence(producer_id, producer_epoch, base_sequence)
         return self._verifications.start(producer_id, producer_epoch, base_sequence, adds_partitions=adds_partitions)
+
+    def withdraw_verification(self, header: BatchHeader) -> None:
+        """Let a batch that was to be verified hold back no others: it is challenged for its connection."""
+        verification = self._verifications.entries.get(header.producer_id)
+        if verification is not None and verification.producer_epoch == header.producer_epoch:
+            sequence = self._verified_sequence(header.producer_id, header.producer_epoch, header.base_sequence)
+            verification.withdraw(sequence)
+
+    def _verified_sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> int:
+        """Return the sequence from which on a batch that is to be verified holds back others.
+
+        A late batch, which will be refused, must not hold back the next one of its producer.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None or producer_epoch != entry.producer_epoch:
+            return base_sequence
+        return max(base_sequence, increment_sequence(entry.last_sequence, 1))
 
     def check_verified(self, producer_id: int, producer_epoch: int, guard: VerificationStateEntry | None) -> ErrorCode:
         """Return NONE if the coordinator's response still holds for a batch; call it in the step of the append.
@@ -397,7 +271,7 @@ class ProducerStateManager:
         producer_id = header.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
-            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+            entry = self._new_entry(header)
         if self._refused.by_producer:
             self._refused.forget(header)
         if self._verifications.entries and header.attributes & _TRANSACTIONAL:
@@ -405,6 +279,12 @@ class ProducerStateManager:
         entry.last_active_ms = self._wall_clock()
         if entry.add_batch(header, first_offset):
             self.transactions.begin(first_offset, producer_id)
+
+    def _new_entry(self, header: BatchHeader) -> ProducerStateEntry:
+        producer_id = header.producer_id
+        entry = ProducerStateEntry(producer_id, header.producer_epoch, unknown_until_ms=self.expired_ms)
+        self.producers[producer_id] = entry
+        return entry
 
     def end_transaction(
         self,
@@ -422,7 +302,7 @@ class ProducerStateManager:
         producer_id = header.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
-            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+            entry = self._new_entry(header)
         if self._verifications.entries:
             self._verifications.end(producer_id, header.producer_epoch, transaction_version)
         entry.last_active_ms = self._wall_clock()

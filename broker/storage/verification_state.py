@@ -6,10 +6,12 @@ it after the response, in the same step as the append. The entry is a *guard*: a
 one is refused, because the transaction that the coordinator verified may have ended in between. An end-transaction
 marker removes the entry, and so do a transactional append, a verification of a newer epoch and the loss of leadership.
 
-A verification that fails leaves its entry behind, with the lowest sequence of the batches that were refused: a later
-batch of the producer must not be appended before them. (Kafka: VerificationStateEntry.)
+A verification that fails leaves its entry behind, with the sequences of the batches that were refused: a later batch
+of the producer must not be appended before them. A batch that is challenged for its connection withdraws its own: it
+may be one that its client has given up. (Kafka: VerificationStateEntry.)
 """
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -20,16 +22,21 @@ FIRST_STRICT_VERSION: Final = 2
 """The first transaction protocol in which every transaction has an epoch of its own."""
 MAX_EPOCH: Final = 32_767
 _MOST_VERIFICATIONS: Final = 10_000
+_MOST_SEQUENCES: Final = 64
+"""Beyond it a batch that is withdrawn still holds back the others, as its sequence may be one that was not kept."""
 
 
 class VerificationStateEntry:
     """The verification of one producer on one partition."""
 
-    __slots__ = ("adds_partitions", "lowest_sequence", "producer_epoch", "started_ms")
+    __slots__ = ("_batches", "adds_partitions", "lowest_sequence", "producer_epoch", "started_ms")
 
     def __init__(self, producer_epoch: int, base_sequence: int, *, adds_partitions: bool, started_ms: int) -> None:
         self.producer_epoch = producer_epoch
-        self.lowest_sequence = base_sequence
+        self.lowest_sequence: float = base_sequence
+        """Of the batches that were to be verified and are not withdrawn; infinite if there are none."""
+        self._batches = {base_sequence: 1}
+        """How many batches, by base sequence."""
         self.adds_partitions = adds_partitions
         """Whether this is a transaction of version 2, which adds its partitions by writing to them."""
         self.started_ms = started_ms
@@ -38,6 +45,17 @@ class VerificationStateEntry:
         """Note another batch of this epoch that is to be verified."""
         if base_sequence < self.lowest_sequence:
             self.lowest_sequence = base_sequence
+        if base_sequence in self._batches or len(self._batches) < _MOST_SEQUENCES:
+            self._batches[base_sequence] = self._batches.get(base_sequence, 0) + 1
+
+    def withdraw(self, base_sequence: int) -> None:
+        """Let a batch hold back no others; one with the same sequence still does if it was verified, too."""
+        if base_sequence not in self._batches or len(self._batches) == _MOST_SEQUENCES:
+            return
+        self._batches[base_sequence] -= 1
+        if not self._batches[base_sequence]:
+            del self._batches[base_sequence]
+            self.lowest_sequence = min(self._batches, default=math.inf)
 
     def check_sequence(self, header: BatchHeader, *, follows_batches: bool) -> ErrorCode | None:
         """Return why a client's batch may not be the first of its transaction; None if it may.

@@ -19,15 +19,15 @@ the same epoch after a batch that failed while it commits or aborts; franz-go wh
 
 Only the batch that is next in sequence is challenged; its repetition is a batch with the same sequence over the same
 connection. Batches that were in flight behind it get the same error, one on which clients retry all of them in order,
-and not OUT_OF_ORDER_SEQUENCE_NUMBER, which some take for a loss. A duplicate gets the response of the first time: it
-changes nothing, and makes no connection the owner.
+and not OUT_OF_ORDER_SEQUENCE_NUMBER, which some take for a loss. Batches over other connections are not held back by
+it. A duplicate gets the response of the first time: it changes nothing, and makes no connection the owner.
 
 A request without acks is not challenged, as it has no response.
 """
 
 from typing import Final
 
-from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.replica_host import to_ms
 from oncelog.broker.storage.producer_state import Accept, AppendOrigin, Duplicate
@@ -61,9 +61,16 @@ class BatchChallenges:
 
         Call it in the step of the append: a batch that it lets pass makes its connection the owner.
         """
-        connection = context.connection
         if not self._is_enabled or context.api_version >= FIRST_PRODUCE_THAT_ADDS:
             return False
+        if not self._must_repeat(leading, header, transactional_id, context.connection):
+            return False
+        leading.log.producer_state.withdraw_verification(header)
+        return True
+
+    def _must_repeat(
+        self, leading: LeadingPartition, header: BatchHeader, transactional_id: str, connection: ConnectionInfo
+    ) -> bool:
         state = leading.log.producer_state
         producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
         entry = state.producers.get(header.producer_id)
@@ -77,5 +84,7 @@ class BatchChallenges:
             if is_young or self._timely.is_timely(connection, transactional_id, producer, leading, entry, owner):
                 owner.grant(producer, connection.id)
                 return False
+            if owner.is_behind(producer, header.base_sequence, connection.id, connection.request_number()):
+                return True
             return is_challenged(owner, producer, header.base_sequence, connection)
         return not isinstance(admitted, Duplicate) and owner.awaits(producer, connection.id)

@@ -102,13 +102,22 @@ class TransactionCoordinators:
         self._sender.stop()
 
     def is_owner(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, connection: ClientConnection, *, marker_epoch: int
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        connection: ClientConnection,
+        *,
+        marker_epoch: int,
+        since_ms: int,
     ) -> bool:
         """Return whether the coordinator is in this broker and its last request of a producer came over a connection.
 
         Then whatever comes over the connection was sent later than that request, which is of the present transaction.
+        ``since_ms``: the request must have come later, by the loop's clock.
         """
-        return self._local.is_owner(transactional_id, producer, connection, marker_epoch=marker_epoch)
+        return self._local.is_owner(
+            transactional_id, producer, connection, marker_epoch=marker_epoch, since_ms=since_ms
+        )
 
     def add_or_verify(self, request: VerificationRequest) -> SentVerification:
         began = asyncio.get_running_loop().time()

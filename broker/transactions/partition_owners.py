@@ -9,7 +9,7 @@ has nothing: its marker may have gone with the log, if the topic was deleted and
 
 An abort marker makes the leader forget the owner: a client that aborts may have given up the connection of a request
 that got no response, and need not come back over another one before its next transaction adds the partition. When the
-partition forgets producers that were idle for long, it forgets which of them had aborted, and the leader all owners.
+partition forgets a producer that was idle for long, it forgets whether it had aborted, and the leader its owner.
 
 The owners of a partition go with the leadership: meanwhile another leader may have had another owner. There are at
 most as many as the partition has producers, or ``most_producers`` if that is more; beyond that the ones that were used
@@ -22,7 +22,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from oncelog.broker.replication.leading_partition import LeadingPartition
-from oncelog.broker.storage.producer_state import ProducerStateEntry
+from oncelog.broker.storage.producer_state_entry import ProducerStateEntry
 from oncelog.coordinator.ports import NEVER, ClientConnection
 from oncelog.coordinator.transaction.connection_challenge import ConnectionChallenge
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
@@ -34,20 +34,20 @@ MOST_PRODUCERS: Final = 5_000
 class PartitionOwner(ConnectionChallenge):
     """The owner of one producer's requests to a partition, until an abort marker comes."""
 
-    __slots__ = ("abort_offset", "acted_at", "expired_ms")
+    __slots__ = ("abort_offset", "acted_at", "unknown_until_ms")
 
-    def __init__(self, abort_offset: int, expired_ms: int, acted_at: float) -> None:
+    def __init__(self, abort_offset: int, unknown_until_ms: int, acted_at: float) -> None:
         super().__init__()
         self.acted_at = acted_at
         """When a TxnOffsetCommit of the owner last took effect, by the loop's clock; ``NEVER``: not since the abort."""
         self.abort_offset = abort_offset
         """Of the last abort marker before the owner became it; -1 if there was none."""
-        self.expired_ms = expired_ms
-        """When the partition had last forgotten a producer before that."""
+        self.unknown_until_ms = unknown_until_ms
+        """When the partition may have forgotten the producer before that."""
 
-    def holds(self, abort_offset: int, expired_ms: int) -> bool:
-        """Return whether there was neither an abort nor an expiry since."""
-        return self.abort_offset == abort_offset and self.expired_ms == expired_ms
+    def holds(self, abort_offset: int, unknown_until_ms: int) -> bool:
+        """Return whether there was no abort since, and the partition has not forgotten the producer."""
+        return self.abort_offset == abort_offset and self.unknown_until_ms == unknown_until_ms
 
     def note_act(self) -> None:
         """Note that a request of the owner takes effect in this step."""
@@ -82,9 +82,9 @@ class PartitionOwners:
             owners = self._owners[leading] = OrderedDict()
         abort_offset = -1 if entry is None else entry.abort_offset
         owner = owners.get(producer.id)
-        expired_ms = leading.log.producer_state.expired_ms
-        if owner is None or not owner.holds(abort_offset, expired_ms):
-            owner = PartitionOwner(abort_offset, expired_ms, self._forgotten.get(leading, NEVER))
+        unknown_until_ms = leading.log.producer_state.unknown_until_ms(entry)
+        if owner is None or not owner.holds(abort_offset, unknown_until_ms):
+            owner = PartitionOwner(abort_offset, unknown_until_ms, self._forgotten.get(leading, NEVER))
             owners[producer.id] = owner
             most = max(self._most_producers, len(leading.log.producer_state.producers))
             while len(owners) > most:

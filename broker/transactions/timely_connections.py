@@ -7,12 +7,13 @@ without a challenge. There are two kinds:
   producer's last abort, or if none is known after this leadership began. What its client has repeated over another
   connection, or has given up, was sent before;
 * if there is no owner: the connection over which the producer's last request came to its transaction coordinator, if
-  that is in this broker. That request is of the present transaction, and a connection keeps its requests in order.
+  that is in this broker, and if it came after this leadership began. That request is of the present transaction, and a
+  connection keeps its requests in order: what comes over it now was sent after all that another leader has done.
 """
 
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.replica_host import to_ms
-from oncelog.broker.storage.producer_state import ProducerStateEntry
+from oncelog.broker.storage.producer_state_entry import ProducerStateEntry
 from oncelog.broker.transactions.coordinators import TransactionCoordinators
 from oncelog.broker.transactions.partition_owners import PartitionOwner
 from oncelog.coordinator.ports import NEVER, ClientConnection
@@ -42,7 +43,9 @@ class TimelyConnections:
         if owner.acted_at != NEVER:
             return False
         marker_epoch = -1 if entry is None else entry.coordinator_epoch
-        return self._coordinators.is_owner(transactional_id, producer, connection, marker_epoch=marker_epoch)
+        return self._coordinators.is_owner(
+            transactional_id, producer, connection, marker_epoch=marker_epoch, since_ms=leading.since_ms
+        )
 
 
 def last_doubt_ms(leading: LeadingPartition, entry: ProducerStateEntry | None) -> int:
@@ -51,4 +54,4 @@ def last_doubt_ms(leading: LeadingPartition, entry: ProducerStateEntry | None) -
     A producer that was forgotten may have been one that had aborted.
     """
     aborted_ms = 0 if entry is None else entry.aborted_ms
-    return max(leading.since_ms, aborted_ms, leading.log.producer_state.expired_ms)
+    return max(leading.since_ms, aborted_ms, leading.log.producer_state.unknown_until_ms(entry))

@@ -120,6 +120,15 @@ class ConnectionChallenge:
         """Return whether a request of the producer over a connection has been challenged and is to be repeated."""
         return self._challenge is not None and self._challenge.is_of(producer, connection_id)
 
+    def is_behind(
+        self, producer: ProducerIdAndEpoch, action: Repeatable, connection_id: int, request_number: int
+    ) -> bool:
+        """Return whether a request was sent behind another one that was challenged, before the response to that."""
+        challenge = self._challenge
+        if challenge is None or not challenge.is_of(producer, connection_id):
+            return False
+        return not challenge.is_for(producer, connection_id, action) and not challenge.is_met(request_number)
+
     def admit(self, producer: ProducerIdAndEpoch, action: Repeatable, connection_id: int, request_number: int) -> bool:
         """Return whether a request takes effect; if it does, its connection is the owner from now on.
 

@@ -316,17 +316,26 @@ class TransactionCoordinator:
         return self._waits.when_durable(self._states.append(partition, txn, decision), _same)
 
     def is_owner(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, connection: ClientConnection, *, marker_epoch: int
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        connection: ClientConnection,
+        *,
+        marker_epoch: int,
+        since_ms: int,
     ) -> bool:
-        """Return whether the request of a producer that last took effect came over a connection.
+        """Return whether the request of a producer that last took effect came over a connection, after ``since_ms``.
 
         ``marker_epoch``: the coordinator epoch of its last marker. A later one than this coordinator's shows that
-        another one has taken its place.
+        another one has taken its place. ``since_ms`` is a time of the loop's clock.
         """
         found = self._find(transactional_id)
         if isinstance(found, ErrorCode) or found[0].coordinator_epoch < marker_epoch:
             return False
-        owner = found[0].owners.get(transactional_id)
+        partition, txn = found
+        if txn.acted_at * 1000 <= since_ms:
+            return False
+        owner = partition.owners.get(transactional_id)
         return owner is not None and owner.is_owner(producer, connection.id)
 
     def refuse_unknown_topic(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ErrorCode:

@@ -40,6 +40,7 @@ _REPLICAS: Final = "broker/replication/replica_manager.py"
 _PRODUCE: Final = "broker/handlers/produce.py"
 _LOG: Final = "broker/storage/partition_log.py"
 _PRODUCERS: Final = "broker/storage/producer_state.py"
+_PRODUCER_ENTRY: Final = "broker/storage/producer_state_entry.py"
 _REFUSED_BATCHES: Final = "broker/storage/refused_batches.py"
 _COMPACTION: Final = "broker/storage/compaction.py"
 _CLEANER: Final = "broker/storage/cleaner.py"
@@ -58,6 +59,7 @@ _TEST_CHALLENGE: Final = "tests/unit/coordinator/transaction/test_connection_cha
 _SCENARIOS_CHALLENGE: Final = "tests/scenarios/test_connection_challenge.py"
 _SCENARIOS_BATCHES: Final = "tests/scenarios/test_late_batches.py"
 _SCENARIOS_TIMELY: Final = "tests/scenarios/test_timely_connections.py"
+_SCENARIOS_EXPIRED: Final = "tests/scenarios/test_expired_producers.py"
 _TEST_OWNERS: Final = "tests/unit/broker/transactions/test_partition_owners.py"
 _FAILURES: Final = "tests/scenarios/test_transaction_failures.py"
 _UNIT_2: Final = "tests/unit/coordinator/transaction/test_version_2.py"
@@ -242,7 +244,7 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_in_the_next_transaction",
     ),
     Mutation(
-        "B111", _PRODUCERS,
+        "B111", _PRODUCER_ENTRY,
         "                return None if header.attributes & _TRANSACTIONAL and self._has_ended(batch) else batch\n",
         "                return batch\n",
         f"{_SCENARIOS_BATCHES}::test_batch_with_a_number_of_an_aborted_transaction_is_no_duplicate",
@@ -273,7 +275,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B111", _OWNERS,
-        " and self.expired_ms == expired_ms\n",
+        " and self.unknown_until_ms == unknown_until_ms\n",
         "\n",
         f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_after_its_producer_was_forgotten",
     ),
@@ -282,6 +284,45 @@ MUTATIONS: Final = (
         "            self.expired_ms = loop_ms\n",
         "",
         f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_after_its_producer_was_forgotten",
+    ),
+    Mutation(
+        "B111", _PRODUCERS,
+        "        return self.expired_ms if entry is None else entry.unknown_until_ms\n",
+        "        return self.expired_ms\n",
+        f"{_SCENARIOS_EXPIRED}::test_expiry_of_another_producer_challenges_no_session",
+    ),
+    Mutation(
+        "B111", _BATCH_CHALLENGE,
+        "        leading.log.producer_state.withdraw_verification(header)\n",
+        "",
+        f"{_SCENARIOS_EXPIRED}"
+        "::test_late_batch_does_not_hold_back_the_next_one_where_the_producer_was_forgotten",
+    ),
+    Mutation(
+        "B111", _BATCH_CHALLENGE,
+        "            if owner.is_behind(producer, header.base_sequence, connection.id, connection.request_number()):\n",
+        "            if False:\n",
+        f"{_SCENARIOS_EXPIRED}"
+        "::test_batches_in_flight_together_are_repeated_in_order_where_the_producer_was_forgotten",
+    ),
+    Mutation(
+        "B111", _CHALLENGE,
+        " and not challenge.is_met(request_number)\n",
+        "\n",
+        f"{_SCENARIOS_EXPIRED}::test_batch_whose_client_does_not_repeat_the_one_before_is_challenged_itself",
+    ),
+    Mutation(
+        "B108", _PRODUCERS,
+        "        return self.expired_ms if entry is None else entry.unknown_until_ms\n",
+        "        return self.expired_ms\n",
+        f"{_SCENARIOS_EXPIRED}::test_expiry_of_another_producer_does_not_let_late_offsets_overtake",
+    ),
+    Mutation(
+        "B108", "coordinator/transaction/coordinator.py",
+        "        if txn.acted_at * 1000 <= since_ms:\n",
+        "        if False:\n",
+        "tests/simulation/test_returning_leadership.py"
+        "::test_late_offsets_over_the_coordinators_owner_do_not_overtake_those_of_another_leader",
     ),
     Mutation(
         "B111", "broker/storage/producer_snapshots.py",
@@ -492,7 +533,7 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_2}::test_first_batch_waits_for_the_transaction_before_it",
     ),
     Mutation(
-        "B06", _PRODUCERS,
+        "B06", _PRODUCER_ENTRY,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return True\n",
         f"{_TEST_MARKER_WRITE}::test_marker_of_version_2_with_the_present_epoch_is_refused",
@@ -510,7 +551,7 @@ MUTATIONS: Final = (
         f"{_UNIT_2}::test_end_bumps_the_epoch_in_the_record_that_decides_it",
     ),
     Mutation(
-        "B06", _PRODUCERS,
+        "B06", _PRODUCER_ENTRY,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return True\n",
         f"{_SCENARIOS_2}::test_marker_of_the_previous_transaction_does_not_end_the_present_one",
@@ -522,7 +563,7 @@ MUTATIONS: Final = (
         f"{_TEST_MARKER_WRITE}::test_marker_that_comes_again_changes_nothing",
     ),
     Mutation(
-        "B07", _PRODUCERS,
+        "B07", _PRODUCER_ENTRY,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return marker_epoch == MAX_EPOCH\n",
         f"{_TEST_MARKER_WRITE}::test_marker_of_version_2_that_comes_again_changes_nothing",
@@ -706,7 +747,7 @@ MUTATIONS: Final = (
         f"{_TEST_TABLES}::test_cell_is_decided_as_the_table_says",
     ),
     Mutation(
-        "B24", _PRODUCERS,
+        "B24", _PRODUCER_ENTRY,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return self.txn_first_offset is None\n",
         f"{_TEST_PRODUCERS}::test_transaction_of_epoch_32767_can_be_ended",
@@ -822,7 +863,7 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_2}::test_late_partition_or_offset_opens_no_transaction",
     ),
     Mutation(
-        "B34", _PRODUCERS,
+        "B34", _PRODUCER_ENTRY,
         "BATCHES_RETAINED: Final = 5",
         "BATCHES_RETAINED: Final = 4",
         f"{_TEST_PRODUCERS}::test_duplicates_of_the_last_five_batches_are_recognised",

@@ -137,14 +137,18 @@ async def test_coordinator_that_a_marker_has_overtaken_knows_no_owner(stage: Sta
     connections = [ConnectionInfo(client_host="client", listener_name="PLAINTEXT", id=number) for number in range(50)]
 
     def owners(marker_epoch: int) -> int:
-        return sum(coordinator.is_owner("billing", known, each, marker_epoch=marker_epoch) for each in connections)
+        return sum(
+            coordinator.is_owner("billing", known, each, marker_epoch=marker_epoch, since_ms=0) for each in connections
+        )
 
     assert [owners(-1), owners(0), owners(1)] == [1, 1, 0]
 
 
 async def commit_offset(client: WireClient, producer: ScriptedProducer, partition: TopicPartition, offset: int) -> int:
     """The error of one TxnOffsetCommit; the pause is the client's backoff."""
-    request = requests.txn_offset_commit("billing", producer.producer_id, producer.epoch, GROUP, {partition: offset})
+    assert producer.transactional_id is not None
+    identity = (producer.transactional_id, producer.producer_id, producer.epoch)
+    request = requests.txn_offset_commit(*identity, GROUP, {partition: offset})
     response = await client.call(request, requests.TXN_OFFSET_COMMIT_VERSION)
     await asyncio.sleep(0.1)
     error: int = response.topics[0].partitions[0].error_code
