@@ -324,19 +324,14 @@ class TransactionCoordinator:
         marker_epoch: int,
         since_ms: int,
     ) -> bool:
-        """Return whether the request of a producer that last took effect came over a connection, after ``since_ms``.
+        """Return whether a producer's request that last took effect came over a connection, after ``since_ms`` (loop).
 
-        ``marker_epoch``: the coordinator epoch of its last marker. A later one than this coordinator's shows that
-        another one has taken its place. ``since_ms`` is a time of the loop's clock.
+        ``marker_epoch``: the coordinator epoch of its last marker; one later than here shows that it is another's now.
         """
         found = self._find(transactional_id)
         if isinstance(found, ErrorCode) or found[0].coordinator_epoch < marker_epoch:
             return False
-        partition, txn = found
-        if txn.acted_at * 1000 <= since_ms:
-            return False
-        owner = partition.owners.get(transactional_id)
-        return owner is not None and owner.is_owner(producer, connection.id)
+        return found[0].is_owner(found[1], producer, connection, since_ms=since_ms)
 
     def refuse_unknown_topic(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ErrorCode:
         """Return the error for a partition that is not known, and so is not added.

@@ -108,6 +108,15 @@ class OwnedPartition:
             return False
         return is_challenged(owner, producer, action, connection)
 
+    def is_owner(
+        self, txn: Transaction, producer: ProducerIdAndEpoch, connection: ClientConnection, *, since_ms: int
+    ) -> bool:
+        """Return whether the request that last took effect came over a connection, after a time of the loop's clock."""
+        if txn.acted_at * 1000 <= since_ms:
+            return False
+        owner = self.owners.get(txn.transactional_id)
+        return owner is not None and owner.is_owner(producer, connection.id)
+
     def place(self, txn: Transaction) -> None:
         """Note the state that was just applied."""
         if txn.metadata.state is TransactionState.ONGOING:

@@ -112,7 +112,7 @@ ELIGIBLE_MUTATIONS: Final = (
         "    members = {*state.isr, *state.elr} - set(broken)\n",
         "    members = {*state.isr, *state.elr}\n",
         "tests/unit/coordinator/controller/test_reassignment.py"
-        "::TestStates::test_replica_that_lost_its_log_does_not_count_as_kept_by_a_reassignment",
+        "::test_replica_that_lost_its_log_does_not_count_as_kept_by_a_reassignment",
     ),
     Mutation(
         "B57", "coordinator/controller/leader_elections.py",

@@ -318,7 +318,7 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_EXPIRED}::test_expiry_of_another_producer_does_not_let_late_offsets_overtake",
     ),
     Mutation(
-        "B108", "coordinator/transaction/coordinator.py",
+        "B108", "coordinator/transaction/state_manager.py",
         "        if txn.acted_at * 1000 <= since_ms:\n",
         "        if False:\n",
         "tests/simulation/test_returning_leadership.py"
@@ -385,7 +385,7 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_TIMELY}::test_batch_over_a_connection_greeted_after_the_abort_needs_no_repetition",
     ),
     Mutation(
-        "B111", "coordinator/transaction/coordinator.py",
+        "B111", "coordinator/transaction/state_manager.py",
         "        return owner is not None and owner.is_owner(producer, connection.id)\n",
         "        return owner is not None\n",
         f"{_SCENARIOS_TIMELY}::test_batch_over_the_connection_that_acted_before_the_present_transaction_is_repeated",

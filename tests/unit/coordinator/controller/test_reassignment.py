@@ -124,16 +124,6 @@ class TestStates:
             assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
             assert "dropped: [4]. [1] would be left" in refused.message
 
-    def test_replica_that_lost_its_log_does_not_count_as_kept_by_a_reassignment(self) -> None:
-        cancelled = reassigned(reassigned(SETTLED, (1, 4, 5)), (1, 2, 3))
-        state = replace(STATE, isr=(1, 4), elr=(2,))
-        assert refused_drop(state, cancelled, 2) is None
-        refused = refused_drop(state, cancelled, 2, broken=(2,))
-        assert refused is not None
-        assert "dropped: [4]. [1] would be left" in refused.message
-        assert "more of [2, 3] are in sync" in refused.message
-        assert refused_drop(state, cancelled, 2, broken=(2, 4)) is None
-
     def test_partition_that_waits_keeps_what_it_waits_for_while_it_moves(self) -> None:
         waiting = replace(STATE, leader=-1, isr=(1,), elr=(2,), epochs={1: 7, 2: 8}, last_leader=1, last_known_elr=(3,))
         assert waiting_state(waiting, reassigned(SETTLED, (4, 5)), 9) == replace(
@@ -165,6 +155,17 @@ class TestStates:
             STATE, leader=5, isr=(4, 5), leader_epoch=6, controller_epoch=9
         )
         assert completed_state(arrived, (4, 5), {1}, 9) is None
+
+
+def test_replica_that_lost_its_log_does_not_count_as_kept_by_a_reassignment() -> None:
+    cancelled = reassigned(reassigned(SETTLED, (1, 4, 5)), (1, 2, 3))
+    state = replace(STATE, isr=(1, 4), elr=(2,))
+    assert refused_drop(state, cancelled, 2) is None
+    refused = refused_drop(state, cancelled, 2, broken=(2,))
+    assert refused is not None
+    assert "dropped: [4]. [1] would be left" in refused.message
+    assert "more of [2, 3] are in sync" in refused.message
+    assert refused_drop(state, cancelled, 2, broken=(2, 4)) is None
 
 
 class SearchedThrough(list[int]):
