@@ -230,7 +230,7 @@ class Controller:
 
     def _on_overrides(self, resource: ConfigResource, overrides: Overrides) -> None:
         is_topic = resource.type is ResourceType.TOPIC
-        if is_topic and self.active is not None and self.active.context.is_active:
+        if is_topic and self.active is not None:
             self.active.topic_settings_changed(resource.name)
 
     def _on_mended(self, topics: list[str]) -> None:

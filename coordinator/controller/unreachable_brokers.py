@@ -23,7 +23,7 @@ from oncelog.coordinator.controller.propagation import (
     send_leaderships,
     send_leaderships_now,
 )
-from oncelog.coordinator.controller.unreachable_backoff import UnreachableBackoff
+from oncelog.coordinator.controller.unreachable_backoff import FIRST_PAUSE_SECONDS, UnreachableBackoff
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from oncelog.protocol.messages.update_metadata import UpdateMetadataResponse
 from oncelog.protocol.schema import Message
@@ -97,7 +97,13 @@ class UnreachableBrokers:
 
     def _trust(self, broker_id: int) -> None:
         del self._on_probation[broker_id]
-        if self._context.is_active and broker_id in self._context.state.unreachable:
+        if self._context.ended:
+            return
+        if not self._context.is_active:  # The session is in doubt, but the epoch may go on.
+            timer = asyncio.get_running_loop().call_later(FIRST_PAUSE_SECONDS, self._trust, broker_id)
+            self._on_probation[broker_id] = timer
+            return
+        if broker_id in self._context.state.unreachable:
             logger.info("Broker %d can be reached again", broker_id)
             self._context.state.unreachable.discard(broker_id)
             send_changes_now(self._context, (), self._context.state.partitions_on(broker_id))

@@ -23,7 +23,7 @@ from tests.simulation.cluster_stories import (
     state_of,
     views,
 )
-from tests.simulation.sim_zookeeper import Direction
+from tests.simulation.sim_zookeeper import Direction, SimSession
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
 
 REPLICAS = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
@@ -175,3 +175,22 @@ class TestCutLink:
             assert controller_id in (2, 3)
 
         simulate(story, settings=SETTINGS)
+
+
+def test_broker_is_trusted_again_although_the_controllers_session_was_in_doubt_at_that_moment() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", *REPLICAS)
+        cluster[1].running.controller.report_unreachable(2)  # It responds, so it would be trusted after a second.
+        await asyncio.sleep(0.7)
+        assert views(cluster)[1][:2] == (1, [1, 3])
+        session = session_of(cluster[1])
+        assert isinstance(session, SimSession)
+        for _ in range(20):
+            session.last_contact = -SESSION_SECONDS
+            assert not session.is_live()
+            await asyncio.sleep(0.03)
+        await asyncio.sleep(NOTICED_SECONDS)
+        assert controller_epoch(cluster) == 1
+        assert_agreement(cluster)
+
+    simulate(story)
