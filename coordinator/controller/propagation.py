@@ -101,6 +101,18 @@ def send_full_metadata(context: ControllerContext, broker_ids: Collection[int]) 
     context.send(requests)
 
 
+def send_live_brokers(context: ControllerContext, broker_id: int) -> None:
+    """Send a broker the list of live brokers."""
+    requests = context.new_requests()
+    requests.add_update_metadata((), [broker_id])
+    context.send(requests)
+
+
+def has_leaderships(context: ControllerContext, broker_id: int) -> bool:
+    """Return whether a broker is sent LeaderAndIsr: it has a replica of a partition that is not being deleted."""
+    return any(_has_replicas_to_inform(context, partition) for partition in context.state.partitions_on(broker_id))
+
+
 async def send_leaderships(context: ControllerContext, broker_id: int) -> None:
     """Send a broker LeaderAndIsr of every partition that it has a replica of."""
     for _ in _leaderships(context, broker_id):

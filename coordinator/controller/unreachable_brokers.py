@@ -18,10 +18,12 @@ from collections.abc import Callable
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.partition_states import elect
 from oncelog.coordinator.controller.propagation import (
+    has_leaderships,
     send_changes,
     send_changes_now,
     send_leaderships,
     send_leaderships_now,
+    send_live_brokers,
 )
 from oncelog.coordinator.controller.unreachable_backoff import FIRST_PAUSE_SECONDS, UnreachableBackoff
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -64,8 +66,9 @@ class UnreachableBrokers:
         await send_leaderships(context, broker_id)  # Its response begins the probation, also if it leads as before.
 
     def _still_unreachable(self, broker_id: int) -> None:
-        if self._end_probation(broker_id):
-            send_leaderships_now(self._context, broker_id)  # Its response begins the next probation.
+        if self._end_probation(broker_id):  # The response to one of these begins the next probation.
+            send_leaderships_now(self._context, broker_id)
+            send_live_brokers(self._context, broker_id)
 
     def on_response(self, broker_id: int, response: Message) -> None:
         """Put an unreachable broker that has responded to a control request on probation."""
@@ -74,7 +77,7 @@ class UnreachableBrokers:
         match response:
             case LeaderAndIsrResponse(error_code=0):
                 self._begin_probation(broker_id)
-            case UpdateMetadataResponse(error_code=0) if not any(self._context.state.partitions_on(broker_id)):
+            case UpdateMetadataResponse(error_code=0) if not has_leaderships(self._context, broker_id):
                 self._begin_probation(broker_id)
 
     def end(self) -> None:

@@ -114,6 +114,18 @@ class TestUnreachableBrokers:
             assert (await state_of(cluster, "t", 0)).leader_epoch == 1
 
     @in_virtual_time
+    async def test_broker_without_replicas_that_is_unreachable_again_on_probation_is_trusted_after_another(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            cluster.controller.report_unreachable(3)
+            await asyncio.sleep(0.5 * FIRST_PAUSE_SECONDS)
+            cluster.controller.report_unreachable(3)
+            await asyncio.sleep(0.9 * FIRST_PAUSE_SECONDS)
+            assert sorted(cluster.brokers[1].metadata.image.brokers) == [1, 2]
+            await asyncio.sleep(0.2 * FIRST_PAUSE_SECONDS)
+            assert sorted(cluster.brokers[1].metadata.image.brokers) == [1, 2, 3]
+
+    @in_virtual_time
     async def test_broker_that_was_trusted_too_early_has_a_longer_probation(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
