@@ -17,7 +17,7 @@ import click
 from oncelog.clients.cli.output import format_json
 from oncelog.clients.cli.session import complain, example
 from oncelog.clients.history.anomaly import MEANINGS, Anomaly, AnomalyKind
-from oncelog.clients.history.file_format import MalformedHistory, read_operations
+from oncelog.clients.history.file_format import MalformedHistory, read_files
 from oncelog.clients.history.history import History
 from oncelog.clients.history.operation import Operation, Outcome, Read, Send
 from oncelog.clients.history.verdict import Findings, Rules, Verdict, judge
@@ -88,7 +88,7 @@ def verify_history(
         raise click.exceptions.Exit(UNREADABLE)
     rules = Rules.of(infer_ww=infer_ww, allow=map(AnomalyKind, allow), forbid=map(AnomalyKind, forbid))
     try:
-        history = History(operation for name in files for operation in _read(name))
+        history = History(read_files((_shown(name), _lines(name)) for name in files))
     except MalformedHistory as error:
         complain(f"Error: {error}", error.remedy)
         raise click.exceptions.Exit(UNREADABLE) from None
@@ -111,12 +111,16 @@ def _named_twice(files: Iterable[str]) -> str | None:
     return None
 
 
-def _read(name: str) -> Iterator[Operation]:
-    """Yield the operations of a file. Raises ``MalformedHistory``, also for a file that cannot be read."""
-    shown = "standard input" if name == _STDIN else name
+def _shown(name: str) -> str:
+    return "standard input" if name == _STDIN else name
+
+
+def _lines(name: str) -> Iterator[bytes]:
+    """Yield the lines of a file. Raises ``MalformedHistory`` for a file that cannot be read."""
+    shown = _shown(name)
     try:
         with _open(name) as lines:
-            yield from read_operations(lines, shown)
+            yield from lines
     except OSError as error:
         raise MalformedHistory(shown, error.strerror or str(error), "Name a file that this user can read.") from None
     except (EOFError, zlib.error):

@@ -60,9 +60,9 @@ MEANINGS: Final = {
     AnomalyKind.G1C_PROCESS: "a process read what it, or a successor of it, wrote later",
     AnomalyKind.G1C_REALTIME: "a value was read before the operation that wrote it was started",
     AnomalyKind.TORN_TXN: "of the writes of one transaction some are visible and some are not",
-    AnomalyKind.TORN_OFFSETS: "a group's position and the outputs of the inputs below it disagree",
+    AnomalyKind.TORN_OFFSETS: "a group's position disagrees with the outputs of its inputs, or was never committed",
     AnomalyKind.CONSUMED_TWICE: "two transactions of a group that processed the same input are committed",
-    AnomalyKind.SKIPPED_INPUT: "no transaction of a group processed an input below the group's position",
+    AnomalyKind.SKIPPED_INPUT: "no transaction of a group processed an input between its first one and its position",
 }
 
 ALLOWED: Final[Set[AnomalyKind]] = frozenset(

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from oncelog.clients.history.operation import Kind, Operation, Outcome, Read, Send
 
@@ -27,6 +27,8 @@ _WITH_PARTITIONS: Final = frozenset({Kind.ASSIGN, Kind.SUBSCRIBE, Kind.FINAL})
 _WITH_POSITIONS: Final = frozenset({Kind.TXN, Kind.FINAL})
 
 E = TypeVar("E", bound=Enum)
+_Identity: TypeAlias = tuple[str, str | int]
+"""Process and id."""
 
 
 @dataclass(slots=True)
@@ -49,10 +51,26 @@ def header_line() -> str:
 
 def read_operations(lines: Iterable[bytes | str], name: str) -> Iterator[Operation]:
     """Yield the operations of a file. ``name`` is the file's, for errors. Raises ``MalformedHistory``."""
+    return read_files([(name, lines)])
+
+
+def read_files(files: Iterable[tuple[str, Iterable[bytes | str]]]) -> Iterator[Operation]:
+    """Yield the operations of a history that has several files, each with its name. Raises ``MalformedHistory``.
+
+    Lines of one process and id may be in different files, in any order: one that says ``info`` replaces none that says
+    what became of the operation.
+    """
+    latest: dict[_Identity, Operation] = {}
+    for name, lines in files:
+        yield from _read(lines, name, latest)
+    yield from latest.values()
+
+
+def _read(lines: Iterable[bytes | str], name: str, latest: dict[_Identity, Operation]) -> Iterator[Operation]:
+    """Yield the operations without an id, and put the others into ``latest``."""
     numbered = enumerate(lines, start=1)
     number, first = next(numbered, (1, b""))
     _check_header(_Line(f"{name}, line {number}", first))
-    latest: dict[tuple[str, str | int], Operation] = {}
     for number, text in numbered:
         if not text.strip():
             continue
@@ -61,9 +79,10 @@ def read_operations(lines: Iterable[bytes | str], name: str) -> Iterator[Operati
         identity = line.identity()
         if identity is None:
             yield operation
-        else:
+            continue
+        former = latest.get((operation.process, identity))
+        if former is None or former.outcome is Outcome.INFO or operation.outcome is not Outcome.INFO:
             latest[operation.process, identity] = operation
-    yield from latest.values()
 
 
 def _check_header(line: "_Line") -> None:

@@ -2,7 +2,8 @@
 
 A transaction that commits a group's position processed the inputs that it read below that position; its writes are
 their outputs. So each input below the group's last position was processed by exactly one committed transaction, and no
-input at or above it by any.
+input at or above it by any. The last position is one that a transaction has committed: where no input was processed
+that the history knows of, nothing else shows that it is wrong.
 """
 
 from collections import defaultdict
@@ -15,6 +16,17 @@ from oncelog.clients.history.evidence import Evidence, Write
 from oncelog.clients.history.operation import Kind, Operation, Outcome, Place
 
 _NOT_JUDGED: Final = -1
+_WITHOUT_EFFECT: Final = 2
+"""The place of that field in ``_Attempts``."""
+
+
+class _Group(NamedTuple):
+    """What the transactions of a group did."""
+
+    inputs: "dict[Place, _Attempts]"
+    """By input that one of them processed."""
+    positions: dict[str, set[int]]
+    """By partition, what those committed that may have committed anything."""
 
 
 class _Attempts(NamedTuple):
@@ -28,9 +40,8 @@ class _Attempts(NamedTuple):
 
 def check_groups(evidence: Evidence) -> Iterator[Anomaly]:
     """Find inputs of groups that were processed twice, or never, or in disagreement with the group's position."""
-    attempts = _attempts(evidence)
-    for group, inputs in attempts.items():
-        positions = evidence.history.final_positions(group)
+    for group, known in _groups(evidence).items():
+        inputs, positions = known.inputs, evidence.history.final_positions(group)
         for place, found in sorted(inputs.items()):
             where = f"group {group}, input {place.partition} offset {place.offset}"
             if len(found.committed) > 1:
@@ -40,6 +51,7 @@ def check_groups(evidence: Evidence) -> Iterator[Anomaly]:
                 yield from _compare(where, found, place.offset, positions.get(place.partition, 0), evidence)
         if positions is not None:
             yield from _skipped(evidence, group, inputs, positions)
+            yield from _uncommitted(evidence, group, known.positions, positions)
 
 
 def _compare(where: str, found: _Attempts, offset: int, position: int, evidence: Evidence) -> Iterator[Anomaly]:
@@ -68,9 +80,22 @@ def _skipped(
                 yield Anomaly(AnomalyKind.SKIPPED_INPUT, text, (*readers, *evidence.history.finals[-1:]))
 
 
-def _attempts(evidence: Evidence) -> dict[str, dict[Place, _Attempts]]:
-    """Return the transactions that processed each input, by group."""
-    found: dict[str, dict[Place, _Attempts]] = defaultdict(lambda: defaultdict(lambda: _Attempts([], [], [])))
+def _uncommitted(
+    evidence: Evidence, group: str, committed: dict[str, set[int]], positions: dict[str, int]
+) -> Iterator[Anomaly]:
+    """Find positions beyond records of this history that no transaction has committed."""
+    for partition, position in sorted(positions.items()):
+        order = evidence.orders.get(partition)
+        if order is None or not order.offsets or position <= order.offsets[0]:
+            continue  # The group may have had it before.
+        if position not in committed.get(partition, ()):
+            text = f"group {group}: its position in {partition} is {position}, which no transaction has committed"
+            yield Anomaly(AnomalyKind.TORN_OFFSETS, text, evidence.history.finals[-1:])
+
+
+def _groups(evidence: Evidence) -> dict[str, _Group]:
+    """Return what the transactions of each group did."""
+    found: dict[str, _Group] = {}
     visible = FinalVisibility(evidence)
     writes = iter(evidence.writes)
     for operation in evidence.history.operations:
@@ -78,10 +103,14 @@ def _attempts(evidence: Evidence) -> dict[str, dict[Place, _Attempts]]:
         if operation.kind is not Kind.TXN or not operation.positions:
             continue
         fate = _fate(evidence, visible, operation, own)
-        for group, positions in operation.positions.items():
+        for name, positions in operation.positions.items():
+            group = found.setdefault(name, _Group(defaultdict(lambda: _Attempts([], [], [])), defaultdict(set)))
             for read in operation.reads:
                 if read.offset < positions.get(read.partition, _NOT_JUDGED):
-                    found[group][Place(read.partition, read.offset)][fate].append(operation)
+                    group.inputs[Place(read.partition, read.offset)][fate].append(operation)
+            if fate != _WITHOUT_EFFECT:
+                for partition, position in positions.items():
+                    group.positions[partition].add(position)
     return found
 
 
@@ -90,5 +119,5 @@ def _fate(evidence: Evidence, visible: FinalVisibility, operation: Operation, wr
     if operation.outcome is Outcome.OK or (operation.outcome is Outcome.INFO and evidence.is_proven(operation)):
         return 0
     if operation.outcome is Outcome.FAIL:
-        return 2
-    return 2 if any(visible.is_known(write) and not visible.is_there(write) for write in writes) else 1
+        return _WITHOUT_EFFECT
+    return _WITHOUT_EFFECT if any(visible.is_known(write) and not visible.is_there(write) for write in writes) else 1

@@ -1604,6 +1604,21 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B94", "coordinator/controller/unreachable_brokers.py",
+        "        if not self._context.is_active:  #",
+        "        if False:  #",
+        "tests/simulation/test_cut_links.py"
+        "::test_broker_is_trusted_again_although_the_controllers_session_was_in_doubt_at_that_moment",
+    ),
+    Mutation(
+        "B94", "coordinator/controller/unreachable_brokers.py",
+        "            send_live_brokers(self._context, broker_id)\n",
+        "",
+        "tests/unit/coordinator/controller/test_unreachable_brokers.py"
+        "::TestUnreachableBrokers"
+        "::test_broker_without_replicas_that_is_unreachable_again_on_probation_is_trusted_after_another",
+    ),
+    Mutation(
+        "B94", "coordinator/controller/unreachable_brokers.py",
         "call_later(seconds, self._trust, broker_id)",
         "call_later(0, self._trust, broker_id)",
         _TEST_CUT_LINKS,

@@ -586,6 +586,24 @@ BAD_HISTORIES = (
         f final 9-10 ok [in,out] <in@0=1 <out@0=f1 #g/in=0
         """,
     ),
+    BadHistory(
+        "a group's position is beyond the end of its input",
+        "torn-offsets",
+        """
+        p send 0-1 ok >in@0=1
+        w txn 2-3 ok <in@0=1 >out@0=f1 #g/in=1
+        f final 9-10 ok [in,out] <in@0=1 <out@0=f1 #g/in=100
+        """,
+    ),
+    BadHistory(
+        "a group has a position in a partition that it never processed",
+        "torn-offsets",
+        """
+        p send 0-1 ok >in@0=1 >other@0=2
+        w txn 2-3 ok <in@0=1 >out@0=f1 #g/in=1
+        f final 9-10 ok [in,other,out] <in@0=1 <other@0=2 <out@0=f1 #g/in=1 #g/other=1
+        """,
+    ),
     # consumed-twice
     BadHistory(
         "two workers commit the same input",
@@ -621,7 +639,7 @@ BAD_HISTORIES = (
     ),
     BadHistory(
         "the position is beyond the last input that was processed",
-        "skipped-input",
+        "skipped-input torn-offsets",
         """
         p send 0-1 ok >in@0=1 >in@1=2
         w txn 2-3 ok <in@0=1 >out@0=f1 #g/in=1

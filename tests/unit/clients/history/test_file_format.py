@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from oncelog.clients.history.file_format import MalformedHistory, header_line, operation_line, read_operations
+from oncelog.clients.history.file_format import (
+    MalformedHistory,
+    header_line,
+    operation_line,
+    read_files,
+    read_operations,
+)
 from oncelog.clients.history.history import History
 from oncelog.clients.history.operation import Kind, Operation, Outcome
 from oncelog.clients.history.verdict import judge
@@ -52,6 +58,14 @@ def test_line_with_an_id_replaces_the_earlier_one_of_its_process() -> None:
     done = json.dumps({**GOOD, "id": 1, "outcome": "fail"})
     found = {operation.process: operation.outcome for operation in read(planned, other, done)}
     assert found == {"w": Outcome.FAIL, "v": Outcome.OK}
+
+
+def test_lines_of_one_id_may_be_in_different_files_in_any_order() -> None:
+    planned = json.dumps({**GOOD, "id": 1, "outcome": "info", "end": None})
+    done = json.dumps({**GOOD, "id": 1, "outcome": "fail"})
+    for order in ((planned, done), (done, planned)):
+        (operation,) = read_files((f"file {number}", [header_line(), line]) for number, line in enumerate(order))
+        assert operation.outcome is Outcome.FAIL
 
 
 def test_empty_lines_are_left_out_and_processes_may_be_numbers() -> None:
