@@ -114,7 +114,9 @@ class TestUnreachableBrokers:
             assert (await state_of(cluster, "t", 0)).leader_epoch == 1
 
     @in_virtual_time
-    async def test_broker_without_replicas_that_is_unreachable_again_on_probation_is_trusted_after_another(self) -> None:
+    async def test_broker_without_replicas_that_is_unreachable_again_on_probation_is_trusted_after_another(
+        self,
+    ) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2)))
             cluster.controller.report_unreachable(3)
