@@ -1614,8 +1614,7 @@ MUTATIONS: Final = (
         "            send_live_brokers(self._context, broker_id)\n",
         "",
         "tests/unit/coordinator/controller/test_unreachable_brokers.py"
-        "::TestUnreachableBrokers"
-        "::test_broker_without_replicas_that_is_unreachable_again_on_probation_is_trusted_after_another",
+        "::TestUnreachableBrokers",
     ),
     Mutation(
         "B94", "coordinator/controller/unreachable_brokers.py",
