@@ -428,6 +428,7 @@ class _Produce:
             transactional_id = self._request.transactional_id or ""
             batches = self._broker.transaction_verifier.batches
             if batches.is_challenged(partition, header, transactional_id, self._context):
+                partition.log.producer_state.withdraw_verification(header)
                 return refused_batch(index, CHALLENGE_ERROR)
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
         if not isinstance(info, AppendInfo):

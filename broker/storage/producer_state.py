@@ -183,10 +183,6 @@ class ProducerStateManager:
         """Note when a marker that aborts was appended; by the loop's clock."""
         self.producers[producer_id].aborted_ms = now_ms
 
-    def unknown_until_ms(self, entry: ProducerStateEntry | None) -> int:
-        """Return until when this log may have forgotten what a producer did, by the loop's clock; None: unknown now."""
-        return self.expired_ms if entry is None else entry.unknown_until_ms
-
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether the producer has an open transaction here in this epoch."""
         entry = self.producers.get(producer_id)
@@ -206,27 +202,18 @@ class ProducerStateManager:
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
-            if producer_epoch == entry.producer_epoch and entry.txn_first_offset is not None:
-                return None
-        base_sequence = self._verified_sequence(producer_id, producer_epoch, base_sequence)
+            if producer_epoch == entry.producer_epoch:
+                if entry.txn_first_offset is not None:
+                    return None
+                # A late batch, which will be refused, must not hold back the next one of its producer.
+                base_sequence = max(base_sequence, increment_sequence(entry.last_sequence, 1))
         return self._verifications.start(producer_id, producer_epoch, base_sequence, adds_partitions=adds_partitions)
 
     def withdraw_verification(self, header: BatchHeader) -> None:
         """Let a batch that was to be verified hold back no others: it is challenged for its connection."""
         verification = self._verifications.entries.get(header.producer_id)
         if verification is not None and verification.producer_epoch == header.producer_epoch:
-            sequence = self._verified_sequence(header.producer_id, header.producer_epoch, header.base_sequence)
-            verification.withdraw(sequence)
-
-    def _verified_sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> int:
-        """Return the sequence from which on a batch that is to be verified holds back others.
-
-        A late batch, which will be refused, must not hold back the next one of its producer.
-        """
-        entry = self.producers.get(producer_id)
-        if entry is None or producer_epoch != entry.producer_epoch:
-            return base_sequence
-        return max(base_sequence, increment_sequence(entry.last_sequence, 1))
+            verification.withdraw(header.base_sequence)
 
     def check_verified(self, producer_id: int, producer_epoch: int, guard: VerificationStateEntry | None) -> ErrorCode:
         """Return NONE if the coordinator's response still holds for a batch; call it in the step of the append.

@@ -27,7 +27,7 @@ A request without acks is not challenged, as it has no response.
 
 from typing import Final
 
-from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
+from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.replica_host import to_ms
 from oncelog.broker.storage.producer_state import Accept, AppendOrigin, Duplicate
@@ -61,16 +61,9 @@ class BatchChallenges:
 
         Call it in the step of the append: a batch that it lets pass makes its connection the owner.
         """
+        connection = context.connection
         if not self._is_enabled or context.api_version >= FIRST_PRODUCE_THAT_ADDS:
             return False
-        if not self._must_repeat(leading, header, transactional_id, context.connection):
-            return False
-        leading.log.producer_state.withdraw_verification(header)
-        return True
-
-    def _must_repeat(
-        self, leading: LeadingPartition, header: BatchHeader, transactional_id: str, connection: ConnectionInfo
-    ) -> bool:
         state = leading.log.producer_state
         producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
         entry = state.producers.get(header.producer_id)

@@ -82,7 +82,7 @@ class PartitionOwners:
             owners = self._owners[leading] = OrderedDict()
         abort_offset = -1 if entry is None else entry.abort_offset
         owner = owners.get(producer.id)
-        unknown_until_ms = leading.log.producer_state.unknown_until_ms(entry)
+        unknown_until_ms = leading.log.producer_state.expired_ms if entry is None else entry.unknown_until_ms
         if owner is None or not owner.holds(abort_offset, unknown_until_ms):
             owner = PartitionOwner(abort_offset, unknown_until_ms, self._forgotten.get(leading, NEVER))
             owners[producer.id] = owner

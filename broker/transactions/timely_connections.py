@@ -53,5 +53,6 @@ def last_doubt_ms(leading: LeadingPartition, entry: ProducerStateEntry | None) -
 
     A producer that was forgotten may have been one that had aborted.
     """
-    aborted_ms = 0 if entry is None else entry.aborted_ms
-    return max(leading.since_ms, aborted_ms, leading.log.producer_state.unknown_until_ms(entry))
+    if entry is None:
+        return max(leading.since_ms, leading.log.producer_state.expired_ms)
+    return max(leading.since_ms, entry.aborted_ms, entry.unknown_until_ms)

@@ -286,14 +286,14 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_after_its_producer_was_forgotten",
     ),
     Mutation(
-        "B111", _PRODUCERS,
-        "        return self.expired_ms if entry is None else entry.unknown_until_ms\n",
-        "        return self.expired_ms\n",
+        "B111", _OWNERS,
+        " if entry is None else entry.unknown_until_ms\n",
+        "\n",
         f"{_SCENARIOS_EXPIRED}::test_expiry_of_another_producer_challenges_no_session",
     ),
     Mutation(
-        "B111", _BATCH_CHALLENGE,
-        "        leading.log.producer_state.withdraw_verification(header)\n",
+        "B111", "broker/handlers/produce.py",
+        "                partition.log.producer_state.withdraw_verification(header)\n",
         "",
         f"{_SCENARIOS_EXPIRED}"
         "::test_late_batch_does_not_hold_back_the_next_one_where_the_producer_was_forgotten",
@@ -312,9 +312,9 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_EXPIRED}::test_batch_whose_client_does_not_repeat_the_one_before_is_challenged_itself",
     ),
     Mutation(
-        "B108", _PRODUCERS,
-        "        return self.expired_ms if entry is None else entry.unknown_until_ms\n",
-        "        return self.expired_ms\n",
+        "B108", _OWNERS,
+        " if entry is None else entry.unknown_until_ms\n",
+        "\n",
         f"{_SCENARIOS_EXPIRED}::test_expiry_of_another_producer_does_not_let_late_offsets_overtake",
     ),
     Mutation(
