@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.cluster_image import NO_LEADER
+from oncelog.coordinator.controller.cluster_state import VersionedState
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.eligible_leaders import judged_as_before
 from oncelog.coordinator.controller.partition_states import elect, remember
@@ -116,7 +117,7 @@ class Reassignments:
         if planned == present:
             return None
         if is_reordered(present, planned):
-            return _Step(assignment=planned, state=versioned.state)
+            return _Step(assignment=planned, state=self._as_judged(versioned.state, versioned))
         usable = cluster.usable_brokers(fit_to_lead(cluster, versioned, versioned.state.isr))
         fit = fit_to_lead(cluster, versioned, usable)
         state = begun_state(versioned.state, planned, fit, self._context.epoch)
@@ -131,9 +132,13 @@ class Reassignments:
         waiting = waiting_state(versioned.state, planned, self._context.epoch)
         if isinstance(waiting, ApiError):
             return waiting
-        if cluster.keeps_eligible():
-            waiting = judged_as_before(waiting, versioned.state, versioned.mzxid)
-        return _Step(assignment=planned, state=waiting)
+        return _Step(assignment=planned, state=self._as_judged(waiting, versioned))
+
+    def _as_judged(self, state: PartitionState, versioned: VersionedState) -> PartitionState:
+        """Return a state that is written anew, with what its members are judged by."""
+        if not self._context.state.keeps_eligible():
+            return state
+        return judged_as_before(state, versioned.state, versioned.mzxid)
 
     async def finish(self, partitions: Iterable[TopicPartition]) -> None:
         """Complete the reassignments whose new replicas are all in sync."""

@@ -96,6 +96,13 @@ ELIGIBLE_MUTATIONS: Final = (
         f"{_TEST_STORIES}::test_replicas_that_were_away_are_whole_although_the_level_was_raised_only_before",
     ),
     Mutation(
+        "B57", "coordinator/controller/reassignments.py",
+        "        return judged_as_before(state, versioned.state, versioned.mzxid)\n",
+        "        return state\n",
+        f"{_TEST_STORIES}"
+        "::test_damaged_replica_does_not_count_as_whole_after_the_replicas_were_put_in_another_order",
+    ),
+    Mutation(
         "B57", _ELIGIBLE,
         "    return judged_as_before(waiting, state, standing.written_at)\n",
         "    return waiting\n",

@@ -85,6 +85,33 @@ def test_replicas_that_were_away_are_whole_although_the_level_was_raised_only_be
     simulate(story, settings={**MIN_ISR_2, "unclean.recovery.strategy": "none", **LEVEL_0})
 
 
+def test_damaged_replica_does_not_count_as_whole_after_the_replicas_were_put_in_another_order() -> None:
+    """B57: the state is written anew, and no member has an epoch: the level was raised while all were away."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await written(cluster, 2, 3)
+        for broker_id in (1, 2, 3):
+            cluster[broker_id].kill()
+        await asyncio.sleep(LONG)
+        await cluster[1].start()
+        await asyncio.sleep(LONG)
+        apis = cluster[1].running.controller_apis
+        assert await apis.update_features([FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1)]) == [NO_ERROR]
+        cluster[2].disk.crash("power", random.Random(1))
+        await cluster[2].start()
+        await asyncio.sleep(LONG)
+        await apis.alter_reassignments({T0: [3, 2]})
+        await asyncio.sleep(LONG)
+        assert state_of(cluster, "t").leader == -1
+        await cluster[3].start()
+        await asyncio.sleep(2 * LONG)
+        state = state_of(cluster, "t")
+        assert state.leader == 3
+        writer.assert_nothing_is_lost(cluster[2].content(T0))
+
+    simulate(story, settings={**MIN_ISR_2, **LEVEL_0})
+
+
 def test_eligible_replica_leads_when_the_last_in_sync_replica_lost_power() -> None:
     """B57: the one that lost its tail does not lead, although it was the last in the ISR."""
 
