@@ -56,13 +56,24 @@ _DECIDED: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""Final results: a retry would return the same."""
+"""Final results: a retry at once would return the same."""
+_STATE_SECONDS: Final = 5.0
+"""Far longer than the LeaderAndIsr takes that brings another state."""
 
 
 class IsrProposal:
     """One change of an ISR that a leader proposes."""
 
-    __slots__ = ("isr", "leader_epoch", "on_decided", "partition_epoch", "topic_id", "topic_partition", "withdrawn")
+    __slots__ = (
+        "awaits_state",
+        "isr",
+        "leader_epoch",
+        "on_decided",
+        "partition_epoch",
+        "topic_id",
+        "topic_partition",
+        "withdrawn",
+    )
 
     def __init__(
         self,
@@ -82,6 +93,8 @@ class IsrProposal:
         """(broker id, broker epoch of the incarnation that the leader knows to be in sync); -1 for an unknown epoch."""
         self.on_decided = on_decided
         self.withdrawn = False
+        self.awaits_state = False
+        """Whether the controller has another state than the leader, which LeaderAndIsr must bring."""
 
 
 OnDecided: TypeAlias = Callable[[IsrProposal, AlteredPartition], None]
@@ -119,6 +132,9 @@ class AlterPartitionSender:
         """Proposals that failed with a retriable error, until they are sent again."""
         self._undecided_pauses = 0
         self._undecided_timer: asyncio.TimerHandle | None = None
+        self._awaiting: dict[IsrProposal, None] = {}
+        """Proposals whose leaders await a newer state; they are sent again if it does not come."""
+        self._awaiting_timer: asyncio.TimerHandle | None = None
         self._next_log = 0.0
 
     def submit(self, proposal: IsrProposal) -> None:
@@ -135,7 +151,8 @@ class AlterPartitionSender:
         self._stopped = True
         self._waiting.clear()
         self._undecided.clear()
-        for timer in (self._timer, self._undecided_timer):
+        self._awaiting.clear()
+        for timer in (self._timer, self._undecided_timer, self._awaiting_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -182,8 +199,28 @@ class AlterPartitionSender:
             elif not proposal.withdrawn:
                 with contained:  # Else one partition's failure would end the changes of all ISRs of this broker.
                     proposal.on_decided(proposal, decision)
+                if proposal.awaits_state and not proposal.withdrawn:
+                    self._send_again_without_state(proposal)
         self._put_off(undecided)
         self._send()
+
+    def _send_again_without_state(self, proposal: IsrProposal) -> None:
+        """Send a proposal again unless its leader gets the newer state that it awaits.
+
+        There may be none: a controller that has been replaced, or could not read the topic, does not know what it
+        returns. Else nothing would change the ISR until the partition's state changes for another reason.
+        """
+        self._awaiting[proposal] = None
+        if self._awaiting_timer is None:
+            self._awaiting_timer = asyncio.get_running_loop().call_later(_STATE_SECONDS, self._end_waiting_for_state)
+
+    def _end_waiting_for_state(self) -> None:
+        self._awaiting_timer = None
+        again = {proposal: None for proposal in self._awaiting if not proposal.withdrawn}
+        self._awaiting = {}
+        if again:
+            self._waiting |= again
+            self._begin()
 
     def _put_off(self, undecided: Mapping[IsrProposal, ErrorCode]) -> None:
         """Send these again after a backoff, which doubles until no proposal is undecided."""

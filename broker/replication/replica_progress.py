@@ -207,12 +207,13 @@ class ReplicaProgress:
                     self.followers[broker].is_refused = True
         elif error or decision.leader_epoch != self.leader_epoch or decision.partition_epoch < self.partition_epoch:
             # The LeaderAndIsr that is on its way has the new ISR; until then both are counted with.
-            logger.info(
-                "%s: the ISR is not the one known here: %s; waiting for LeaderAndIsr", self.topic_partition, error.name
-            )
+            if not proposal.awaits_state:
+                unlike = "the ISR is not the one known here"
+                logger.info("%s: %s: %s; waiting for LeaderAndIsr", self.topic_partition, unlike, error.name)
+            proposal.awaits_state = True
             return
         else:
-            self._proposal = None
+            self._proposal, proposal.awaits_state = None, False
             self.partition_epoch = decision.partition_epoch
             self.in_sync = self.in_sync.commit(
                 frozenset(decision.isr), others_are_eligible=bool(decision.eligible_leader_replicas)

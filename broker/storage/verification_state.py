@@ -7,8 +7,8 @@ one is refused, because the transaction that the coordinator verified may have e
 marker removes the entry, and so do a transactional append, a verification of a newer epoch and the loss of leadership.
 
 A verification that fails leaves its entry behind, with the sequences of the batches that were refused: a later batch
-of the producer must not be appended before them. A batch that is challenged for its connection withdraws its own: it
-may be one that its client has given up. (Kafka: VerificationStateEntry.)
+of the producer must not be appended before them. A batch that is challenged for its connection, or that belongs to no
+transaction, withdraws its own: it may be one that its client has given up. (Kafka: VerificationStateEntry.)
 """
 
 import math

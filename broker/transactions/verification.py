@@ -53,6 +53,8 @@ from oncelog.protocol.topic_partition import TopicPartition
 _LONGEST_WAIT_SECONDS: Final = 5.0
 _FIRST_PAUSE_SECONDS: Final = 0.001
 _LONGEST_PAUSE_SECONDS: Final = 0.05
+_OF_NO_TRANSACTION: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
+"""The batch belongs to no open transaction that has its partition."""
 
 
 Errors: TypeAlias = PartitionErrors
@@ -283,6 +285,8 @@ class _Attempt:
             error = results[batch.partition]
             if error:
                 errors[batch.partition] = error
+                if error in _OF_NO_TRANSACTION:  # Its client does not send it again: it may be late.
+                    guard.withdraw(batch.base_sequence)
             else:
                 self._check(batch, guard)
         return errors

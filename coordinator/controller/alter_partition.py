@@ -44,6 +44,9 @@ async def alter_partition(context: ControllerContext, request: AlterPartitionReq
     requests.add_update_metadata(
         [p for p, outcome in outcomes.items() if isinstance(outcome, VersionedState)], context.state.brokers
     )
+    for partition, outcome in outcomes.items():
+        if outcome is ErrorCode.INVALID_UPDATE_VERSION:  # Another tool may have written what the leader does not know.
+            requests.add_leader_and_isr(partition, [request.broker_id])
     context.send(requests)
     return Altered(_response(context, request, outcomes), proposals.keys())
 

@@ -299,6 +299,12 @@ MUTATIONS: Final = (
         "::test_late_batch_does_not_hold_back_the_next_one_where_the_producer_was_forgotten",
     ),
     Mutation(
+        "B111", "broker/transactions/verification.py",
+        "                    guard.withdraw(batch.base_sequence)\n",
+        "                    pass\n",
+        f"{_SCENARIOS_EXPIRED}::test_late_batch_outside_of_a_transaction_does_not_hold_back_the_next_one",
+    ),
+    Mutation(
         "B111", _BATCH_CHALLENGE,
         "            if owner.is_behind(producer, header.base_sequence, connection.id, connection.request_number()):\n",
         "            if False:\n",

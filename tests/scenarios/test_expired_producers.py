@@ -2,6 +2,7 @@
 
 import asyncio
 
+from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from tests.scenarios.greeted_client import greeted
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
@@ -88,6 +89,23 @@ async def test_late_batch_does_not_hold_back_the_next_one_where_the_producer_was
     live = Writer(await greeted(stage), producer, invoices)
     assert await late.write(0, b"a") is CHALLENGED
     assert await live.write(2, b"c") is NONE
+    ok(await producer.end(commit=True))
+    assert await stage.committed(invoices) == [b"a", b"b", b"c"]
+
+
+@scenario(settings=QUICK_EXPIRY)
+async def test_late_batch_outside_of_a_transaction_does_not_hold_back_the_next_one(stage: Stage) -> None:
+    (invoices,) = await stage.create_topic("invoices")
+    producer = stage.producer("billing", timeout_ms=600_000)
+    ok(await producer.init())
+    ok(await producer.add(invoices))
+    assert await Writer(await greeted(stage), producer, invoices).write_at_once((0, b"a"), (1, b"b")) == [NONE] * 2
+    ok(await producer.end(commit=True))
+    late = Writer(await stage.connect(), producer, invoices)
+    await until_forgotten(stage, producer, "invoices")
+    assert await late.write(0, b"a") is ErrorCode.INVALID_TXN_STATE
+    ok(await producer.add(invoices))
+    assert await Writer(await greeted(stage), producer, invoices).write(2, b"c") is NONE
     ok(await producer.end(commit=True))
     assert await stage.committed(invoices) == [b"a", b"b", b"c"]
 
