@@ -6,8 +6,9 @@ so far that no client is served under the former leadership any more.
 A log is created with its topic's configuration, which is read from the metadata store first, in one bulk read for the
 whole request. Its directory and files are then made off the loop: a busy disk takes any time for them. Partitions that
 have a log here wait for neither. If the store does not respond in time, the response is REQUEST_TIMED_OUT; the
-controller sends the request again. So it is if another order came meanwhile, which may have deleted what this one would
-create.
+controller sends the request again, and sends nothing else before. So the read goes on, and the repetition awaits the
+same one: a store that is slow delays the new log, and not all that the controller has to say. The response is the same
+if another order came meanwhile, which may have deleted what this one would create.
 
 Versions: 2 is for one incarnation of the broker (STALE_BROKER_EPOCH) and groups by topic; 5 names topics by id in the
 response.
@@ -22,6 +23,7 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.handlers.control_plane import validate_control_request
 from oncelog.broker.parts import Broker
+from oncelog.broker.replication.replica_control import ConfigRead, NewTopics
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -53,7 +55,8 @@ async def _apply_and_create(
     if response.error_code:
         return response
     orders = control.requests_admitted
-    is_ready = await _read_configs(broker, without_log) and control.requests_admitted == orders
+    new_topics = frozenset((t.topic_name, t.topic_id) for t in request.topic_states if t.topic_name in without_log)
+    is_ready = await _read_configs(broker, new_topics) and control.requests_admitted == orders
     if not is_ready or not await control.prepare_logs(_part(request, lambda topic: topic in without_log)):
         response.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
@@ -66,19 +69,34 @@ async def _apply_and_create(
     return rest
 
 
-async def _read_configs(broker: Broker, topics: Collection[str]) -> bool:
-    """Return whether the metadata store responded in time."""
+async def _read_configs(broker: Broker, topics: NewTopics) -> bool:
+    """Return whether the metadata store responded in time; a read that takes longer goes on."""
+    control = broker.replica_control
+    if control.config_read is None or control.config_read.topics != topics:
+        reading = broker.supervisor.spawn(_read(broker, topics), "reading the configurations of topics")
+        control.config_read = ConfigRead(topics, reading)
+    task = control.config_read.task
+    done, _ = await asyncio.wait([task], timeout=_READ_SECONDS)
+    if not done:
+        _log_unread(topics, "the metadata store does not respond")
+        return False
+    control.config_read = None
+    return not task.cancelled() and task.result()
+
+
+async def _read(broker: Broker, topics: NewTopics) -> bool:
     try:
-        async with asyncio.timeout(_READ_SECONDS):
-            await broker.configs.read_topics(sorted(topics))
-    except (StoreUnavailable, TimeoutError) as error:
-        logger.warning(
-            "The configurations of %d topics cannot be read, so none of their logs is created yet: %s",
-            len(topics),
-            error or "the metadata store does not respond",
-        )
+        await broker.configs.read_topics(sorted(name for name, _ in topics))
+    except StoreUnavailable as error:
+        _log_unread(topics, str(error))
         return False
     return True
+
+
+def _log_unread(topics: NewTopics, reason: str) -> None:
+    logger.warning(
+        "The configurations of %d topics cannot be read, so none of their logs is created yet: %s", len(topics), reason
+    )
 
 
 def _part(request: LeaderAndIsrRequest, wanted: Callable[[str], bool]) -> LeaderAndIsrRequest:

@@ -10,10 +10,11 @@ A log is created with its topic's configuration or not at all: a partition whose
 gets INVALID_CONFIG.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from oncelog.broker.replication.partition import NO_EPOCH, NO_LEADER, Partition
 from oncelog.broker.replication.replica_manager import ReplicaManager
@@ -45,6 +46,18 @@ LogConfigOf: TypeAlias = Callable[[str], LogConfig | None]
 """Topic to what its new logs are run by; None if the topic's configuration cannot be read."""
 
 
+NewTopics: TypeAlias = frozenset[tuple[str, bytes]]
+"""Names and ids of topics of which this broker has no log yet."""
+
+
+class ConfigRead(NamedTuple):
+    """A read of the configurations of topics, which may take longer than an order may wait."""
+
+    topics: NewTopics
+    task: asyncio.Task[bool]
+    """Returns whether they are known."""
+
+
 class ReplicaControl:
     """Carries out the controller's requests on the replicas of one broker."""
 
@@ -58,6 +71,8 @@ class ReplicaControl:
         self._log_config = log_config
         self.requests_admitted = 0
         """LeaderAndIsr and StopReplica requests of a current controller, so far."""
+        self.config_read: ConfigRead | None = None
+        """The read that an order to create logs awaits, or has awaited in vain."""
         self.unopened = UnopenedLogs(self._carry_out)
         metadata.add_listener(self._set_strays_aside)
 

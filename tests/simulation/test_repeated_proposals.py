@@ -25,13 +25,13 @@ REPEATED_SECONDS = 20.0
 
 
 def test_leader_whose_controller_was_replaced_unnoticed_proposes_again() -> None:
-    """Both are told late, and the former controller does not know the topic that its successor has made."""
+    """Both learn of it late, and the former controller does not know the topic that its successor has made."""
 
     async def story(cluster: SimulatedCluster) -> None:
         for broker_id in (1, 2):
             cluster[broker_id].cut_from_ensemble(Direction.TO_CLIENT)
         cluster.isolate(1, 3, 4, 5)
-        while cluster.controllers == [1]:
+        while cluster.controllers == [1]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         new = next(broker_id for broker_id in cluster.controllers if broker_id != 1)
         await asyncio.sleep(0.3)
