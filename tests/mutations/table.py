@@ -286,12 +286,6 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_BATCHES}::test_batch_that_was_given_up_is_not_appended_after_its_producer_was_forgotten",
     ),
     Mutation(
-        "B111", _OWNERS,
-        " if entry is None else entry.unknown_until_ms\n",
-        "\n",
-        f"{_SCENARIOS_EXPIRED}::test_expiry_of_another_producer_challenges_no_session",
-    ),
-    Mutation(
         "B111", "broker/handlers/produce.py",
         "                partition.log.producer_state.withdraw_verification(header)\n",
         "",
