@@ -28,6 +28,7 @@ from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from oncelog.protocol.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,8 @@ async def _apply_and_create(
     if response.error_code:
         return response
     orders = control.requests_admitted
-    new_topics = frozenset((t.topic_name, t.topic_id) for t in request.topic_states if t.topic_name in without_log)
+    ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}  # Versions 0 and 1 have none.
+    new_topics = frozenset((name, ids.get(name, ZERO_UUID)) for name in without_log)
     is_ready = await _read_configs(broker, new_topics) and control.requests_admitted == orders
     if not is_ready or not await control.prepare_logs(_part(request, lambda topic: topic in without_log)):
         response.error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -75,12 +77,14 @@ async def _read_configs(broker: Broker, topics: NewTopics) -> bool:
     if control.config_read is None or control.config_read.topics != topics:
         reading = broker.supervisor.spawn(_read(broker, topics), "reading the configurations of topics")
         control.config_read = ConfigRead(topics, reading)
-    task = control.config_read.task
+    read = control.config_read
+    task = read.task
     done, _ = await asyncio.wait([task], timeout=_READ_SECONDS)
     if not done:
         _log_unread(topics, "the metadata store does not respond")
         return False
-    control.config_read = None
+    if control.config_read is read:  # Else an order of another controller has begun another one.
+        control.config_read = None
     return not task.cancelled() and task.result()
 
 

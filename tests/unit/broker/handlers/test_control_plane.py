@@ -130,12 +130,13 @@ async def test_leader_and_isr_without_store_is_applied_where_there_is_a_log() ->
         assert broker.log_manager.get(TopicPartition("u", 0)) is None
 
 
-async def test_leader_and_isr_of_a_topic_whose_configuration_is_malformed_creates_no_log() -> None:
+@pytest.mark.parametrize("version", [1, 7])
+async def test_leader_and_isr_of_a_topic_whose_configuration_is_malformed_creates_no_log(version: int) -> None:
     async with running_broker() as broker:
         session = broker.controller._store.session
         assert session is not None
         await session.create(paths.topic_config("t"), b"not json")
-        response = await ask(broker, handle_leader_and_isr, leader_and_isr(7), LeaderAndIsrResponse, 7)
+        response = await ask(broker, handle_leader_and_isr, leader_and_isr(version), LeaderAndIsrResponse, version)
         assert response.error_code == ErrorCode.NONE
         assert response.partition_errors[0].error_code == ErrorCode.INVALID_CONFIG
         assert broker.log_manager.get(TopicPartition("t", 0)) is None
