@@ -24,6 +24,21 @@ async def until_forgotten(stage: Stage, producer: ScriptedProducer, topic: str) 
     await stage.until(is_forgotten, within=3 * EXPIRY_MS / 1000)
 
 
+async def forgotten_producer(stage: Stage, *values: bytes) -> tuple[ScriptedProducer, Writer]:
+    """One that has committed these batches and is forgotten, and a connection from before that."""
+    (invoices,) = await stage.create_topic("invoices")
+    producer = stage.producer("billing", timeout_ms=600_000)
+    ok(await producer.init())
+    ok(await producer.add(invoices))
+    batches = list(enumerate(values))
+    written = await Writer(await greeted(stage), producer, invoices).write_at_once(*batches)
+    assert set(written) == {NONE}
+    ok(await producer.end(commit=True))
+    former = Writer(await stage.connect(), producer, invoices)
+    await until_forgotten(stage, producer, "invoices")
+    return producer, former
+
+
 async def idle_producer_of_offsets(stage: Stage) -> ScriptedProducer:
     """One that has committed offsets of the group, and does nothing more."""
     (returns,) = await stage.create_topic("returns")
@@ -77,14 +92,8 @@ async def test_expiry_of_another_producer_challenges_no_session(stage: Stage) ->
 @scenario(settings=QUICK_EXPIRY)
 async def test_late_batch_does_not_hold_back_the_next_one_where_the_producer_was_forgotten(stage: Stage) -> None:
     """A copy of a batch that was acknowledged long ago arrives before the first one of the transaction."""
-    (invoices,) = await stage.create_topic("invoices")
-    producer = stage.producer("billing", timeout_ms=600_000)
-    ok(await producer.init())
-    ok(await producer.add(invoices))
-    assert await Writer(await greeted(stage), producer, invoices).write_at_once((0, b"a"), (1, b"b")) == [NONE] * 2
-    ok(await producer.end(commit=True))
-    late = Writer(await stage.connect(), producer, invoices)
-    await until_forgotten(stage, producer, "invoices")
+    producer, late = await forgotten_producer(stage, b"a", b"b")
+    invoices = late.partition
     ok(await producer.add(invoices))
     live = Writer(await greeted(stage), producer, invoices)
     assert await late.write(0, b"a") is CHALLENGED
@@ -95,14 +104,8 @@ async def test_late_batch_does_not_hold_back_the_next_one_where_the_producer_was
 
 @scenario(settings=QUICK_EXPIRY)
 async def test_late_batch_outside_of_a_transaction_does_not_hold_back_the_next_one(stage: Stage) -> None:
-    (invoices,) = await stage.create_topic("invoices")
-    producer = stage.producer("billing", timeout_ms=600_000)
-    ok(await producer.init())
-    ok(await producer.add(invoices))
-    assert await Writer(await greeted(stage), producer, invoices).write_at_once((0, b"a"), (1, b"b")) == [NONE] * 2
-    ok(await producer.end(commit=True))
-    late = Writer(await stage.connect(), producer, invoices)
-    await until_forgotten(stage, producer, "invoices")
+    producer, late = await forgotten_producer(stage, b"a", b"b")
+    invoices = late.partition
     assert await late.write(0, b"a") is ErrorCode.INVALID_TXN_STATE
     ok(await producer.add(invoices))
     assert await Writer(await greeted(stage), producer, invoices).write(2, b"c") is NONE
@@ -113,14 +116,8 @@ async def test_late_batch_outside_of_a_transaction_does_not_hold_back_the_next_o
 @scenario(settings=QUICK_EXPIRY)
 async def test_batches_in_flight_together_are_repeated_in_order_where_the_producer_was_forgotten(stage: Stage) -> None:
     """Any sequence would do for the first of them, so the others wait behind the one that is challenged."""
-    (invoices,) = await stage.create_topic("invoices")
-    producer = stage.producer("billing", timeout_ms=600_000)
-    ok(await producer.init())
-    ok(await producer.add(invoices))
-    assert await Writer(await greeted(stage), producer, invoices).write(0, b"a") is NONE
-    ok(await producer.end(commit=True))
-    live = Writer(await stage.connect(), producer, invoices)
-    await until_forgotten(stage, producer, "invoices")
+    producer, live = await forgotten_producer(stage, b"a")
+    invoices = live.partition
     ok(await producer.add(invoices))
     batches = [(1, b"b"), (2, b"c"), (3, b"d")]
     assert await live.write_at_once(*batches) == [CHALLENGED] * 3
@@ -132,14 +129,8 @@ async def test_batches_in_flight_together_are_repeated_in_order_where_the_produc
 @scenario(settings=QUICK_EXPIRY)
 async def test_batch_whose_client_does_not_repeat_the_one_before_is_challenged_itself(stage: Stage) -> None:
     """The first may be a copy that its client never sends again."""
-    (invoices,) = await stage.create_topic("invoices")
-    producer = stage.producer("billing", timeout_ms=600_000)
-    ok(await producer.init())
-    ok(await producer.add(invoices))
-    assert await Writer(await greeted(stage), producer, invoices).write(0, b"a") is NONE
-    ok(await producer.end(commit=True))
-    live = Writer(await stage.connect(), producer, invoices)
-    await until_forgotten(stage, producer, "invoices")
+    producer, live = await forgotten_producer(stage, b"a")
+    invoices = live.partition
     ok(await producer.add(invoices))
     assert await live.write(0, b"a") is CHALLENGED
     errors = [await live.write(1, b"b") for _ in range(2)]
