@@ -75,6 +75,15 @@ class ReplicatedLog(Protocol):
         ...
 
 
+class LastRegistration(NamedTuple):
+    """The last registration of a broker id, whichever process made it."""
+
+    session_id: int
+    """The session of the metadata store that it was made in."""
+    epoch: int
+    """The broker epoch that it got."""
+
+
 class IntactLogs(Protocol):
     """Since when the logs of this broker have lost nothing, as its data directory says."""
 
@@ -88,6 +97,10 @@ class IntactLogs(Protocol):
         """Return the last broker epoch that the data directory has seen; None without a first one."""
         ...
 
+    async def begin_registration(self, session_id: int, last: LastRegistration | None) -> None:
+        """Note that the broker is about to register in a session; ``last``: of its id so far. Raise ``OSError``."""
+        ...
+
     async def note_registration(self, broker_epoch: int) -> None:
         """Note that the broker is registered with a new epoch. Raise ``OSError``."""
         ...
@@ -98,6 +111,9 @@ class UnknownLogs:
 
     since: int | None = None
     until: int | None = None
+
+    async def begin_registration(self, session_id: int, last: LastRegistration | None) -> None:
+        """Forget the session."""
 
     async def note_registration(self, broker_epoch: int) -> None:
         """Forget the epoch."""

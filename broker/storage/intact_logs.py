@@ -8,6 +8,11 @@ directory has another identity; a copy that was closed properly and is restored 
 than the broker has had, which the controller notices. A machine that cannot name its boot has no identity to compare:
 its logs count as intact only after a clean shutdown.
 
+A registration may have been made although its response was lost, or the process was killed before it could write the
+epoch down. So the sessions in which the broker tries to register are written first, and the metadata store says in
+which session it was registered last (``begin_registration``). An epoch of one of those sessions is its own. Any other
+one that is newer than the second epoch is that of another directory, which has records that this one lacks.
+
 After a clean shutdown the recovery points on disk are the ends of all logs. The start that removes the mark of it notes
 in this file that they still are, until the broker is registered and something may be appended: so a start that is
 killed before it has compared them leaves that to the next one.
@@ -20,12 +25,14 @@ release, after a loss of power.
 from logging import getLogger
 from typing import Final, NamedTuple
 
-from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.disk import UNKNOWN_BOOT, Disk
 from oncelog.broker.storage.disk_errors import is_transient
 
 FILE_NAME: Final = "intact-logs"
 _ENDS_ARE_NOTED: Final = "recovery points are log ends"
+_SESSIONS: Final = "sessions"
+_MOST_SESSIONS: Final = 100
+"""More sessions than that cannot all be in doubt: a later one begins when the one before it has ended."""
 
 _log = getLogger(__name__)
 
@@ -39,6 +46,16 @@ class IntactEpochs(NamedTuple):
     """The last broker epoch."""
 
 
+class _Noted(NamedTuple):
+    """What the file says."""
+
+    epochs: IntactEpochs
+    identity: str
+    sessions: tuple[int, ...]
+    """In which the broker has tried to register since the second epoch."""
+    ends_are_noted: bool
+
+
 class IntactLogs:
     """What the data directory says, and the file that says it."""
 
@@ -50,38 +67,46 @@ class IntactLogs:
         """None: the logs may have lost something before the present registration."""
         self.ends_are_noted = False
         """Whether the recovery points on disk are the ends that the logs had at a clean shutdown."""
+        self._sessions: tuple[int, ...] = ()
+        """In which the broker has tried to register since the last epoch that is known."""
         self._is_unwritten = False
         """Whether there was no room for the present epochs."""
 
     def open(self, mark_epoch: int | None) -> None:
         """Read the file, given the broker epoch of the clean-shutdown mark (None: there is none). Raise ``OSError``."""
         self.ends_are_noted = mark_epoch is not None
-        noted, identity, ends_are_noted = self._read()
+        noted = self._read()
         if noted is None:
             return
-        closed_cleanly = mark_epoch == noted.until  # Else a release without this file ran since.
-        if not closed_cleanly and (mark_epoch is not None or not self._is_here(identity)):
+        closed_cleanly = mark_epoch == noted.epochs.until  # Else a release without this file ran since.
+        if not closed_cleanly and (mark_epoch is not None or not self._is_here(noted.identity)):
             self.note_damage("the machine may have lost power, or this is a copy of the data directory")
             return
-        self.ends_are_noted |= ends_are_noted
-        self._write(noted)  # Before the mark goes: it counts in this boot, too.
-        self.epochs = noted
+        self.ends_are_noted |= noted.ends_are_noted
+        self._sessions = noted.sessions
+        self._write(noted.epochs)  # Before the mark goes: it counts in this boot, too.
+        self.epochs = noted.epochs
 
     def _is_here(self, identity: str) -> bool:
         """Return whether the file was written in this boot and directory."""
         present = self._disk.identity(self._log_dir)
         return identity == present and not present.startswith(UNKNOWN_BOOT)
 
-    def _read(self) -> tuple[IntactEpochs | None, str, bool]:
-        """Return the epochs, the identity, and whether the ends of the logs are noted."""
+    def _read(self) -> _Noted | None:
         if not self._disk.exists(self._path):
-            return None, "", False
-        first, _, second = self._disk.read(self._path).decode("ascii", "replace").strip().partition("\n")
+            return None
+        first, *others = self._disk.read(self._path).decode("ascii", "replace").strip().split("\n")
         since, _, rest = first.partition(" ")
         until, _, identity = rest.partition(" ")
         if not (since.isdecimal() and until.isdecimal()):
-            return None, "", False
-        return IntactEpochs(int(since), int(until)), identity, second == _ENDS_ARE_NOTED
+            return None
+        sessions = [line.removeprefix(_SESSIONS).split() for line in others if line.startswith(_SESSIONS)]
+        return _Noted(
+            IntactEpochs(int(since), int(until)),
+            identity,
+            sessions=tuple(int(session, 16) for line in sessions for session in line),
+            ends_are_noted=_ENDS_ARE_NOTED in others,
+        )
 
     @property
     def since(self) -> int | None:
@@ -93,13 +118,34 @@ class IntactLogs:
         """The last broker epoch that the directory has seen; None without a first one."""
         return None if self.epochs is None else self.epochs.until
 
+    async def begin_registration(self, session_id: int, last: tuple[int, int] | None) -> None:
+        """Note that the broker is about to register in a session. Raise ``OSError``.
+
+        ``last``: session and broker epoch of the last registration of this broker id; None if there is none.
+        """
+        if self.epochs is None:
+            return
+        if last is not None and last[1] > self.epochs.until:
+            last_session, last_epoch = last
+            if last_session not in self._sessions:
+                self.note_damage("this broker was registered with another data directory since")
+                return
+            self.epochs = self.epochs._replace(until=last_epoch)
+        self._sessions = (*(each for each in self._sessions if each != session_id), session_id)[-_MOST_SESSIONS:]
+        await self._write_off_loop(self.epochs)
+
     async def note_registration(self, broker_epoch: int) -> None:
         """Note that the broker is registered with a new epoch. A full disk keeps what was noted before.
 
         Then ``note_again`` must be called until it succeeds. Raise ``OSError``.
         """
         epochs = self.epochs = IntactEpochs(broker_epoch if self.epochs is None else self.epochs.since, broker_epoch)
-        self._is_unwritten = self.ends_are_noted = False
+        self._sessions = ()
+        self.ends_are_noted = False
+        await self._write_off_loop(epochs)
+
+    async def _write_off_loop(self, epochs: IntactEpochs) -> None:
+        self._is_unwritten = False
         try:
             await self._disk.write_atomic_off_loop(self._path, self._content(epochs))
         except OSError as error:
@@ -118,10 +164,10 @@ class IntactLogs:
     def mark_epoch(self, broker_epoch: int) -> int:
         """Return the epoch for the clean-shutdown mark of this incarnation; ``broker_epoch``: -1 if it has none.
 
-        One that was never registered passes on that of the last one that was, which tells it from one of a release
-        without this file.
+        It is the one in the file, which tells the mark from that of a release without this file. So an incarnation
+        that was never registered passes on the epoch of the last one that was.
         """
-        return self.epochs.until if broker_epoch == NO_BROKER_EPOCH and self.epochs is not None else broker_epoch
+        return broker_epoch if self.epochs is None else self.epochs.until
 
     def note_damage(self, reason: str) -> None:
         """Forget that the logs are intact. A disk that fails may keep the file."""
@@ -148,4 +194,6 @@ class IntactLogs:
         lines = [f"{epochs.since} {epochs.until} {self._disk.identity(self._log_dir)}"]
         if self.ends_are_noted:
             lines.append(_ENDS_ARE_NOTED)
+        if self._sessions:
+            lines.append(" ".join([_SESSIONS, *(f"{session_id:x}" for session_id in self._sessions)]))
         return "".join(f"{line}\n" for line in lines).encode()

@@ -19,7 +19,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 
 from oncelog.coordinator.controller.active_controller import ActiveController
@@ -158,10 +157,8 @@ class Controller:
         if session is None:
             return
         await prepare(session)
-        logs = self.logs
-        registration = replace(self.settings.registration, intact_since=logs.since, intact_until=logs.until)
-        self.broker_epoch = await register(session, registration, self._wall_clock())
-        await logs.note_registration(self.broker_epoch)
+        self.broker_epoch = await register(session, self.settings.registration, self._wall_clock(), self.logs)
+        await self.logs.note_registration(self.broker_epoch)
         await self.stored.load(session)
         await self._elect()
 

@@ -5,16 +5,21 @@ incarnation carry an earlier one. A registration that exists already is recognis
 own (a create whose response was lost) counts as made, that of another session is ``BrokerIdTaken``. That may be what a
 killed broker left behind, until the store gives its session up: ``await_free_id`` waits for that, unless the broker
 that it names is alive.
+
+Beside each registration a znode that outlives it says in which session it was made (``paths.last_registration``). It is
+written in the same transaction, so that its ``mzxid`` is the broker's epoch, also for a broker that never learned it.
 """
 
 import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from oncelog.coordinator.metadata_store import paths, znodes
-from oncelog.coordinator.metadata_store.store import Create, Done, Session, StoreError, Znode
+from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Session, SetData, StoreError, Znode
+from oncelog.coordinator.ports import IntactLogs, LastRegistration
 
 logger = logging.getLogger(__name__)
 
@@ -113,18 +118,50 @@ def _taken(broker_id: int, existing: Znode) -> BrokerIdTaken:
     )
 
 
-async def register(session: Session, registration: znodes.BrokerRegistration, now_ms: int) -> int:
-    """Register a broker for as long as the session lasts; returns the broker's epoch."""
-    path = paths.broker(registration.broker_id)
-    data = znodes.encode_broker(registration, now_ms)
+async def register(session: Session, registration: znodes.BrokerRegistration, now_ms: int, logs: IntactLogs) -> int:
+    """Register a broker for as long as the session lasts, with what its logs have kept; returns the broker's epoch.
+
+    Raise ``BrokerIdTaken`` or ``OSError``.
+    """
     while True:
-        created = await session.create(path, data, ephemeral=True)
-        if isinstance(created, Done):
-            assert created.stat is not None, "a create has a stat"
-            return created.stat.czxid
-        assert created is StoreError.NODE_EXISTS, f"{path} cannot be created: {created}"
+        last = await session.get(paths.last_registration(registration.broker_id))
+        await logs.begin_registration(session.session_id, None if last is None else _last_registration(last))
+        complete = replace(registration, intact_since=logs.since, intact_until=logs.until)
+        epoch = await _try_to_register(session, complete, now_ms, last)
+        if epoch is not None:
+            return epoch
+
+
+def _last_registration(znode: Znode) -> LastRegistration | None:
+    try:
+        return LastRegistration(znodes.decode_last_registration(znode.data), znode.stat.mzxid)
+    except znodes.MalformedZnode:
+        return None
+
+
+async def _try_to_register(
+    session: Session, registration: znodes.BrokerRegistration, now_ms: int, last: Znode | None
+) -> int | None:
+    """Return the broker's epoch; None if a process has registered this id since ``last`` was read."""
+    path, path_of_last = paths.broker(registration.broker_id), paths.last_registration(registration.broker_id)
+    owner = znodes.encode_last_registration(session.session_id)
+    result = await session.multi(
+        [
+            Create(path=path, data=znodes.encode_broker(registration, now_ms), ephemeral=True),
+            Create(path=path_of_last, data=owner)
+            if last is None
+            else SetData(path=path_of_last, data=owner, version=last.stat.version),
+        ]
+    )
+    if not isinstance(result, MultiFailed):
+        created = result[0].stat
+        assert created is not None, "a create has a stat"
+        return created.czxid
+    if result.index == 0:
+        assert result.error is StoreError.NODE_EXISTS, f"{path} cannot be created: {result.error}"
         existing = await session.get(path)
         if existing is not None and existing.stat.ephemeral_owner == session.session_id:
             return existing.stat.czxid
         if existing is not None:
             raise _taken(registration.broker_id, existing)
+    return None

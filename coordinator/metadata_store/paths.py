@@ -15,6 +15,7 @@ LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LATEST_PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
 BROKER_IDS: Final = "/brokers/ids"
+BROKER_REGISTRATIONS: Final = "/brokers/registrations"
 BROKER_SEQUENCE: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 DELETE_TOPICS: Final = "/admin/delete_topics"
@@ -35,6 +36,7 @@ PERSISTENT_PATHS: Final = (
     DELETE_TOPICS,
     "/brokers",
     BROKER_IDS,
+    BROKER_REGISTRATIONS,
     BROKER_SEQUENCE,
     TOPICS,
     "/cluster",
@@ -57,6 +59,10 @@ PERSISTENT_PATHS: Final = (
 
 def broker(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def last_registration(broker_id: int) -> str:
+    return f"{BROKER_REGISTRATIONS}/{broker_id}"
 
 
 def topic(name: str) -> str:

@@ -202,6 +202,18 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
     )
 
 
+def encode_last_registration(session_id: int) -> bytes:
+    return _to_json({"version": 1, "session": f"{session_id:x}"})
+
+
+def decode_last_registration(data: bytes) -> int:
+    """Return the session in which a broker was registered last. The znode outlives it, and is not one of Kafka's."""
+    try:
+        return int(_from_json(data)["session"], 16)
+    except (KeyError, ValueError, TypeError) as error:
+        raise MalformedZnode(f"not the session of a registration: {data[:500]!r}") from error
+
+
 def _connection_string(endpoint: RegisteredEndpoint) -> str:
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return f"{endpoint.listener}://{host}:{endpoint.port}"

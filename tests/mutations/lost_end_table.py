@@ -30,8 +30,8 @@ LOST_END_MUTATIONS: Final = (
         "            pass\n",
         _TEST_STORY,
     ),
-    Mutation("B112", _INTACT, "        self.ends_are_noted |= ends_are_noted\n", "", _TEST_KILLED_START),
-    Mutation("B112", _INTACT, "_is_unwritten = self.ends_are_noted = False", "_is_unwritten = False", _TEST_KEPT),
+    Mutation("B112", _INTACT, "        self.ends_are_noted |= noted.ends_are_noted\n", "", _TEST_KILLED_START),
+    Mutation("B112", _INTACT, "        self.ends_are_noted = False\n        await", "        await", _TEST_KEPT),
     Mutation(
         "B112", _MANAGER,
         "        self.checkpoints.correct()\n",

@@ -147,3 +147,49 @@ async def test_registration_on_a_full_disk_is_noted_as_soon_as_there_is_room(dis
     directory.intact.note_again()
     disk.crash("process", random.Random(0))
     assert opened(disk).intact.epochs == IntactEpochs(7, 9)
+
+
+async def test_registration_whose_epoch_was_not_learned_is_recognised_by_its_session(disk: SimDisk) -> None:
+    directory = await registered(disk, 7)
+    await directory.intact.begin_registration(0xA, (0x9, 7))
+    await directory.intact.begin_registration(0xB, (0x9, 7))
+    disk.crash("process", random.Random(0))
+    directory = opened(disk)
+    await directory.intact.begin_registration(0xC, (0xA, 9))
+    assert directory.intact.epochs == IntactEpochs(7, 9)
+    disk.crash("process", random.Random(0))
+    assert opened(disk).intact.epochs == IntactEpochs(7, 9)
+
+
+async def test_directory_with_an_older_registration_than_the_last_one_is_broken(disk: SimDisk) -> None:
+    """B105: another directory was in use meanwhile, and has records that this one lacks."""
+    (await registered(disk, 7)).close_cleanly(7)
+    directory = opened(disk)
+    await directory.intact.begin_registration(0xC, (0xA, 9))
+    assert directory.intact.epochs is None
+    await directory.intact.note_registration(11)
+    assert directory.intact.epochs == IntactEpochs(11, 11)
+
+
+async def test_sessions_are_forgotten_with_the_next_epoch(disk: SimDisk) -> None:
+    directory = await registered(disk, 7)
+    await directory.intact.begin_registration(0xA, None)
+    await directory.intact.note_registration(9)
+    await directory.intact.begin_registration(0xB, (0xA, 10))
+    assert directory.intact.epochs is None
+
+
+async def test_epoch_that_was_learned_late_is_that_of_the_clean_shutdown(disk: SimDisk) -> None:
+    directory = await registered(disk, 7)
+    await directory.intact.begin_registration(0xA, None)
+    await directory.intact.begin_registration(0xB, (0xA, 9))
+    directory.close_cleanly(7)  # The broker knows of no later registration.
+    disk.crash("power", random.Random(0))
+    assert opened(disk).intact.epochs == IntactEpochs(7, 9)
+
+
+async def test_sessions_hide_no_noted_log_ends(disk: SimDisk) -> None:
+    (await registered(disk, 7)).close_cleanly(7)
+    await opened(disk).intact.begin_registration(0xA, (0x9, 7))
+    disk.crash("process", random.Random(0))
+    assert opened(disk).intact.ends_are_noted

@@ -16,6 +16,7 @@ from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic, T
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import MultiResult, Operation, Session
 from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, PartitionState
+from oncelog.coordinator.ports import LastRegistration, UnknownLogs
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from oncelog.protocol.messages.stop_replica import StopReplicaRequest
@@ -55,6 +56,16 @@ async def tree(cluster: ClusterUnderTest, path: str = "/") -> dict[str, bytes]:
         contents[child] = znode.data
         contents |= await tree(cluster, child)
     return contents
+
+
+class LogsWithRegistrations(UnknownLogs):
+    """Records which registrations began."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[int, LastRegistration | None]] = []
+
+    async def begin_registration(self, session_id: int, last: LastRegistration | None) -> None:
+        self.begun.append((session_id, last))
 
 
 class InterruptedBeforeMulti:
@@ -237,10 +248,29 @@ class TestControllerEpoch:
         assert other is not None
         await cluster_id(mine, random.Random(1))
         registration = BrokerRegistration(broker_id=1, endpoints=())
-        epoch = await register(mine, registration, 0)
-        assert await register(mine, registration, 0) == epoch
+        epoch = await register(mine, registration, 0, UnknownLogs())
+        assert await register(mine, registration, 0, UnknownLogs()) == epoch
         with pytest.raises(BrokerIdTaken):
-            await register(other, registration, 0)
+            await register(other, registration, 0, UnknownLogs())
+
+    async def test_registration_made_meanwhile_is_read_before_the_next_one(self) -> None:
+        """B105"""
+        cluster = ClusterUnderTest()
+        first, second, third = [cast(Session, cluster.ensemble.connect().session) for _ in range(3)]
+        await cluster_id(first, random.Random(1))
+        registration, logs, epochs = BrokerRegistration(broker_id=1, endpoints=()), LogsWithRegistrations(), []
+
+        async def registers(session: Session) -> None:
+            epochs.append(await register(session, registration, 0, UnknownLogs()))
+            cluster.ensemble.close_session(session.session_id)
+
+        await registers(first)
+        interrupted = cast(Session, InterruptedBeforeMulti(third, lambda: registers(second)))
+        assert await register(interrupted, registration, 0, logs) > epochs[1]
+        assert logs.begun == [
+            (third.session_id, (first.session_id, epochs[0])),
+            (third.session_id, (second.session_id, epochs[1])),
+        ]
 
     async def test_cluster_id_is_generated_once(self) -> None:
         cluster = ClusterUnderTest()
@@ -603,7 +633,7 @@ class TestBrokersComeAndGo:
             before = cluster.members[2].controller.broker_epoch
             cluster.ensemble.close_session(cluster.members[2].session.session_id)
             registration = BrokerRegistration(broker_id=2, endpoints=())
-            again = await register(cluster.members[2].session, registration, 0)
+            again = await register(cluster.members[2].session, registration, 0, UnknownLogs())
             assert again > before
             await cluster.settle()
             assert cluster.members[2].controller.broker_epoch == again

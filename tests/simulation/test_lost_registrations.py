@@ -1,0 +1,88 @@
+"""A broker that does not learn in which epoch it was registered has lost nothing by that (B105)."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.store import MultiResult, Operation
+from tests.simulation.cluster_stories import session_of, simulate, state_of
+from tests.simulation.sim_zookeeper import Direction
+from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
+from tests.simulation.test_eligible_leaders import LONG, MIN_ISR_2, shrink_to_2
+
+A_MOMENT, MOST_MOMENTS = 0.000_02, 2_000_000
+
+
+def epoch_of_2(cluster: SimulatedCluster) -> int | None:
+    znode = cluster.ensemble.tree.get(paths.broker(2))
+    return None if znode is None else znode.stat.czxid
+
+
+async def registered_since(cluster: SimulatedCluster, before: int | None) -> None:
+    for _ in range(MOST_MOMENTS):
+        if epoch_of_2(cluster) not in (None, before):
+            return
+        await asyncio.sleep(A_MOMENT)
+    raise AssertionError("broker 2 is not registered")
+
+
+def lose_the_response_to_2(cluster: SimulatedCluster) -> None:
+    """Cut broker 2 off from the ensemble at the moment in which it is registered the next time."""
+    apply = cluster.ensemble.apply
+
+    def applying(session: int, operations: Sequence[Operation]) -> MultiResult:
+        result = apply(session, operations)
+        if any(operation.path == paths.broker(2) for operation in operations):
+            cluster.ensemble.apply = apply  # type: ignore[method-assign]
+            cluster[2].cut_from_ensemble(Direction.TO_CLIENT)
+        return result
+
+    cluster.ensemble.apply = applying  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("response_is_lost", [False, True])
+def test_leader_whose_session_ends_twice_leads_again(response_is_lost: bool) -> None:
+    """B105"""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await shrink_to_2(cluster)
+        before = epoch_of_2(cluster)
+        if response_is_lost:
+            lose_the_response_to_2(cluster)
+        cluster.ensemble.expire(session_of(cluster[2]).session_id)
+        await registered_since(cluster, before)
+        await asyncio.sleep(3 * SESSION_SECONDS)
+        if response_is_lost:
+            cluster[2].cut_from_ensemble(Direction.NONE)
+        else:
+            cluster.ensemble.expire(session_of(cluster[2]).session_id)
+        await asyncio.sleep(LONG)
+        assert state_of(cluster, "t").leader == 2
+        await cluster[3].start()
+        await writer.write(1)
+
+    simulate(story, settings=MIN_ISR_2)
+
+
+@pytest.mark.parametrize("killed_after_seconds", [0.000_1, 5])
+def test_leader_that_is_killed_as_it_registers_leads_again(killed_after_seconds: float) -> None:
+    """B105"""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await shrink_to_2(cluster)
+        cluster[2].kill()
+        before, start = epoch_of_2(cluster), asyncio.get_running_loop().create_task(cluster[2].start())
+        await registered_since(cluster, before)
+        await asyncio.sleep(killed_after_seconds)
+        cluster[2].kill()
+        start.cancel()
+        await asyncio.sleep(LONG)
+        await cluster[2].start()
+        await asyncio.sleep(LONG)
+        assert state_of(cluster, "t").leader == 2
+        await cluster[3].start()
+        await writer.write(1)
+
+    simulate(story, settings=MIN_ISR_2)
