@@ -70,6 +70,7 @@ from oncelog.protocol.records.record_batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    peek_sequenced,
     peek_transactional_producer,
 )
 from oncelog.protocol.records.record_walk import RecordRules, WorkBudget
@@ -94,6 +95,9 @@ _LARGE: Final = 1_000
 """A request with more partitions is not even looked through in the turn of the loop in which it was decoded."""
 _BATCH_UNITS: Final = 50
 """What a batch costs that is appended without a walk, in the units of a ``WorkBudget``."""
+_NOT_LED: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+)
 _ALL_VERIFIED: Final[Errors] = {}
 _NO_ERROR: Final = ErrorCode.NONE  # Bound once: looking up a member of an enum takes as long as a call.
 
@@ -355,6 +359,8 @@ class _Produce:
         partition = batch.partition = topic_error or self._led(batch)
         if not isinstance(partition, LeadingPartition):
             batch.judged = partition
+            if partition in _NOT_LED:
+                self._note_unled(batch)
             return
         config = partition.log.config
         records = batch.data.records
@@ -384,6 +390,11 @@ class _Produce:
             batch.judged = records, header
         else:
             batch.judged = ErrorCode.INVALID_TIMESTAMP
+
+    def _note_unled(self, batch: _Batch) -> None:
+        topic, header = batch.topic, peek_sequenced(batch.data.records)
+        if header is not None:
+            self._broker.replica_manager.refuse_unled((topic.name, batch.data.index), topic.topic_id, header)
 
     def _rules(self, config: LogConfig) -> BatchRules:
         settings, now_ms = self._broker.config, self._now_ms

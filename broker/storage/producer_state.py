@@ -239,6 +239,11 @@ class ProducerStateManager:
         """Note that a batch was not appended, although it was in sequence or has not been checked."""
         self._refused.refuse(header, self.producer_id_expiration_ms)
 
+    def refuse_unled(self, header: BatchHeader) -> None:
+        """Note that a batch came while this broker did not lead. Of a known producer the sequence shows the gap."""
+        if header.producer_id not in self.producers:
+            self.refuse(header)
+
     def apply(
         self,
         header: BatchHeader,

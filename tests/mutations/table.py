@@ -41,6 +41,7 @@ _PRODUCE: Final = "broker/handlers/produce.py"
 _LOG: Final = "broker/storage/partition_log.py"
 _PRODUCERS: Final = "broker/storage/producer_state.py"
 _PRODUCER_ENTRY: Final = "broker/storage/producer_state_entry.py"
+_TEST_EARLY: Final = "tests/unit/broker/handlers/test_early_batches.py"
 _REFUSED_BATCHES: Final = "broker/storage/refused_batches.py"
 _COMPACTION: Final = "broker/storage/compaction.py"
 _CLEANER: Final = "broker/storage/cleaner.py"
@@ -879,6 +880,43 @@ MUTATIONS: Final = (
         "                    error = self._refused.error_behind(header, self.producer_id_expiration_ms) or error\n",
         "                    pass\n",
         "tests/unit/broker/storage/test_shortages.py::test_batches_behind_one_that_met_a_shortage_are_refused_like_it",
+    ),
+    Mutation(
+        "B113", "broker/handlers/produce.py",
+        "            if partition in _NOT_LED:",
+        "            if False:",
+        f"{_TEST_EARLY}::test_batch_behind_one_that_came_before_the_partition_waits_for_it",
+    ),
+    Mutation(
+        "B113", "broker/replication/replica_manager.py",
+        "        self._unfollow(partition.topic_partition)\n        self._take_early(partition, log)\n",
+        "        self._unfollow(partition.topic_partition)\n",
+        f"{_TEST_EARLY}::test_batch_behind_one_that_came_before_the_partition_waits_for_it",
+    ),
+    Mutation(
+        "B113", "broker/replication/replica_manager.py",
+        "            log.producer_state.refuse_unled(header)\n\n    # Roles",
+        "            pass\n\n    # Roles",
+        f"{_TEST_EARLY}::test_batch_behind_one_that_came_before_the_leadership_waits_for_it",
+    ),
+    Mutation(
+        "B113", "broker/replication/replica_manager.py",
+        "            self._resigned(partition)\n        self._take_early(partition, log)\n",
+        "            self._resigned(partition)\n"
+        "        list(self._early.take(partition.topic_partition, partition.topic_id))\n",
+        f"{_TEST_EARLY}::test_batch_that_came_before_a_partition_is_not_forgotten_while_the_broker_follows",
+    ),
+    Mutation(
+        "B113", "broker/storage/producer_state.py",
+        "        if header.producer_id not in self.producers:\n",
+        "        if True:\n",
+        f"{_TEST_EARLY}::test_producer_that_the_log_knows_is_judged_by_its_sequences",
+    ),
+    Mutation(
+        "B113", "broker/replication/early_batches.py",
+        " if now_ms - each.at_ms < RETRY_MS",
+        "",
+        f"{_TEST_EARLY}::test_batch_that_came_long_ago_holds_no_other_back",
     ),
     Mutation(
         "B34", _REFUSED_BATCHES,

@@ -1,0 +1,110 @@
+"""Batches that reach a broker before it leads their partition are not overtaken by those that are in flight behind."""
+
+import asyncio
+
+import pytest
+
+from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.replication.early_batches import EarlyBatches
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import read_header
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
+from tests.unit.broker.batches import batch
+from tests.unit.broker.handlers.test_produce import by_id, error, produce
+from tests.unit.broker.replica_side import ME, OTHER, ReplicaSide, topic_id
+from tests.unit.broker.virtual_time import in_virtual_time
+
+BY_NAME, BY_ID = 9, 13
+PRODUCER = 4711
+NEW = TopicPartition("new", 0)
+RETRY_SECONDS = 120
+NO_ERROR = ErrorCode.NONE
+NOT_YET = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def sent(broker: ReplicaSide, sequence: int, *, version: int = BY_NAME, epoch: int = 0) -> ErrorCode:
+    request = produce(("new", 0, batch(producer_id=PRODUCER, epoch=epoch, sequence=sequence)))
+    return error(broker.respond(handle_produce, by_id(request) if version == BY_ID else request, version))
+
+
+@pytest.mark.parametrize("version", [BY_NAME, BY_ID])
+@in_virtual_time
+async def test_batch_behind_one_that_came_before_the_partition_waits_for_it(version: int) -> None:
+    """B113"""
+    broker = ReplicaSide()
+    assert sent(broker, 1, version=version) in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+    sent(broker, 0, version=version)
+    sent(broker, 2, version=version)
+    broker.lead("new")
+    assert [sent(broker, each, version=version) for each in (1, 2, 0, 2, 1, 2)] == [
+        NOT_YET, NOT_YET, NO_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, NO_ERROR, NO_ERROR,
+    ]  # fmt: skip
+
+
+@in_virtual_time
+async def test_batch_behind_one_that_came_before_the_leadership_waits_for_it() -> None:
+    """B113"""
+    broker = ReplicaSide()
+    broker.lead("new", leader=OTHER, replicas=(ME, OTHER))
+    assert sent(broker, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.lead("new", epoch=1, replicas=(ME, OTHER))
+    assert [sent(broker, each) for each in (1, 0, 1)] == [NOT_YET, NO_ERROR, NO_ERROR]
+
+
+@in_virtual_time
+async def test_batch_that_came_before_a_partition_is_not_forgotten_while_the_broker_follows() -> None:
+    """B113"""
+    broker = ReplicaSide()
+    assert sent(broker, 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.lead("new", leader=OTHER, replicas=(ME, OTHER))
+    broker.lead("new", epoch=1, replicas=(ME, OTHER))
+    assert [sent(broker, each) for each in (1, 0, 1)] == [NOT_YET, NO_ERROR, NO_ERROR]
+
+
+@in_virtual_time
+async def test_producer_begins_anew_after_a_batch_that_it_gave_up() -> None:
+    broker = ReplicaSide()
+    sent(broker, 0)
+    broker.lead("new")
+    assert [sent(broker, 1), sent(broker, 0, epoch=1)] == [NOT_YET, NO_ERROR]
+
+
+@in_virtual_time
+async def test_batch_that_came_long_ago_holds_no_other_back() -> None:
+    broker = ReplicaSide()
+    sent(broker, 0)
+    await asyncio.sleep(RETRY_SECONDS)
+    broker.lead("new")
+    assert sent(broker, 1) is NO_ERROR
+
+
+@in_virtual_time
+async def test_producer_that_the_log_knows_is_judged_by_its_sequences() -> None:
+    broker = ReplicaSide()
+    broker.lead("new", replicas=(ME, OTHER))
+    assert sent(broker, 0) is NO_ERROR
+    broker.lead("new", epoch=1, leader=OTHER, replicas=(ME, OTHER))
+    assert sent(broker, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.lead("new", epoch=2, replicas=(ME, OTHER))
+    assert [sent(broker, each) for each in (2, 1)] == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, NO_ERROR]
+
+
+class TestEarlyBatches:
+    def test_newest_epoch_and_earliest_sequence_are_kept(self) -> None:
+        early = EarlyBatches(lambda: 0)
+        for epoch, sequence in ((0, 3), (1, 5), (0, 0), (1, 4), (1, 6)):
+            header = read_header(batch(producer_id=PRODUCER, epoch=epoch, sequence=sequence))
+            early.refuse(NEW, topic_id("new"), header)
+        (kept,) = early.take(NEW, topic_id("new"))
+        assert (kept.producer_epoch, kept.base_sequence) == (1, 4)
+        assert list(early.take(NEW, topic_id("new"))) == []
+
+    def test_partitions_that_were_refused_first_are_dropped_first(self) -> None:
+        early = EarlyBatches(lambda: 0)
+        for index in (1, 2, 3):
+            for producer_id in range(4_000):
+                header = read_header(batch(producer_id=producer_id, epoch=0, sequence=0))
+                early.refuse(("new", index), ZERO_UUID, header)
+        kept = [len(list(early.take(TopicPartition("new", index), topic_id("new")))) for index in (1, 2, 3)]
+        assert kept == [0, 4_000, 4_000]
