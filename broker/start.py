@@ -433,6 +433,7 @@ class _Start:
             rng=self._rng,
         )
         controller.logs = data.logs.directory.intact
+        controller.topic_ids.known = data.replicas.known_topic_ids
         self._settings.follow(lambda config: controller.stored.set_default_min_isr(config.min_insync_replicas))
         self._settings.follow(lambda config: controller.stored.set_recovery(recovery_settings(config)))
         return ControllerApis(controller, ConfigRules(self._config), self._rng)

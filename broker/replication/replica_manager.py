@@ -10,7 +10,7 @@ and is reported once.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from oncelog.broker.replication.coordinator_log import CoordinatorLog
@@ -121,6 +121,11 @@ class ReplicaManager:
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if the cluster has one of this id."""
         return self._metadata.image.topic_names.get(topic_id)
+
+    def known_topic_ids(self) -> Mapping[str, bytes]:
+        """Return the ids of the topics that the cluster's metadata, or a log, names with one."""
+        logs = {log.topic_partition.topic: log.topic_id for log in self._log_manager if log.topic_id is not None}
+        return logs | {name: topic_id for topic_id, name in self._metadata.image.topic_names.items()}
 
     def current_leader(self, topic_partition: tuple[str, int]) -> LeaderAndEpoch | None:
         """Return the leader of a partition, as the last LeaderAndIsr said, or else the cluster's metadata."""

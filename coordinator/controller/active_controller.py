@@ -32,6 +32,7 @@ from oncelog.coordinator.controller.reassignments import Reassignments
 from oncelog.coordinator.controller.recovery_waits import RecoveryWaits
 from oncelog.coordinator.controller.stored_settings import StoredSettings
 from oncelog.coordinator.controller.topic_deletion import TopicDeletions
+from oncelog.coordinator.controller.topic_ids import TopicIds
 from oncelog.coordinator.controller.unreachable_backoff import UnreachableBackoff
 from oncelog.coordinator.controller.unreachable_brokers import UnreachableBrokers
 from oncelog.coordinator.metadata_store.store import Session
@@ -96,7 +97,9 @@ class ActiveController:
 
     # Beginning and end
 
-    async def begin(self, unreachable: Collection[int], restart: Callable[[], Awaitable[None]]) -> None:
+    async def begin(
+        self, unreachable: Collection[int], topic_ids: TopicIds, restart: Callable[[], Awaitable[None]]
+    ) -> None:
         """Read the cluster, give every partition its leader, send everything to all brokers, and resume what is open.
 
         ``unreachable``: brokers to replace as leaders from the start. ``restart`` is called when the whole cluster must
@@ -107,6 +110,7 @@ class ActiveController:
         # Topics may have been created without a change notification, by a release that wrote none or by another tool.
         await self._stored.load_configs(context.session)
         await load_cluster(context.session, state, self._brokers_changed)
+        await topic_ids.give(context)
         state.unreachable.update(state.brokers.keys() & set(unreachable))
         stored = self._stored
         await ensure_features(context, stored.features, self._settings.features, stored.features_changed)

@@ -23,6 +23,7 @@ from oncelog.coordinator.metadata_store.znodes import (
     TopicAssignment,
 )
 from oncelog.protocol import topic_name
+from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -128,7 +129,8 @@ class ClusterState:
 
     def put_topic(self, name: str, topic: TopicState) -> None:
         self.topics[name] = topic
-        self.topic_names[topic.assignment.topic_id] = name
+        if topic.assignment.topic_id != ZERO_UUID:
+            self.topic_names[topic.assignment.topic_id] = name
         self._unified_names.setdefault(topic_name.unified(name), set()).add(name)
 
     def set_aside(self, path: str, znode: Znode, error: MalformedZnode) -> None:

@@ -163,7 +163,10 @@ class ConfigRepository:
         if session is None:
             raise StoreUnavailable("there is no session with the metadata store")
         await session.sync()
-        await self._read(session, [ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        await self._read(session, resources)
+        if not self._unreadable.keys().isdisjoint(resources):
+            await self._watch_unreadable(session, self._changed)
 
     async def _all_resources(self, session: Session) -> list[ConfigResource]:
         entity_paths = []

@@ -42,6 +42,7 @@ from oncelog.coordinator.controller.membership import prepare, register
 from oncelog.coordinator.controller.propagation import resend_topics
 from oncelog.coordinator.controller.rejoining import Rejoining
 from oncelog.coordinator.controller.stored_settings import StoredSettings
+from oncelog.coordinator.controller.topic_ids import TopicIds
 from oncelog.coordinator.controller.unclean_elections import UncleanElections
 from oncelog.coordinator.controller.unreachable_backoff import UnreachableBackoff
 from oncelog.coordinator.metadata_store import paths
@@ -77,6 +78,7 @@ class Controller:
         """The work of the controller's epoch; None if this broker is not the controller."""
         self._unreachable_backoff = UnreachableBackoff()
         self.disk_report = DiskReport(self.broker_id, store, self.queue)
+        self.topic_ids = TopicIds(rng)
         self._rejoining = Rejoining(self.broker_id, rng, self._put_join)
         self.controller_id = NO_CONTROLLER
         """The controller, as far as this broker knows."""
@@ -193,7 +195,7 @@ class Controller:
         )
         active.context.state.on_unclean_election = self.unclean_elections.add
         self.controller_id = self.broker_id
-        await active.begin(unreachable, self._restart)
+        await active.begin(unreachable, self.topic_ids, self._restart)
 
     def _resign(self) -> None:
         """Stop being the controller, if this broker is it."""

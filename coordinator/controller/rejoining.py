@@ -70,6 +70,7 @@ class Rejoining:
         """Make no further attempt."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def _try(self) -> None:
         self._timer = None

@@ -34,8 +34,8 @@ CONFIGURATION_MUTATIONS: Final = (
     ),
     Mutation(
         "B95", "coordinator/controller/config_repository.py",
-        "        await session.sync()\n        await self._read(",
-        "        await self._read(",
+        "        await session.sync()\n        resources =",
+        "        resources =",
         f"{_SETTINGS}::test_broker_whose_member_of_the_ensemble_is_behind_makes_logs_with_the_topics_settings",
     ),
     Mutation(

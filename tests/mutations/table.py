@@ -41,6 +41,7 @@ _PRODUCE: Final = "broker/handlers/produce.py"
 _LOG: Final = "broker/storage/partition_log.py"
 _PRODUCERS: Final = "broker/storage/producer_state.py"
 _PRODUCER_ENTRY: Final = "broker/storage/producer_state_entry.py"
+_TEST_WITHOUT_ID: Final = "tests/simulation/test_topics_without_id.py"
 _TEST_EARLY: Final = "tests/unit/broker/handlers/test_early_batches.py"
 _REFUSED_BATCHES: Final = "broker/storage/refused_batches.py"
 _COMPACTION: Final = "broker/storage/compaction.py"
@@ -917,6 +918,22 @@ MUTATIONS: Final = (
         " if now_ms - each.at_ms < RETRY_MS",
         "",
         f"{_TEST_EARLY}::test_batch_that_came_long_ago_holds_no_other_back",
+    ),
+    Mutation(
+        "B114", "coordinator/controller/active_controller.py",
+        "        await topic_ids.give(context)\n",
+        "",
+        f"{_TEST_WITHOUT_ID}::test_isr_of_each_topic_without_id_follows_its_own_replicas",
+    ),
+    Mutation(
+        "B114", "coordinator/controller/topic_ids.py",
+        "known.get(name) or new_topic_id(self._rng)", "new_topic_id(self._rng)",
+        f"{_TEST_WITHOUT_ID}::test_topic_that_an_old_tool_has_written_again_keeps_its_id_and_its_records",
+    ),
+    Mutation(
+        "B114", "coordinator/controller/topic_ids.py",
+        ", version=topic.version)\n", ")\n",
+        f"{_TEST_WITHOUT_ID}::test_topic_that_is_written_again_while_it_gets_its_id_is_left_to_the_next_controller",
     ),
     Mutation(
         "B34", _REFUSED_BATCHES,

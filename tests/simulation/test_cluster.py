@@ -259,6 +259,7 @@ class TestControllerFailover:
             after = tree(cluster)
             assert {p for p in after if before.get(p) != after[p]} <= {
                 paths.broker(1),
+                paths.last_registration(1),
                 paths.partition_state(TopicPartition("t", 0)),  # The new controller takes it back into the ISR.
             }
             assert_agreement(cluster)

@@ -336,3 +336,24 @@ def test_malformed_controller_znode_of_another_session_ends_when_that_session_do
         await assert_everything_else_is_controlled(cluster, "u")
 
     simulate(story)
+
+
+def test_configuration_that_an_order_finds_malformed_is_read_again_when_it_is_mended() -> None:
+    """B97: the broker learned of it by making a replica; the repair leaves no change notification."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", (1, 2))
+        path = paths.topic_config("t")
+        good = b'{"version":1,"config":{"retention.ms":"-1"}}'
+        await session_of(cluster[1]).create(path, good)
+        await asyncio.sleep(1.0)
+        await spoil(cluster, path, garbage(b"not json"))
+        await cluster[1].running.controller_apis.alter_reassignments({T0: [2, 4]})
+        await asyncio.sleep(NOTICED_SECONDS)
+        assert path in cluster[4].running.controller.malformed_znodes
+        await mend(cluster, path, good)
+        await asyncio.sleep(NOTICED_SECONDS)
+        assert not any(broker.running.controller.malformed_znodes for broker in cluster.alive)
+        assert cluster[4].running.configs.topic_overrides("t") == {"retention.ms": "-1"}
+
+    simulate(story, brokers=4)
