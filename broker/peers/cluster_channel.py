@@ -100,6 +100,11 @@ class ClusterChannel:
             if link is not None:
                 link.abort()
 
+    def check_addresses(self) -> None:
+        """Connect anew to brokers that have moved. Requests that the former address has not responded to fail."""
+        for link in list(self._links.values()):
+            link.check_address()
+
     def close(self) -> None:
         """Fail all requests that have no response, and those that are given from now on."""
         self._closed = True

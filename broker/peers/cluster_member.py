@@ -214,6 +214,8 @@ class ClusterMember:
         self._watch(self._whom_to_watch(change.after))
         for broker_id in change.before.brokers.keys() - change.after.brokers.keys():
             self.channel.give_up(broker_id)
+        if change.before.brokers != change.after.brokers:
+            self.channel.check_addresses()
         if change.after.brokers.keys() - {self._broker_id}:
             self._last.clear()
         else:

@@ -126,6 +126,15 @@ class Link:
         if self._heartbeat is not None:
             self._heartbeat.expect_work(request, response)
 
+    def check_address(self) -> None:
+        """Give up a connection to where the broker was before it moved: nothing there may ever end it."""
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            return
+        address = self._peer.address_of(self._peer.broker_id)
+        if address is not None and address != connection.address:
+            connection.abort()
+
     def close(self) -> None:
         """Close the connection; requests that wait get no response."""
         self._happened(LinkEvent.CLOSED)

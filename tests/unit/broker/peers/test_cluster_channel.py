@@ -330,3 +330,21 @@ async def test_closed_channel_fails_all_requests_and_sends_none() -> None:
         assert made.responses == [None, None, None]
         assert not made.other.connections
         assert not made.refused
+
+
+@in_virtual_time
+async def test_requests_to_a_broker_that_has_moved_go_to_its_new_address() -> None:
+    """Where it was, nothing responds, and nothing ends the connection: the machine is gone."""
+    async with scene() as made:
+        made.other.script[UpdateMetadataRequest] = Reaction.SILENCE
+        made.channel.check_addresses()
+        made.send(update(1))
+        await seconds(1)
+        successor = ScriptedBroker({UpdateMetadataRequest: UpdateMetadataResponse()})
+        made.address = await successor.start()
+        made.channel.check_addresses()
+        await seconds(0.1)
+        assert made.responses == [None]
+        made.send(update(2))
+        await seconds(0.1)
+        assert made.responses == [None, UpdateMetadataResponse()]
