@@ -97,6 +97,11 @@ class IntactLogs(Protocol):
         """Return the last broker epoch that the data directory has seen; None without a first one."""
         ...
 
+    @property
+    def earlier(self) -> Sequence[tuple[int, int]]:
+        """Return the first and last epochs between which nothing was lost, before other directories were registered."""
+        ...
+
     async def begin_registration(self, session_id: int, last: LastRegistration | None) -> None:
         """Note that the broker is about to register in a session; ``last``: of its id so far. Raise ``OSError``."""
         ...
@@ -111,6 +116,7 @@ class UnknownLogs:
 
     since: int | None = None
     until: int | None = None
+    earlier: Sequence[tuple[int, int]] = ()
 
     async def begin_registration(self, session_id: int, last: LastRegistration | None) -> None:
         """Forget the session."""

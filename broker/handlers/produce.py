@@ -394,7 +394,8 @@ class _Produce:
     def _note_unled(self, batch: _Batch) -> None:
         topic, header = batch.topic, peek_sequenced(batch.data.records)
         if header is not None:
-            self._broker.replica_manager.refuse_unled((topic.name, batch.data.index), topic.topic_id, header)
+            early = self._broker.replica_manager.early_batches
+            early.refuse((topic.name, batch.data.index), topic.topic_id, header)
 
     def _rules(self, config: LogConfig) -> BatchRules:
         settings, now_ms = self._broker.config, self._now_ms

@@ -16,6 +16,7 @@ import logging
 from functools import partial
 from typing import Final
 
+from oncelog.broker.storage.directory_identity import is_identity
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
@@ -42,7 +43,7 @@ class SessionFile:
         found = parse_credentials(credentials)
         if found is None:
             logger.warning("%s cannot be understood: the session before this one is left to expire", self._path)
-        elif written_in.strip() != self._disk.identity(self._data_dir):
+        elif not is_identity(written_in.strip(), self._disk.identity(self._data_dir)):
             logger.warning(
                 "%s was not written in this directory since the machine started, so session %#x may be that of a live "
                 "broker: it is left to expire",

@@ -1,20 +1,19 @@
-"""``EarlyBatches``: the batches in sequence that came to this broker before the partition that it is to lead.
+"""``EarlyBatches``: the batches in sequence that came to this broker before it led their partition.
 
-A producer may learn of a new topic, or of a new leader, before the leader does. Its first batches are refused, and it
-sends them again; those that were in flight behind them may find the partition there. Nothing in its log shows that they
-are not the first ones. So what was refused is noted here, and given to the log when there is one.
+When it leads, the log awaits them (``AwaitedBatches``). When it learns that another broker leads, they do not count.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from oncelog.broker.storage.refused_batches import RETRY_MS
+from oncelog.broker.storage.awaited_batches import IN_FLIGHT_MS
 from oncelog.protocol.records.record_batch import BatchHeader
 from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_name import MAX_LENGTH
 from oncelog.protocol.topic_partition import TopicPartition
 
-_MOST: Final = 10_000
+_MOST: Final = 50_000
 
 
 class _Refusal(NamedTuple):
@@ -27,7 +26,7 @@ _Place = tuple[str | bytes, int]
 
 
 class EarlyBatches:
-    """The first refused batch of each producer, by partition: at most 10,000; the partitions refused first go first."""
+    """The first refused batch of each producer, by partition: at most 50,000; the partitions refused first go first."""
 
     __slots__ = ("_now_ms", "_refusals", "_size")
 
@@ -43,6 +42,8 @@ class EarlyBatches:
         An older epoch of a producer does not replace a newer one.
         """
         name, index = topic_partition
+        if topic_id == ZERO_UUID and len(name) > MAX_LENGTH:
+            return  # There is no such topic.
         place = (name if topic_id == ZERO_UUID else topic_id, index)
         refusals = self._refusals.setdefault(place, {})
         before = refusals.get(header.producer_id)
@@ -55,15 +56,17 @@ class EarlyBatches:
             _, dropped = self._refusals.popitem(last=False)
             self._size -= len(dropped)
 
-    def take(self, topic_partition: TopicPartition, topic_id: bytes) -> Iterator[BatchHeader]:
-        """Remove and return what was refused of a partition and may still be sent again."""
+    def take(self, topic_partition: TopicPartition, topic_id: bytes) -> list[BatchHeader]:
+        """Remove and return what was refused of a partition and others may be in flight behind."""
         if not self._refusals:
-            return
+            return []
         now_ms, (name, index) = self._now_ms(), topic_partition
+        taken: list[_Refusal] = []
         for place in ((name, index), (topic_id, index)):
             refusals = self._refusals.pop(place, {})
             self._size -= len(refusals)
-            yield from [each.header for each in refusals.values() if now_ms - each.at_ms < RETRY_MS]
+            taken += refusals.values()
+        return [each.header for each in taken if now_ms - each.at_ms < IN_FLIGHT_MS]
 
 
 def _order(header: BatchHeader) -> tuple[int, int]:

@@ -22,7 +22,6 @@ from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.preferred_replica import NO_PREFERENCE, preferred_read_replica
 from oncelog.broker.replication.replica_host import ReplicaHost
-from oncelog.broker.replication.stray_replicas import is_of_another_topic
 from oncelog.broker.storage.local_log import LocalLog
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
@@ -31,7 +30,6 @@ from oncelog.coordinator.ports import LeaderAndEpoch
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from oncelog.protocol.records.record_batch import BatchHeader
 from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -79,7 +77,7 @@ class ReplicaManager:
         self._log_manager = log_manager
         self._metadata = metadata
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._early = EarlyBatches(host.now_ms)
+        self.early_batches = EarlyBatches(host.now_ms)
         log_manager.on_log_failure = self._log_failed
 
     # Finding partitions
@@ -143,15 +141,6 @@ class ReplicaManager:
             return NO_PREFERENCE
         return preferred_read_replica(leading, self._metadata.image.brokers, self.host.broker_id, rack_id, offset)
 
-    def refuse_unled(self, topic_partition: tuple[str, int], topic_id: bytes, header: BatchHeader) -> None:
-        """Note a batch with a sequence that came for a partition that this broker does not lead."""
-        partition = self._partitions.get(topic_partition)
-        log = None if partition is None else partition.log
-        if log is None or is_of_another_topic(log.topic_id, topic_id):
-            self._early.refuse(topic_partition, topic_id, header)
-        else:
-            log.producer_state.refuse_unled(header)
-
     # Roles
 
     def add(self, topic_partition: TopicPartition) -> Partition:
@@ -164,7 +153,8 @@ class ReplicaManager:
     def lead(self, partition: Partition, state: LeaderAndIsrPartitionState, log: PartitionLog) -> None:
         """Lead a partition at the leader epoch of ``state``."""
         self._unfollow(partition.topic_partition)
-        self._take_early(partition, log)
+        for header in self.early_batches.take(partition.topic_partition, partition.topic_id):
+            log.producer_state.expect(header)
         if state.leader_epoch > partition.leader_epoch + 1 and partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):
             self._resigned(partition)  # Another broker led in between, and this one got no request about it.
         if partition.become_leader(state, log):
@@ -172,19 +162,16 @@ class ReplicaManager:
 
     def follow(self, partition: Partition, state: LeaderAndIsrPartitionState, log: PartitionLog) -> None:
         """Follow the leader of ``state``, if there is one."""
+        if state.leader_epoch > partition.leader_epoch:
+            self.early_batches.take(partition.topic_partition, partition.topic_id)  # They went to the wrong broker.
         if partition.become_follower(state, log):
             self._resigned(partition)
-        self._take_early(partition, log)
         if self._fetchers is None:
             return
         if partition.leader_id > NO_LEADER and not partition.failed:
             self._fetchers.follow(partition)
         else:
             self._fetchers.unfollow(partition.topic_partition)
-
-    def _take_early(self, partition: Partition, log: PartitionLog) -> None:
-        for header in self._early.take(partition.topic_partition, partition.topic_id):
-            log.producer_state.refuse_unled(header)
 
     def retire(self, partition: Partition) -> None:
         """Drop a partition, which is neither led nor followed any more."""

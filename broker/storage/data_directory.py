@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from oncelog.broker.storage import clean_shutdown
+from oncelog.broker.storage.directory_identity import is_identity
 from oncelog.broker.storage.disk import Disk, Lock
 from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.intact_logs import IntactLogs
@@ -106,7 +107,7 @@ class DataDirectory:
     @property
     def power_held(self) -> bool:
         """Whether nothing says that the machine has stopped since the directory was written."""
-        return self.noted_boot in (None, self._disk.identity(self.path))
+        return self.noted_boot is None or is_identity(self.noted_boot, self._disk.identity(self.path))
 
     def note_boot(self) -> None:
         """Write the present boot into the directory. A full disk leaves it for the next call."""

@@ -28,10 +28,8 @@ from typing import Final, Protocol, TypeAlias
 
 from aiofiles.os import wrap
 
+from oncelog.broker.storage.directory_identity import identity_of
 from oncelog.protocol.schema import Buffer
-
-UNKNOWN_BOOT: Final = "-"
-"""What the identity of a directory begins with if the machine cannot name its boot."""
 
 _REFUSED: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
 """Not in the page cache, or a file system that cannot tell."""
@@ -142,7 +140,10 @@ class Disk(Protocol):
         """Take an exclusive lock that ends with this process; raises ``AlreadyLocked``."""
 
     def identity(self, path: str) -> str:
-        """Identify a directory while the machine runs; a copy has another identity, and so has all after a reboot."""
+        """Identify a directory while the machine runs; a copy has another identity, and so has all after a reboot.
+
+        Compare with ``is_identity``.
+        """
 
     def usage(self, path: str) -> tuple[int, int]:
         """Return total and usable bytes of the volume that holds ``path``."""
@@ -468,18 +469,8 @@ class LocalDisk:
         return _LocalLock(path)
 
     def identity(self, path: str) -> str:
-        status = os.stat(path)
-        return f"{_boot_id()} {status.st_dev:x}:{status.st_ino:x}"
+        return identity_of(path)
 
     def usage(self, path: str) -> tuple[int, int]:
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
-
-
-def _boot_id() -> str:
-    """Return what is another one after each start of the machine; ``UNKNOWN_BOOT`` on systems other than Linux."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return UNKNOWN_BOOT

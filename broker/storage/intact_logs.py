@@ -11,7 +11,8 @@ its logs count as intact only after a clean shutdown.
 A registration may have been made although its response was lost, or the process was killed before it could write the
 epoch down. So the sessions in which the broker tries to register are written first, and the metadata store says in
 which session it was registered last (``begin_registration``). An epoch of one of those sessions is its own. Any other
-one that is newer than the second epoch is that of another directory, which has records that this one lacks.
+one that is newer than the second epoch is that of another directory: this one lacks what was written to that one, and
+has lost nothing of what it had. So its epochs end there, and others begin with the next registration.
 
 After a clean shutdown the recovery points on disk are the ends of all logs. The start that removes the mark of it notes
 in this file that they still are, until the broker is registered and something may be appended: so a start that is
@@ -25,14 +26,18 @@ release, after a loss of power.
 from logging import getLogger
 from typing import Final, NamedTuple
 
-from oncelog.broker.storage.disk import UNKNOWN_BOOT, Disk
+from oncelog.broker.storage.directory_identity import UNKNOWN_BOOT, is_identity
+from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.disk_errors import is_transient
 
 FILE_NAME: Final = "intact-logs"
 _ENDS_ARE_NOTED: Final = "recovery points are log ends"
 _SESSIONS: Final = "sessions"
+_EARLIER: Final = "earlier"
+_ENDED: Final = "ended"
 _MOST_SESSIONS: Final = 100
 """More sessions than that cannot all be in doubt: a later one begins when the one before it has ended."""
+_MOST_EARLIER: Final = 20
 
 _log = getLogger(__name__)
 
@@ -51,8 +56,10 @@ class _Noted(NamedTuple):
 
     epochs: IntactEpochs
     identity: str
+    earlier: tuple[IntactEpochs, ...]
     sessions: tuple[int, ...]
-    """In which the broker has tried to register since the second epoch."""
+    have_ended: bool
+    """Whether another directory was registered after the epochs."""
     ends_are_noted: bool
 
 
@@ -64,7 +71,9 @@ class IntactLogs:
         self._log_dir = log_dir
         self._path = f"{log_dir}/{FILE_NAME}"
         self.epochs: IntactEpochs | None = None
-        """None: the logs may have lost something before the present registration."""
+        """Those that go on. None: the logs lack something before the present registration."""
+        self.earlier: tuple[IntactEpochs, ...] = ()
+        """Those that ended when another directory was registered; in order, the 20 latest."""
         self.ends_are_noted = False
         """Whether the recovery points on disk are the ends that the logs had at a clean shutdown."""
         self._sessions: tuple[int, ...] = ()
@@ -84,13 +93,14 @@ class IntactLogs:
             return
         self.ends_are_noted |= noted.ends_are_noted
         self._sessions = noted.sessions
-        self._write(noted.epochs)  # Before the mark goes: it counts in this boot, too.
-        self.epochs = noted.epochs
+        self.earlier = (*noted.earlier, noted.epochs) if noted.have_ended else noted.earlier
+        self.epochs = None if noted.have_ended else noted.epochs
+        self._write()  # Before the mark goes: it counts in this boot, too.
 
     def _is_here(self, identity: str) -> bool:
         """Return whether the file was written in this boot and directory."""
         present = self._disk.identity(self._log_dir)
-        return identity == present and not present.startswith(UNKNOWN_BOOT)
+        return is_identity(identity, present) and not present.startswith(UNKNOWN_BOOT)
 
     def _read(self) -> _Noted | None:
         if not self._disk.exists(self._path):
@@ -98,15 +108,18 @@ class IntactLogs:
         first, *others = self._disk.read(self._path).decode("ascii", "replace").strip().split("\n")
         since, _, rest = first.partition(" ")
         until, _, identity = rest.partition(" ")
-        if not (since.isdecimal() and until.isdecimal()):
+        lines = {word: rest.split() for word, _, rest in (line.partition(" ") for line in others)}
+        try:
+            return _Noted(
+                IntactEpochs(int(since), int(until)),
+                identity,
+                earlier=tuple(_parse_epochs(text) for text in lines.get(_EARLIER, ())),
+                sessions=tuple(int(session, 16) for session in lines.get(_SESSIONS, ())),
+                have_ended=_ENDED in others,
+                ends_are_noted=_ENDS_ARE_NOTED in others,
+            )
+        except ValueError:
             return None
-        sessions = [line.removeprefix(_SESSIONS).split() for line in others if line.startswith(_SESSIONS)]
-        return _Noted(
-            IntactEpochs(int(since), int(until)),
-            identity,
-            sessions=tuple(int(session, 16) for line in sessions for session in line),
-            ends_are_noted=_ENDS_ARE_NOTED in others,
-        )
 
     @property
     def since(self) -> int | None:
@@ -118,47 +131,58 @@ class IntactLogs:
         """The last broker epoch that the directory has seen; None without a first one."""
         return None if self.epochs is None else self.epochs.until
 
+    @property
+    def _latest(self) -> IntactEpochs | None:
+        """The present epochs, or the last ones; None after damage."""
+        return self.epochs or (self.earlier[-1] if self.earlier else None)
+
     async def begin_registration(self, session_id: int, last: tuple[int, int] | None) -> None:
         """Note that the broker is about to register in a session. Raise ``OSError``.
 
         ``last``: session and broker epoch of the last registration of this broker id; None if there is none.
         """
-        if self.epochs is None:
+        latest = self._latest
+        if latest is None:
             return
-        if last is not None and last[1] > self.epochs.until:
+        if last is not None and last[1] > latest.until:
             last_session, last_epoch = last
-            if last_session not in self._sessions:
-                self.note_damage("this broker was registered with another data directory since")
-                return
-            self.epochs = self.epochs._replace(until=last_epoch)
+            if last_session in self._sessions:
+                self.epochs = IntactEpochs(last_epoch if self.epochs is None else self.epochs.since, last_epoch)
+            elif self.epochs is not None:
+                _log.warning(
+                    "%s: broker epoch %d is that of another data directory: what was written there is missing here",
+                    self._log_dir,
+                    last_epoch,
+                )
+                self.earlier, self.epochs = (*self.earlier, self.epochs)[-_MOST_EARLIER:], None
         self._sessions = (*(each for each in self._sessions if each != session_id), session_id)[-_MOST_SESSIONS:]
-        await self._write_off_loop(self.epochs)
+        await self._write_off_loop()
 
     async def note_registration(self, broker_epoch: int) -> None:
         """Note that the broker is registered with a new epoch. A full disk keeps what was noted before.
 
         Then ``note_again`` must be called until it succeeds. Raise ``OSError``.
         """
-        epochs = self.epochs = IntactEpochs(broker_epoch if self.epochs is None else self.epochs.since, broker_epoch)
-        self._sessions = ()
+        self.epochs = IntactEpochs(broker_epoch if self.epochs is None else self.epochs.since, broker_epoch)
+        self._sessions = self._sessions[-1:]  # A tool may write the znode again that names it.
         self.ends_are_noted = False
-        await self._write_off_loop(epochs)
+        await self._write_off_loop()
 
-    async def _write_off_loop(self, epochs: IntactEpochs) -> None:
-        self._is_unwritten = False
+    async def _write_off_loop(self) -> None:
+        self._is_unwritten, latest = False, self._latest
         try:
-            await self._disk.write_atomic_off_loop(self._path, self._content(epochs))
+            await self._disk.write_atomic_off_loop(self._path, self._content())
         except OSError as error:
             if not is_transient(error):
                 raise
-            self._is_unwritten = self.epochs is epochs
-        if self.epochs is not epochs:  # A log has failed meanwhile.
+            self._is_unwritten = self._latest is latest
+        if self._latest is not latest:  # A log has failed meanwhile.
             self.note_damage("a log failed")
 
     def note_again(self) -> None:
         """Write what there was no room for. Raise ``OSError``."""
-        if self._is_unwritten and self.epochs is not None:
-            self._disk.write_atomic(self._path, self._content(self.epochs))
+        if self._is_unwritten and self._latest is not None:
+            self._disk.write_atomic(self._path, self._content())
         self._is_unwritten = False
 
     def mark_epoch(self, broker_epoch: int) -> int:
@@ -167,22 +191,22 @@ class IntactLogs:
         It is the one in the file, which tells the mark from that of a release without this file. So an incarnation
         that was never registered passes on the epoch of the last one that was.
         """
-        return broker_epoch if self.epochs is None else self.epochs.until
+        return broker_epoch if self._latest is None else self._latest.until
 
     def note_damage(self, reason: str) -> None:
         """Forget that the logs are intact. A disk that fails may keep the file."""
-        if self.epochs is None and not self._disk.exists(self._path):
+        if self._latest is None and not self._disk.exists(self._path):
             return
         _log.warning("%s: acknowledged records may be missing: %s", self._log_dir, reason)
-        self.epochs = None
+        self.epochs, self.earlier = None, ()
         try:
             self._disk.remove(self._path)
             self._disk.sync_dir(self._log_dir)
         except OSError as error:
             _log.error("%s cannot be removed: %s", self._path, error)
 
-    def _write(self, epochs: IntactEpochs) -> None:
-        content = self._content(epochs)
+    def _write(self) -> None:
+        content = self._content()
         try:
             if self._disk.read(self._path) != content:
                 self._disk.write_atomic(self._path, content)
@@ -190,10 +214,22 @@ class IntactLogs:
             if not is_transient(error):
                 raise
 
-    def _content(self, epochs: IntactEpochs) -> bytes:
-        lines = [f"{epochs.since} {epochs.until} {self._disk.identity(self._log_dir)}"]
+    def _content(self) -> bytes:
+        earlier, latest = self.earlier, self.epochs
+        if latest is None:
+            earlier, latest = earlier[:-1], earlier[-1]
+        lines = [f"{latest.since} {latest.until} {self._disk.identity(self._log_dir)}"]
         if self.ends_are_noted:
             lines.append(_ENDS_ARE_NOTED)
         if self._sessions:
             lines.append(" ".join([_SESSIONS, *(f"{session_id:x}" for session_id in self._sessions)]))
+        if earlier:
+            lines.append(" ".join([_EARLIER, *(f"{epochs.since}-{epochs.until}" for epochs in earlier)]))
+        if self.epochs is None:
+            lines.append(_ENDED)
         return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _parse_epochs(text: str) -> IntactEpochs:
+    since, _, until = text.partition("-")
+    return IntactEpochs(int(since), int(until))

@@ -6,6 +6,7 @@ state follow an append, a truncation or the high watermark. What belongs to it h
 
 * ``ProducerStateEntry``: one producer's epoch, last batches and open transaction;
 * ``UnstableTransactions``: which transactions keep the last stable offset back;
+* ``AwaitedBatches``: which batches came too early, and must come again before their successors;
 * ``RefusedBatches``: which batches could not be written, and must come again before their successors;
 * ``PendingVerifications``: which producers are about to begin a transaction (KIP-890), in memory only;
 * ``ProducerSnapshots``: the state on disk, which shortens the way from the log to the state.
@@ -24,6 +25,7 @@ from logging import getLogger
 from typing import Final, NamedTuple
 
 from oncelog.broker.storage.append_info import AppendInfo
+from oncelog.broker.storage.awaited_batches import AwaitedBatches
 from oncelog.broker.storage.batch_scan import ScannedBatch
 from oncelog.broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 from oncelog.broker.storage.refused_batches import RefusedBatches
@@ -85,6 +87,7 @@ class ProducerStateManager:
     """The producer state of one log."""
 
     __slots__ = (
+        "_awaited",
         "_refused",
         "_verifications",
         "_wall_clock",
@@ -97,6 +100,7 @@ class ProducerStateManager:
 
     def __init__(self, *, wall_clock: Callable[[], int], producer_id_expiration_ms: int) -> None:
         self._wall_clock = wall_clock
+        self._awaited = AwaitedBatches(wall_clock)
         self._refused = RefusedBatches(wall_clock)
         self._verifications = PendingVerifications(wall_clock)
         self.producer_id_expiration_ms = producer_id_expiration_ms
@@ -135,6 +139,8 @@ class ProducerStateManager:
     def _admit_first(self, header: BatchHeader, origin: AppendOrigin) -> Accept | ErrorCode:
         """Decide on a batch of an unknown producer: it may have any sequence, but not follow one that was refused."""
         error = self._refused.error_behind(header, self.producer_id_expiration_ms)
+        if error is None and self._awaited.by_producer:
+            error = self._awaited.error_behind(header)
         if error is None and origin is AppendOrigin.CLIENT:
             error = self._check_unverified(header, None)
         return _ACCEPT if error is None else error
@@ -229,8 +235,9 @@ class ProducerStateManager:
         return self._verifications.check_guard(producer_id, producer_epoch, guard)
 
     def forget_undecided(self) -> None:
-        """Forget verifications and refused batches: this broker resigned."""
+        """Forget verifications, and batches that were refused: this broker resigned."""
         self._verifications.entries.clear()
+        self._awaited.by_producer.clear()
         self._refused.clear()
 
     # What follows an append, or a refusal
@@ -239,10 +246,10 @@ class ProducerStateManager:
         """Note that a batch was not appended, although it was in sequence or has not been checked."""
         self._refused.refuse(header, self.producer_id_expiration_ms)
 
-    def refuse_unled(self, header: BatchHeader) -> None:
-        """Note that a batch came while this broker did not lead. Of a known producer the sequence shows the gap."""
+    def expect(self, header: BatchHeader) -> None:
+        """Await a batch that came before this broker led. Of a known producer the sequence shows the gap."""
         if header.producer_id not in self.producers:
-            self.refuse(header)
+            self._awaited.expect(header)
 
     def apply(
         self,
@@ -274,6 +281,7 @@ class ProducerStateManager:
 
     def _new_entry(self, header: BatchHeader) -> ProducerStateEntry:
         producer_id = header.producer_id
+        self._awaited.by_producer.pop(producer_id, None)
         entry = ProducerStateEntry(producer_id, header.producer_epoch, unknown_until_ms=self.expired_ms)
         self.producers[producer_id] = entry
         return entry

@@ -1,4 +1,4 @@
-"""``RefusedBatches``: the batches in sequence that a log could not append: it had no room, or its broker did not lead.
+"""``RefusedBatches``: the batches in sequence that a log could not append, because its disk was full, say.
 
 Their producers retry them. Until then the batches that were in flight behind a refused one must not be appended before
 it; they are refused with the same retriable error. OUT_OF_ORDER_SEQUENCE_NUMBER would be true as well, but a producer
@@ -13,7 +13,7 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import BatchHeader
 
 _MOST_REFUSED: Final = 1000
-RETRY_MS: Final = 120_000
+_RETRY_MS: Final = 120_000
 """How long a producer may retry a batch by default (``delivery.timeout.ms``)."""
 
 
@@ -75,7 +75,7 @@ class RefusedBatches:
             refused_ms = self._dropped_before_ms(header, producer_expiration_ms)
         if refused_ms is None:
             return None
-        may_be_retried = self._wall_clock() - refused_ms < RETRY_MS
+        may_be_retried = self._wall_clock() - refused_ms < _RETRY_MS
         return ErrorCode.KAFKA_STORAGE_ERROR if may_be_retried else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def _dropped_before_ms(self, header: BatchHeader, producer_expiration_ms: int) -> int | None:

@@ -44,7 +44,18 @@ class LiveBroker(NamedTuple):
     def has_kept(self, epoch: int) -> bool:
         """Return whether its logs have lost nothing since the broker epoch ``epoch``, and have seen it."""
         until = self.registration.intact_until
-        return epoch == self.epoch or (until is not None and self.intact_since <= epoch <= until)
+        return (
+            epoch == self.epoch
+            or (until is not None and self.intact_since <= epoch <= until)
+            or self._kept_before(epoch)
+        )
+
+    def has_kept_since(self, zxid: int) -> bool:
+        """Return whether its logs have lost nothing since a transaction of the store, and were the broker's then."""
+        return self.intact_since <= zxid or self._kept_before(zxid)
+
+    def _kept_before(self, zxid: int) -> bool:
+        return any(first <= zxid <= last for first, last in self.registration.intact_before)
 
 
 class VersionedState(NamedTuple):

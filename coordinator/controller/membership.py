@@ -18,7 +18,16 @@ from dataclasses import replace
 from typing import Final
 
 from oncelog.coordinator.metadata_store import paths, znodes
-from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Session, SetData, StoreError, Znode
+from oncelog.coordinator.metadata_store.store import (
+    NO_SESSION,
+    Create,
+    Done,
+    MultiFailed,
+    Session,
+    SetData,
+    StoreError,
+    Znode,
+)
 from oncelog.coordinator.ports import IntactLogs, LastRegistration
 
 logger = logging.getLogger(__name__)
@@ -126,17 +135,20 @@ async def register(session: Session, registration: znodes.BrokerRegistration, no
     while True:
         last = await session.get(paths.last_registration(registration.broker_id))
         await logs.begin_registration(session.session_id, None if last is None else _last_registration(last))
-        complete = replace(registration, intact_since=logs.since, intact_until=logs.until)
+        complete = replace(
+            registration, intact_since=logs.since, intact_until=logs.until, intact_before=tuple(logs.earlier)
+        )
         epoch = await _try_to_register(session, complete, now_ms, last)
         if epoch is not None:
             return epoch
 
 
-def _last_registration(znode: Znode) -> LastRegistration | None:
+def _last_registration(znode: Znode) -> LastRegistration:
     try:
-        return LastRegistration(znodes.decode_last_registration(znode.data), znode.stat.mzxid)
+        session_id = znodes.decode_last_registration(znode.data)
     except znodes.MalformedZnode:
-        return None
+        session_id = NO_SESSION  # Nothing proves that it was this broker's.
+    return LastRegistration(session_id, znode.stat.mzxid)
 
 
 async def _try_to_register(

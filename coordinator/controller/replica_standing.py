@@ -46,7 +46,7 @@ def broken_members(cluster: ClusterState, versioned: VersionedState) -> Collecti
         if known is not None:
             is_whole = broker.has_kept(known)
         else:
-            is_whole = judged_at is not None and broker.intact_since <= judged_at
+            is_whole = judged_at is not None and broker.has_kept_since(judged_at)
         if not is_whole:
             broken.add(member)
     return broken

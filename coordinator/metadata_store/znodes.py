@@ -52,6 +52,8 @@ class BrokerRegistration:
     """The first broker epoch since which its logs have lost nothing; None: they may have, before this registration."""
     intact_until: int | None = None
     """The last broker epoch, before this registration, that its data directory has seen."""
+    intact_before: tuple[tuple[int, int], ...] = ()
+    """First and last broker epochs between which its logs had everything, before other directories were registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +170,8 @@ def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
     if registration.intact_since is not None and registration.intact_until is not None:
         content["intact_since"] = registration.intact_since
         content["intact_until"] = registration.intact_until
+    if registration.intact_before:
+        content["intact_before"] = registration.intact_before
     content["listener_security_protocol_map"] = {e.listener: e.security_protocol.name for e in registration.endpoints}
     content["features"] = {
         name: {"min_version": lowest, "max_version": highest}
@@ -190,6 +194,9 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
             raise TypeError("a rack is a string")
         intact_since = _optional(content.get("intact_since"), _EPOCHS)
         intact_until = _optional(content.get("intact_until"), _EPOCHS)
+        intact_before = tuple(
+            (_checked(first, _EPOCHS), _checked(last, _EPOCHS)) for first, last in content.get("intact_before", ())
+        )
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise MalformedZnode(f"not a broker registration: {data[:500]!r}") from error
     return BrokerRegistration(
@@ -199,6 +206,7 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
         features=features,
         intact_since=intact_since,
         intact_until=intact_until,
+        intact_before=intact_before,
     )
 
 

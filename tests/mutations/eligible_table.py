@@ -11,6 +11,7 @@ _INTACT: Final = "broker/storage/intact_logs.py"
 _TEST_ELIGIBLE: Final = "tests/unit/coordinator/controller/test_eligible_leaders.py"
 _TEST_STANDING: Final = "tests/unit/coordinator/controller/test_replica_standing.py"
 _TEST_STORIES: Final = "tests/simulation/test_eligible_leaders.py"
+_TEST_REGISTRATIONS: Final = "tests/simulation/test_lost_registrations.py"
 _TEST_INTACT: Final = "tests/unit/broker/storage/test_intact_logs.py"
 _TEST_LEVELS: Final = "tests/unit/coordinator/controller/test_eligible_levels.py"
 _RECOVERY: Final = "coordinator/controller/unclean_recovery.py"
@@ -110,7 +111,7 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B57", _STANDING,
-        "judged_at is not None and broker.intact_since <= judged_at\n",
+        "judged_at is not None and broker.has_kept_since(judged_at)\n",
         "False\n",
         f"{_TEST_STANDING}::test_member_without_epoch_is_judged_by_the_last_state_in_which_none_had_one",
     ),
@@ -153,8 +154,8 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B105", _STATE,
-        "self.intact_since <= epoch <= until)",
-        "self.intact_since <= epoch)",
+        "self.intact_since <= epoch <= until)\n",
+        "self.intact_since <= epoch)\n",
         f"{_TEST_STANDING}::test_member_is_broken_unless_its_logs_are_intact_since_its_recorded_epoch",
     ),
     Mutation(
@@ -165,15 +166,28 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B105", _INTACT,
-        "            self.epochs = self.epochs._replace(until=last_epoch)\n",
-        "            pass\n",
-        "tests/simulation/test_lost_registrations.py::test_leader_that_is_killed_as_it_registers_leads_again",
+        "IntactEpochs(last_epoch if self.epochs is None else self.epochs.since, last_epoch)",
+        "self.epochs",
+        f"{_TEST_REGISTRATIONS}::test_leader_that_is_killed_as_it_registers_leads_again",
     ),
     Mutation(
         "B105", _INTACT,
-        "            if last_session not in self._sessions:\n",
-        "            if False:\n",
-        f"{_TEST_INTACT}::test_directory_with_an_older_registration_than_the_last_one_is_broken",
+        "            if last_session in self._sessions:\n",
+        "            if True:\n",
+        f"{_TEST_INTACT}::test_epochs_end_where_another_directory_was_registered",
+    ),
+    Mutation(
+        "B105", _INTACT,
+        "            lines.append(_ENDED)\n",
+        "            pass\n",
+        f"{_TEST_INTACT}::test_epochs_that_have_ended_do_not_go_on_with_the_next_start",
+    ),
+    Mutation(
+        "B105", _STATE,
+        "            or self._kept_before(epoch)\n",
+        "",
+        f"{_TEST_REGISTRATIONS}::"
+        "test_replica_leads_although_its_broker_was_once_started_with_an_empty_directory",
     ),
     Mutation(
         "B105", "coordinator/controller/membership.py",
@@ -195,8 +209,8 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B105", _INTACT,
-        "        return identity == present and not present.startswith(UNKNOWN_BOOT)\n",
-        "        return identity == present\n",
+        "        return is_identity(identity, present) and not present.startswith(UNKNOWN_BOOT)\n",
+        "        return is_identity(identity, present)\n",
         f"{_TEST_INTACT}::test_machine_that_cannot_name_its_boot_needs_a_clean_shutdown",
     ),
     Mutation(

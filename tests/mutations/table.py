@@ -890,34 +890,25 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B113", "broker/replication/replica_manager.py",
-        "        self._unfollow(partition.topic_partition)\n        self._take_early(partition, log)\n",
-        "        self._unfollow(partition.topic_partition)\n",
-        f"{_TEST_EARLY}::test_batch_behind_one_that_came_before_the_partition_waits_for_it",
-    ),
-    Mutation(
-        "B113", "broker/replication/replica_manager.py",
-        "            log.producer_state.refuse_unled(header)\n\n    # Roles",
-        "            pass\n\n    # Roles",
+        "            log.producer_state.expect(header)\n",
+        "            pass\n",
         f"{_TEST_EARLY}::test_batch_behind_one_that_came_before_the_leadership_waits_for_it",
     ),
     Mutation(
-        "B113", "broker/replication/replica_manager.py",
-        "            self._resigned(partition)\n        self._take_early(partition, log)\n",
-        "            self._resigned(partition)\n"
-        "        list(self._early.take(partition.topic_partition, partition.topic_id))\n",
-        f"{_TEST_EARLY}::test_batch_that_came_before_a_partition_is_not_forgotten_while_the_broker_follows",
-    ),
-    Mutation(
-        "B113", "broker/storage/producer_state.py",
-        "        if header.producer_id not in self.producers:\n",
-        "        if True:\n",
-        f"{_TEST_EARLY}::test_producer_that_the_log_knows_is_judged_by_its_sequences",
+        "B113", "broker/replication/early_batches.py",
+        "for place in ((name, index), (topic_id, index)):",
+        "for place in ((name, index),):",
+        f"{_TEST_EARLY}::test_batch_behind_one_that_came_before_the_partition_waits_for_it",
     ),
     Mutation(
         "B113", "broker/replication/early_batches.py",
-        " if now_ms - each.at_ms < RETRY_MS",
-        "",
-        f"{_TEST_EARLY}::test_batch_that_came_long_ago_holds_no_other_back",
+        "_order(before.header) > _order(header)", "False",
+        f"{_TEST_EARLY}::test_batch_behind_one_that_came_before_the_partition_waits_for_it",
+    ),
+    Mutation(
+        "B113", "broker/storage/awaited_batches.py",
+        "epoch == header.producer_epoch and ", "",
+        f"{_TEST_EARLY}::test_producer_begins_anew_after_a_batch_that_it_gave_up",
     ),
     Mutation(
         "B114", "coordinator/controller/active_controller.py",

@@ -1,16 +1,19 @@
 """A broker that does not learn in which epoch it was registered has lost nothing by that (B105)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.metadata_store import paths
 from oncelog.coordinator.metadata_store.store import MultiResult, Operation
 from tests.simulation.cluster_stories import session_of, simulate, state_of
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
-from tests.simulation.test_eligible_leaders import LONG, MIN_ISR_2, shrink_to_2
+from tests.simulation.stopping_disk import StoppingDisk
+from tests.simulation.test_eligible_leaders import LONG, MIN_ISR_2, T0, shrink_to_2, written
+from tests.simulation.test_refused_starts import files
 
 A_MOMENT, MOST_MOMENTS = 0.000_02, 2_000_000
 
@@ -86,3 +89,63 @@ def test_leader_that_is_killed_as_it_registers_leads_again(killed_after_seconds:
         await writer.write(1)
 
     simulate(story, settings=MIN_ISR_2)
+
+
+def test_replica_leads_although_its_broker_was_once_started_with_an_empty_directory() -> None:
+    """B105: its volume was not mounted. The other replica has lost records."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await written(cluster, 3, 2)
+        cluster[2].kill()
+        cluster[3].crash("power")
+        await asyncio.sleep(LONG)
+        volume, cluster[2].disk = cluster[2].disk, StoppingDisk()
+        await cluster[2].start()
+        await asyncio.sleep(LONG)
+        await cluster[2].stop()
+        cluster[2].disk = volume
+        for _ in range(2):
+            await cluster[2].start()
+            await asyncio.sleep(LONG)
+            assert state_of(cluster, "t").leader == 2
+            writer.assert_nothing_is_lost(cluster[2].content(T0))
+            cluster[2].kill()
+            await asyncio.sleep(LONG)
+
+    simulate(story, settings=MIN_ISR_2)
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_copy_of_a_directory_leads_nothing_that_was_written_after_it_was_made(starts: int) -> None:
+    """B105: the copy was closed properly, so its own epochs do not show that another directory was in use."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await written(cluster, 3, 2)
+        await cluster[2].stop()
+        copy = files(cluster[2].disk)
+        await cluster[2].start()
+        await asyncio.sleep(LONG)
+        await writer.write(20)
+        for broker_id in (2, 3):
+            cluster[broker_id].kill()
+        await asyncio.sleep(LONG)
+        cluster[2].disk = restored(copy)
+        for _ in range(starts):
+            await cluster[2].start()
+            await asyncio.sleep(LONG)
+            assert state_of(cluster, "t").leader == NO_LEADER
+            cluster[2].kill()
+        await cluster[2].start()
+        await cluster[3].start()
+        await asyncio.sleep(LONG)
+        writer.assert_nothing_is_lost(cluster[state_of(cluster, "t").leader].content(T0))
+
+    simulate(story, settings=MIN_ISR_2)
+
+
+def restored(copy: Mapping[str, bytes]) -> StoppingDisk:
+    disk = StoppingDisk()
+    for path, content in copy.items():
+        disk.make_dirs(path.rpartition("/")[0])
+        disk.write_atomic(path, content)
+    return disk

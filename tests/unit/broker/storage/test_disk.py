@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from oncelog.broker.storage.directory_identity import is_identity
 from oncelog.broker.storage.disk import AlreadyLocked, Disk, LocalDisk
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 
@@ -302,3 +303,24 @@ def test_machine_stops_in_the_middle_of_a_write() -> None:
         disk.list_dir("/")
     disk.crash("process", Random(0))
     assert disk.read("/f") == b"ab"
+
+
+def test_identity_that_an_earlier_release_noted_is_recognised(tmp_path: Path) -> None:
+    present = LocalDisk().identity(str(tmp_path))
+    former, _, generation = present.rpartition(".")
+    assert generation
+    assert is_identity(present, present)
+    assert is_identity(former, present)
+    assert not is_identity("", present)
+    assert not is_identity(f"{former}.{int(generation, 16) + 1:x}", present)
+
+
+def test_directory_made_in_the_place_of_another_has_another_identity(tmp_path: Path) -> None:
+    """B105: file systems give the number of a removed directory to the next one."""
+    identities = set()
+    for _ in range(4):
+        (tmp_path / "data").mkdir()
+        identities.add(LocalDisk().identity(str(tmp_path / "data")))
+        (tmp_path / "data").rmdir()
+    tells_no_generations = all(identity.endswith(".0") for identity in identities)  # Overlay file systems, say.
+    assert len(identities) == 4 or tells_no_generations

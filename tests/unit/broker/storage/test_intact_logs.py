@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.broker.storage import clean_shutdown
 from oncelog.broker.storage.data_directory import DataDirectory
-from oncelog.broker.storage.disk import UNKNOWN_BOOT
+from oncelog.broker.storage.directory_identity import UNKNOWN_BOOT
 from oncelog.broker.storage.intact_logs import FILE_NAME, IntactEpochs
 from tests.simulation.sim_disk import SimDisk
 
@@ -161,22 +161,55 @@ async def test_registration_whose_epoch_was_not_learned_is_recognised_by_its_ses
     assert opened(disk).intact.epochs == IntactEpochs(7, 9)
 
 
-async def test_directory_with_an_older_registration_than_the_last_one_is_broken(disk: SimDisk) -> None:
-    """B105: another directory was in use meanwhile, and has records that this one lacks."""
+async def test_epochs_end_where_another_directory_was_registered(disk: SimDisk) -> None:
+    """B105: it has records that this one lacks; what this one had it still has."""
     (await registered(disk, 7)).close_cleanly(7)
     directory = opened(disk)
     await directory.intact.begin_registration(0xC, (0xA, 9))
-    assert directory.intact.epochs is None
+    assert (directory.intact.since, directory.intact.until, directory.intact.earlier) == (None, None, ((7, 7),))
     await directory.intact.note_registration(11)
-    assert directory.intact.epochs == IntactEpochs(11, 11)
+    disk.crash("process", random.Random(0))
+    intact = opened(disk).intact
+    assert (intact.epochs, intact.earlier) == (IntactEpochs(11, 11), ((7, 7),))
+    intact.note_damage("a segment is missing")
+    assert (intact.epochs, intact.earlier) == (None, ())
 
 
-async def test_sessions_are_forgotten_with_the_next_epoch(disk: SimDisk) -> None:
+@pytest.mark.parametrize("closes", [False, True])
+async def test_epochs_that_have_ended_do_not_go_on_with_the_next_start(disk: SimDisk, closes: bool) -> None:
+    """B105: neither when nothing was learned of the registration, nor when it was not made."""
+    await registered(disk, 7)
+    directory = opened(disk)
+    await directory.intact.begin_registration(0xC, (0xA, 9))
+    if closes:
+        directory.close_cleanly(clean_shutdown.NO_BROKER_EPOCH)
+        disk.crash("power", random.Random(0))
+    intact = opened(disk).intact
+    await intact.begin_registration(0xD, (0xC, 11))
+    assert (intact.epochs, intact.earlier) == (IntactEpochs(11, 11), ((7, 7),))
+    intact = opened(disk).intact
+    await intact.begin_registration(0xE, (0xB, 13))
+    assert (intact.epochs, intact.earlier) == (None, ((7, 7), (11, 11)))
+
+
+async def test_earlier_sessions_are_forgotten_with_the_next_epoch(disk: SimDisk) -> None:
+    directory = await registered(disk, 7)
+    await directory.intact.begin_registration(0xA, None)
+    await directory.intact.begin_registration(0xB, None)
+    await directory.intact.note_registration(9)
+    await directory.intact.begin_registration(0xC, (0xA, 10))
+    assert (directory.intact.epochs, directory.intact.earlier) == (None, ((7, 9),))
+
+
+async def test_last_registration_that_a_tool_has_written_again_is_recognised(disk: SimDisk) -> None:
+    """It copied the tree, say; the transaction is not the broker's, its session is."""
     directory = await registered(disk, 7)
     await directory.intact.begin_registration(0xA, None)
     await directory.intact.note_registration(9)
+    disk.crash("process", random.Random(0))
+    directory = opened(disk)
     await directory.intact.begin_registration(0xB, (0xA, 10))
-    assert directory.intact.epochs is None
+    assert directory.intact.epochs == IntactEpochs(7, 10)
 
 
 async def test_epoch_that_was_learned_late_is_that_of_the_clean_shutdown(disk: SimDisk) -> None:

@@ -26,8 +26,12 @@ STATE = PartitionState(leader=1, leader_epoch=5, isr=(1, 2), controller_epoch=1,
 WRITTEN = 50
 
 
-def broker(epoch: int, since: int | None = None, until: int | None = None) -> LiveBroker:
-    registration = BrokerRegistration(broker_id=0, endpoints=(), intact_since=since, intact_until=until)
+def broker(
+    epoch: int, since: int | None = None, until: int | None = None, *, before: tuple[tuple[int, int], ...] = ()
+) -> LiveBroker:
+    registration = BrokerRegistration(
+        broker_id=0, endpoints=(), intact_since=since, intact_until=until, intact_before=before
+    )
     return LiveBroker(registration=registration, epoch=epoch)
 
 
@@ -55,8 +59,21 @@ def broken(cluster: ClusterState) -> set[int]:
         (broker(60), True),
         (broker(60, since=30, until=40), True),
         (broker(60, since=10, until=19), True),
+        (broker(60, before=((10, 12), (18, 20))), False),
+        (broker(60, since=30, until=30, before=((18, 20),)), False),
+        (broker(60, since=30, until=30, before=((10, 19), (21, 25))), True),
     ],
-    ids=["same incarnation", "killed", "often restarted", "power lost", "power lost before", "older copy"],
+    ids=[
+        "same incarnation",
+        "killed",
+        "often restarted",
+        "power lost",
+        "power lost before",
+        "older copy",
+        "another directory since",
+        "another directory before",
+        "another directory then",
+    ],
 )
 def test_member_is_broken_unless_its_logs_are_intact_since_its_recorded_epoch(
     registered: LiveBroker, is_broken: bool

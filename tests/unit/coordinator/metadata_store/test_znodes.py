@@ -133,6 +133,8 @@ def test_registration_says_since_when_its_logs_are_intact() -> None:
     }
     assert znodes.decode_broker(3, data) == intact
     assert b"intact" not in znodes.encode_broker(replace(BROKER, intact_since=5), 1_500)
+    ended = replace(BROKER, intact_before=((2, 3), (5, 9)))
+    assert znodes.decode_broker(3, znodes.encode_broker(ended, 1_500)) == ended
 
 
 def test_small_znodes_have_kafkas_form() -> None:

@@ -1,0 +1,47 @@
+"""``AwaitedBatches``: what was refused of a partition before this broker led it, and must come again before the rest.
+
+A producer may learn of a new leader before the leader does. Its first batches are refused then, and it sends them
+again; those that were in flight behind them may find the partition led. Nothing in the log shows that they are not the
+first ones of their producer. So they are refused, too, until the earlier one has come again.
+
+This ends after 30 s: a client closes a connection when a request over it has had no response for
+``request.timeout.ms``, so nothing is in flight behind a refused batch any more, and it may have been given up.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import BatchHeader
+
+IN_FLIGHT_MS: Final = 30_000
+
+
+class _Awaited(NamedTuple):
+    producer_epoch: int
+    base_sequence: int
+    until_ms: int
+
+
+class AwaitedBatches:
+    """The first awaited batch of each producer of one log. Only producers that the log does not know count."""
+
+    __slots__ = ("_wall_clock", "by_producer")
+
+    def __init__(self, wall_clock: Callable[[], int]) -> None:
+        self._wall_clock = wall_clock
+        self.by_producer: dict[int, _Awaited] = {}
+
+    def expect(self, header: BatchHeader) -> None:
+        """Await a batch that was refused."""
+        until_ms = self._wall_clock() + IN_FLIGHT_MS
+        self.by_producer[header.producer_id] = _Awaited(header.producer_epoch, header.base_sequence, until_ms)
+
+    def error_behind(self, header: BatchHeader) -> ErrorCode | None:
+        """Return why a batch must not be appended before one of its producer that is awaited; None if there is none."""
+        awaited = self.by_producer.get(header.producer_id)
+        if awaited is None:
+            return None
+        epoch, sequence, until_ms = awaited
+        is_behind = epoch == header.producer_epoch and sequence < header.base_sequence
+        return ErrorCode.KAFKA_STORAGE_ERROR if is_behind and self._wall_clock() < until_ms else None
