@@ -5,6 +5,9 @@ broker has received the new topic's metadata. A creation that takes longer goes 
 request. What keeps an internal topic from being created (not enough brokers yet) is in the log, because its clients
 only see COORDINATOR_NOT_AVAILABLE.
 
+If there are fewer brokers than the replication factor because some have left lately, the client is to retry: they may
+be on their way back, from a restart say. Else it gets the error that says so.
+
 One request can name thousands of topics. They are created in portions of ``TOPICS_AT_ONCE``, each by one task and
 one request to the controller: as many tasks as topics would all have their turn in the same turn of the loop.
 """
@@ -17,6 +20,7 @@ from typing import Final, TypeAlias
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.topic_config import group_metadata_topic_configs, transaction_state_topic_configs
 from oncelog.broker.peers.controller_client import ControllerClient
+from oncelog.broker.peers.departures import Departures
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.cluster_image import MetadataCache, MetadataChange
@@ -75,6 +79,7 @@ class AutoTopicCreation:
         self._metadata = metadata
         self._supervisor = supervisor
         self._refusals = KnownRefusals()
+        self._departures = Departures()
         self._expected: dict[_Expected, None] = {}
         """Topics that are created and not yet in the metadata."""
         metadata.add_listener(self._on_metadata_change)
@@ -107,9 +112,16 @@ class AutoTopicCreation:
                 created.add(name)
             else:
                 self._log_refusal(name, result)
-                errors[name] = result.code if result.code in _FINAL_ERRORS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                errors[name] = self._error_of(result.code)
         unknown = await self._until_known(created)
         return errors | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _error_of(self, code: ErrorCode) -> ErrorCode:
+        """Return what the client gets that needed the topic."""
+        now = asyncio.get_running_loop().time()
+        if code is ErrorCode.INVALID_REPLICATION_FACTOR and self._departures.lately(now):
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return code if code in _FINAL_ERRORS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     async def _until_known(self, names: set[str]) -> set[str]:
         """Wait until topics are in this broker's metadata, for a bounded time. Return those that are not."""
@@ -126,6 +138,8 @@ class AutoTopicCreation:
         return expected.names
 
     def _on_metadata_change(self, change: MetadataChange) -> None:
+        now = asyncio.get_running_loop().time()
+        self._departures.note(change.before.brokers.keys(), change.after.brokers.keys(), now)
         for expected in self._expected:
             expected.names -= {name for name in expected.names & change.topics if change.after.topic(name) is not None}
             if not expected.names:

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from oncelog.broker.peers.departures import RETURN_SECONDS
 from oncelog.broker.replication.partition import Partition
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.protocol.errors import ErrorCode
@@ -29,6 +30,7 @@ from oncelog.protocol.messages.incremental_alter_configs import (
 from oncelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.simulation import requests
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import (
     NOTICED_SECONDS,
@@ -38,6 +40,7 @@ from tests.simulation.cluster_stories import (
     state_of,
 )
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
+from tests.simulation.wire_client import WireClient
 
 T0 = TopicPartition("t", 0)
 LOOK_SECONDS = 0.01
@@ -376,3 +379,25 @@ class TestTopics:
             assert znodes.decode_config(znode.data) == {"retention.ms": "12345"}
 
         simulate(story)
+
+
+def test_topic_that_needs_a_broker_that_restarts_is_created_when_it_is_back() -> None:
+    """Clients retry LEADER_NOT_AVAILABLE; INVALID_REPLICATION_FACTOR is final for many of them."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        async def requested() -> ErrorCode:
+            client = await WireClient.connect(cluster[2].port)
+            response = await client.call(requests.metadata("orders"), requests.METADATA_VERSION)
+            client.close()
+            return ErrorCode(response.topics[0].error_code)
+
+        await cluster[1].stop()
+        await asyncio.sleep(NOTICED_SECONDS)
+        assert await requested() is ErrorCode.LEADER_NOT_AVAILABLE
+        await asyncio.sleep(RETURN_SECONDS)
+        assert await requested() is ErrorCode.INVALID_REPLICATION_FACTOR
+        await cluster[1].start()
+        await asyncio.sleep(NOTICED_SECONDS)
+        assert await requested() is ErrorCode.NONE
+
+    simulate(story, settings={"default.replication.factor": "3", "auto.create.topics.enable": "true"})
