@@ -38,7 +38,7 @@ from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
 from oncelog.broker.storage.meta_properties import InvalidMetaProperties
 from oncelog.clients import VERSION
 from oncelog.coordinator.controller.finalized_features import IncompatibleFeatures
-from oncelog.coordinator.controller.membership import BrokerIdTaken
+from oncelog.coordinator.controller.membership import BrokerIdTaken, EndpointTaken
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
 
 logger = logging.getLogger("oncelog")
@@ -126,7 +126,7 @@ def command(**given: Any) -> None:
         _refuse(f"{reason}; choose another directory with log.dirs (--data-dir)", EXIT_FAILED)
     except InvalidMetaProperties as error:
         _refuse(f"the data directory is not this broker's: {error}", EXIT_FAILED)
-    except (IncompatibleFeatures, StoreUnavailable, BrokerIdTaken) as error:
+    except (IncompatibleFeatures, StoreUnavailable, BrokerIdTaken, EndpointTaken) as error:
         _refuse(f"the broker cannot start: {error}", EXIT_FAILED)
     except Stopped as error:
         _refuse(str(error), EXIT_FAILED)

@@ -87,8 +87,8 @@ async def start_broker(
 
     Raises ``ConfigError``, ``AlreadyLocked`` (another broker has the data directory), ``InvalidMetaProperties`` (the
     directory belongs to another broker or cluster), ``IncompatibleFeatures`` (the cluster uses what this broker does
-    not support), ``StoreUnavailable`` (ZooKeeper cannot be reached), ``BrokerIdTaken`` or ``OSError``. ``side_loop``
-    serves heartbeats while the running loop stands still; the caller closes it.
+    not support), ``StoreUnavailable`` (ZooKeeper cannot be reached), ``BrokerIdTaken``, ``EndpointTaken`` or
+    ``OSError``. ``side_loop`` serves heartbeats while the running loop stands still; the caller closes it.
     """
     async with AsyncExitStack() as resources:
         broker = await _Start(config, disk, wall_clock, rng, resources, side_loop).run(open_store)
@@ -169,6 +169,8 @@ class _Start:
         member = self._cluster_member(broker_id, local, listeners.inter_broker)
         if member is not None:  # From here on the directory is ours: what follows writes to it.
             await member.await_free_id(_session_of(store))
+            settings = controller_settings(self._config, broker_id, listeners, self._features.supported)
+            await member.check_endpoints(_session_of(store), settings.registration)
         channel: BrokerChannel = local if member is None else member.channel
         producer_ids = ProducerIds(store, broker_id)
         markers = MarkerWriter(self._wall_clock, wait_ms=longest_wait_ms(self._config.request_timeout_ms))

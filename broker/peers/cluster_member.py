@@ -35,8 +35,9 @@ from oncelog.coordinator.controller.cluster_image import ClusterImage, MetadataC
 from oncelog.coordinator.controller.config_repository import ConfigRepository
 from oncelog.coordinator.controller.controller import Controller
 from oncelog.coordinator.controller.controller_apis import ControllerApis
-from oncelog.coordinator.controller.membership import await_free_id
+from oncelog.coordinator.controller.membership import await_free_id, check_endpoints
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration
 from oncelog.protocol.errors import error_of
 from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from oncelog.protocol.schema import Message
@@ -121,8 +122,14 @@ class ClusterMember:
 
     async def await_free_id(self, session: Session) -> None:
         """Wait until the registration of an earlier incarnation of this broker is gone. Raises ``BrokerIdTaken``."""
-        is_alive = partial(live_broker.is_alive, listener_name=self._listener_name)
-        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE, is_alive)
+        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE, self._is_alive)
+
+    async def check_endpoints(self, session: Session, registration: BrokerRegistration) -> None:
+        """Raise ``EndpointTaken`` if a live broker has an address that this one is about to register."""
+        await check_endpoints(session, registration, self._is_alive)
+
+    async def _is_alive(self, registration: BrokerRegistration) -> bool:
+        return await live_broker.is_alive(registration, self._listener_name)
 
     def follow(self, controller_apis: ControllerApis, replicas: ReplicaManager, store: MetadataStore) -> None:
         """Work with this broker's controller from now on, and replicate with the others."""

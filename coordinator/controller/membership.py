@@ -39,6 +39,10 @@ class BrokerIdTaken(Exception):
     """Another live session has registered a broker of this id."""
 
 
+class EndpointTaken(Exception):
+    """Another live broker has registered an address that this one advertises."""
+
+
 async def prepare(session: Session) -> None:
     """Make sure that the znodes exist that everything else lies below."""
     existing = await session.get_many(paths.PERSISTENT_PATHS)
@@ -104,6 +108,30 @@ async def await_free_id(
                 await changed.wait()
         except TimeoutError:
             continue
+
+
+async def check_endpoints(
+    session: Session,
+    registration: znodes.BrokerRegistration,
+    is_alive: Callable[[znodes.BrokerRegistration], Awaitable[bool]],
+) -> None:
+    """Raise ``EndpointTaken`` if clients that look for this broker would find another one.
+
+    An address that is registered for a broker that has stopped may be given to the next one.
+    """
+    advertised = {(each.host, each.port): each for each in registration.endpoints}
+    names = [name for name in await session.children(paths.BROKER_IDS) or () if name.isdecimal()]
+    others = [int(name) for name in names if int(name) != registration.broker_id]
+    for broker_id, znode in zip(others, await session.get_many(list(map(paths.broker, others))), strict=True):
+        other = None if znode is None else _registration(broker_id, znode)
+        shared = [] if other is None else [each for each in other.endpoints if (each.host, each.port) in advertised]
+        if other is not None and shared and await is_alive(other):
+            mine = advertised[shared[0].host, shared[0].port]
+            raise EndpointTaken(
+                f"advertised.listeners has {mine.listener}://{mine.host}:{mine.port}, which is the address of broker "
+                f"{broker_id}: clients would take that one for broker {registration.broker_id}. Give each broker an "
+                "address of its own in advertised.listeners"
+            )
 
 
 def _registration(broker_id: int, znode: Znode) -> znodes.BrokerRegistration | None:

@@ -12,7 +12,7 @@ import pytest
 
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.storage.meta_properties import InvalidMetaProperties
-from oncelog.coordinator.controller.membership import BrokerIdTaken
+from oncelog.coordinator.controller.membership import BrokerIdTaken, EndpointTaken
 from tests.simulation.cluster_stories import assert_agreement, create, simulate
 from tests.simulation.sim_disk import SimDisk
 from tests.simulation.sim_zookeeper import SimZooKeeper
@@ -67,6 +67,17 @@ class TestRefusedStartOfClusterMemberWritesNothing:
             broker = newcomer(cluster, 2, content, {})
             await assert_refused(broker, BrokerIdTaken, "broker.id=2 is taken by a live broker")
             assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_start_with_the_address_of_a_live_broker_is_refused(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            taken = f"PLAINTEXT://127.0.0.1:{cluster[2].port}"
+            broker = newcomer(cluster, 9, {}, {"advertised.listeners": taken})
+            await assert_refused(broker, EndpointTaken, f"advertised.listeners has {taken}, which is .* of broker 2:")
+            assert_agreement(cluster)
+            cluster[2].kill()
+            await broker.start()
 
         simulate(story)
 
