@@ -280,7 +280,7 @@ class ReplicaFetcher:
     def _rest(self, followed: FollowedPartition, error: ErrorCode) -> None:
         name = followed.partition.topic_partition
         if error is ErrorCode.FENCED_LEADER_EPOCH:
-            logger.info("%s waits for the controller: broker %d knows a newer epoch", name, self.leader_id)
+            logger.debug("%s waits for the controller: broker %d knows a newer epoch", name, self.leader_id)
             self.unfollow(name)
             return
         if followed.log.failed or not self._session.is_followed(followed):

@@ -54,7 +54,7 @@ def downgrade(session: Session, name: str, level: int, unsafe: bool, dry_run: bo
     """Lower the level of a feature; 0 turns it off.
 
     Without eligible.leader.replicas.version, partitions that wait for a replica may be led by one that lacks
-    acknowledged records. So while any waits, they are listed, and --unsafe is needed.
+    acknowledged records. So while any waits, or has eligible replicas, they are listed, and --unsafe is needed.
     """
     _update(session, name, FeatureUpdate(level, allow_downgrade=True, unsafe=unsafe), dry_run)
 

@@ -199,6 +199,13 @@ class ClusterState:
         self.shutting_down.discard(broker_id)
         self.full.discard(broker_id)
 
+    def partitions_with_eligible(self) -> Iterator[TopicPartition]:
+        """Return the partitions of which replicas outside of the ISR are known to have everything acknowledged."""
+        for name, topic in self.topics.items():
+            for index, versioned in topic.states.items():
+                if versioned.state.elr:
+                    yield TopicPartition(name, index)
+
     def broker_epochs(self) -> dict[int, int]:
         """Return the broker epoch of every registered broker."""
         return {broker_id: broker.epoch for broker_id, broker in self.brokers.items()}

@@ -7,7 +7,7 @@ until it registers anew. Partitions that it alone can lead remain until it is go
 import logging
 
 from oncelog.coordinator.controller.controller_context import ControllerContext
-from oncelog.coordinator.controller.partition_states import elect
+from oncelog.coordinator.controller.partition_states import elect, is_being_deleted
 from oncelog.coordinator.controller.propagation import send_changes
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.controlled_shutdown import (
@@ -38,6 +38,8 @@ async def move_leaderships_away(
     await send_changes(context, elected, elected)
     remaining = []
     for partition in partitions:
+        if is_being_deleted(context, partition):
+            continue  # No broker is to lead it any more.
         versioned = context.state.state(partition)
         has_others = len(context.state.replicas(partition).replicas) > 1
         if has_others and versioned is not None and versioned.state.leader == broker_id:

@@ -5,7 +5,7 @@ epoch. The rules are those of Apache Kafka 4.3 (``FeatureControlManager``): a le
 by every live one; a lower level needs a downgrade, safe or not, and a higher one an upgrade; the level that is there
 already is no error. Level 0 takes a feature out of the znode. No downgrade of ``transaction.version`` loses anything
 (every broker reads what any level wrote), so the two kinds of downgrade do the same. Without eligible replicas, a
-partition that waits for one may be led by another replica: that takes an unsafe downgrade.
+partition that has or awaits one may be led by another replica: that takes an unsafe downgrade.
 """
 
 import logging
@@ -104,7 +104,8 @@ async def update_features(
             reason = f"The znode {paths.FEATURE} is malformed: {error}"
             return [ApiError(ErrorCode.FEATURE_UPDATE_FAILED, reason) for _ in updates]
         supported = supported_by(context, features)
-        errors = [why_refused(update, before, supported, context.state.waiting) for update in updates]
+        needed = context.state.waiting.keys() | set(context.state.partitions_with_eligible())
+        errors = [why_refused(update, before, supported, needed) for update in updates]
         after = before | {update.feature: update.level for update in updates}
         after = {name: level for name, level in after.items() if level}
         refused = any(error != NO_ERROR for error in errors)
@@ -129,11 +130,11 @@ def why_refused(
     update: FeatureUpdate,
     levels: Mapping[str, int],
     supported: Mapping[str, Supported],
-    waiting: Collection[TopicPartition] = (),
+    need_eligible: Collection[TopicPartition] = (),
 ) -> ApiError:
     """Return why the level must not be finalised now, or NO_ERROR.
 
-    ``waiting``: the partitions that wait for an eligible replica.
+    ``need_eligible``: the partitions that wait for an eligible replica, or will if their in-sync replicas die.
     """
     before, level = levels.get(update.feature, 0), update.level
     upgrade = update.upgrade_type is UpgradeType.UPGRADE
@@ -153,19 +154,19 @@ def why_refused(
         )
     if level > before and not upgrade:
         return _invalid(update, "Can't downgrade to a newer version.")
-    if waiting and update.upgrade_type is UpgradeType.SAFE_DOWNGRADE and level < before:
+    if need_eligible and update.upgrade_type is UpgradeType.SAFE_DOWNGRADE and level < before:
         if update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION:
-            return _invalid(update, _what_may_be_lost(sorted(waiting)))
+            return _invalid(update, _what_may_be_lost(sorted(need_eligible)))
     return NO_ERROR
 
 
-def _what_may_be_lost(waiting: Sequence[TopicPartition]) -> str:
-    wait = "1 partition waits" if len(waiting) == 1 else f"{len(waiting)} partitions wait"
-    more = f" and {len(waiting) - _SHOWN} more" if len(waiting) > _SHOWN else ""
+def _what_may_be_lost(partitions: Sequence[TopicPartition]) -> str:
+    need = "1 partition needs" if len(partitions) == 1 else f"{len(partitions)} partitions need"
+    more = f" and {len(partitions) - _SHOWN} more" if len(partitions) > _SHOWN else ""
     return (
-        f"{wait} for a replica that has every acknowledged record ({', '.join(map(str, waiting[:_SHOWN]))}{more}). At "
-        "this level a replica that lacks some may lead. Start the brokers that are awaited first, or set the upgrade "
-        "type to unsafe downgrade."
+        f"{need} what is known of replicas outside of the ISR that have every acknowledged record "
+        f"({', '.join(map(str, partitions[:_SHOWN]))}{more}). At this level that is forgotten, and a replica that "
+        "lacks some may lead. Start the brokers that are away first, or set the upgrade type to unsafe downgrade."
     )
 
 

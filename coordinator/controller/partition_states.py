@@ -18,6 +18,7 @@ from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import initial_state, is_unclean, next_state
 from oncelog.coordinator.controller.lone_replicas import LoneLoss, about_lone_losses
 from oncelog.coordinator.controller.state_changes import StateChanges
+from oncelog.coordinator.controller.unclean_losses import UncleanLoss, about_unclean_losses
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData
 from oncelog.coordinator.metadata_store.znodes import PartitionState
@@ -124,8 +125,9 @@ def _report_losses(
     before: Mapping[TopicPartition, VersionedState],
     after: Mapping[TopicPartition, PartitionState],
 ) -> None:
-    """Log a warning for each partition whose new leader may lack acknowledged records."""
+    """Log which partitions have a new leader that may lack acknowledged records."""
     lone_losses: list[LoneLoss] = []
+    unclean_losses: list[UncleanLoss] = []
     for partition, known in before.items():
         elected = after[partition]
         if elected.leader == NO_LEADER or elected.leader_epoch == known.state.leader_epoch:
@@ -133,29 +135,14 @@ def _report_losses(
         broken = replica_standing.broken_members(context.state, known) if context.state.keeps_eligible() else ()
         if is_unclean(known.state, elected, broken):
             context.state.on_unclean_election()
-            _report_unclean(partition, known.state, elected)
+            unclean_losses.append(UncleanLoss(elected.leader, known.state.isr, known.state.elr, partition))
         elif elected.leader in broken and len(context.state.replicas(partition).replicas) == 1:
             context.state.on_unclean_election()
             ends = context.state.log_ends.of(partition, known.state.leader_epoch, context.state.broker_epochs())
             end = ends.get(elected.leader)
             lone_losses.append(LoneLoss(partition, elected.leader, None if end is None else end.offset))
-    for line in about_lone_losses(lone_losses):
+    for line in (*about_unclean_losses(unclean_losses), *about_lone_losses(lone_losses)):
         logger.warning("%s", line)
-
-
-def _report_unclean(partition: TopicPartition, before: PartitionState, after: PartitionState) -> None:
-    logger.warning(
-        "Broker %d leads %s now and may lack acknowledged records: no replica that certainly has them is there. "
-        "In sync before: %s; eligible: %s",
-        after.leader,
-        partition,
-        _ids(before.isr),
-        _ids(before.elr),
-    )
-
-
-def _ids(brokers: Iterable[int]) -> str:
-    return ", ".join(map(str, brokers)) or "none"
 
 
 def is_being_deleted(context: ControllerContext, partition: TopicPartition) -> bool:

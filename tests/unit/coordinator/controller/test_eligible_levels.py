@@ -71,6 +71,9 @@ async def test_higher_minimum_keeps_what_is_remembered(cluster: ClusterUnderTest
 async def test_downgrade_clears_what_is_remembered(cluster: ClusterUnderTest) -> None:
     """Earlier releases, which may be controllers afterwards, would drop it without acting on it."""
     before = await shrunk(cluster)
+    (refused,) = await cluster.members[1].apis.update_features([FeatureUpdate(ELR, 0, UpgradeType.SAFE_DOWNGRADE)])
+    assert refused.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert await state_of(cluster, "t", 0) == before
     for broker_id in (1, 2, 3):
         await cluster.kill(broker_id)
     await cluster.start(4, begins_with=LEVEL_1)
@@ -80,7 +83,10 @@ async def test_downgrade_clears_what_is_remembered(cluster: ClusterUnderTest) ->
     (refused,) = await cluster.members[4].apis.update_features([downgrade])
     assert refused.code is ErrorCode.INVALID_UPDATE_VERSION
     assert refused.message is not None
-    assert "1 partition waits for a replica that has every acknowledged record (t-0)." in refused.message
+    assert (
+        "1 partition needs what is known of replicas outside of the ISR that have every acknowledged record (t-0)."
+        in refused.message
+    )
     assert await state_of(cluster, "t", 0) == waiting
     (error,) = await cluster.members[4].apis.update_features([FeatureUpdate(ELR, 0, UpgradeType.UNSAFE_DOWNGRADE)])
     assert error.code is ErrorCode.NONE
