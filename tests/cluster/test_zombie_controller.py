@@ -112,7 +112,7 @@ async def test_controller_that_slept_through_the_end_of_its_session_changes_no_z
 
     assert reported.error_code == ErrorCode.NOT_CONTROLLER
     changed = {path for path in before.keys() | after.keys() if _id(before, path) != _id(after, path)}
-    assert changed - partition_states(after).keys() == {paths.broker(zombie)}
+    assert changed - partition_states(after).keys() == {paths.broker(zombie), paths.last_registration(zombie)}
     # Those that took it back into their ISR were written by the controller of now.
     assert all(state.controller_epoch == epoch_in(after) for state in partition_states(after).values())
     assert after[paths.CONTROLLER].stat.ephemeral_owner != after[paths.broker(zombie)].stat.ephemeral_owner
