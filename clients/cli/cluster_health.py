@@ -53,10 +53,17 @@ class ClusterHealth:
     partitions: list[dict[str, Any]]
     """Those without a leader, or without all of their replicas in sync."""
     problems: list[str]
+    of_visits: frozenset[str] = frozenset()
+    """Those of the problems that ``oncelog doctor`` finds by its own visits, and says what to set about."""
 
     @property
     def is_healthy(self) -> bool:
         return not self.problems
+
+    @property
+    def beyond_visits(self) -> list[str]:
+        """The problems that visits to the brokers alone do not show."""
+        return [problem for problem in self.problems if problem not in self.of_visits]
 
 
 def assess(
@@ -79,14 +86,18 @@ def assess(
     partitions = _ailing(metadata, alive, leaderless or {})
     offline = sum(row["state"] == "offline" for row in partitions)
     under_replicated = sum(bool(row["not_in_sync"]) for row in partitions)
-    problems = _about_cluster(controller_id, offline, under_replicated)
+    controller, unreached, storage = (
+        _about_controller(controller_id),
+        _about_unreached(metadata, brokers),
+        _about_storage(brokers),
+    )
+    problems = [*controller, *_about_partitions(offline, under_replicated)]
     problems += about_waiting(metadata, leaderless or {}, alive, compares_logs=compares_logs)
     refusing = about_minimum(metadata, minimums or {}, alive)
     if refusing is not None:
         problems.append(f"{refusing}; {MINIMUM_ADVICE}")
     problems += about_settings
-    problems += _about_unreached(metadata, brokers)
-    problems += _about_brokers(brokers)
+    problems += [*unreached, *_about_coordination(brokers), *storage]
     summary = {
         "healthy": not problems,
         "cluster_id": metadata.cluster_id,
@@ -108,7 +119,13 @@ def assess(
         }
         for broker in brokers
     ]
-    return ClusterHealth(summary=summary, brokers=rows, partitions=partitions, problems=problems)
+    return ClusterHealth(
+        summary=summary,
+        brokers=rows,
+        partitions=partitions,
+        problems=problems,
+        of_visits=frozenset((*controller, *unreached, *storage)),
+    )
 
 
 def _ailing(metadata: MetadataResponse, alive: set[int], leaderless: Leaderless) -> list[dict[str, Any]]:
@@ -153,10 +170,14 @@ def table_rows(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
     ]
 
 
-def _about_cluster(controller_id: int | None, offline: int, under_replicated: int) -> list[str]:
-    problems = []
+def _about_controller(controller_id: int | None) -> list[str]:
     if controller_id is None:
-        problems.append("no controller is known: no leader can be elected, and no topic created")
+        return ["no controller is known: no leader can be elected, and no topic created"]
+    return []
+
+
+def _about_partitions(offline: int, under_replicated: int) -> list[str]:
+    problems = []
     if offline:
         problems.append(f"{count_partitions(offline)} without a leader: nothing is written to them or read")
     if under_replicated:
@@ -180,18 +201,23 @@ def _about_unreached(metadata: MetadataResponse, brokers: Sequence[SeenBroker]) 
     return problems
 
 
-def _about_brokers(brokers: Sequence[SeenBroker]) -> list[str]:
+def _about_coordination(brokers: Sequence[SeenBroker]) -> list[str]:
     problems = [
-        f"broker {broker.broker_id}: {about_directory(path)}; {DIRECTORY_ADVICE}"
-        for broker in brokers
-        for path in broker.failed_directories
-    ]
-    problems += [
         f"broker {broker.broker_id}: {about_coordinators(broker.unserved_coordinators)}; {UNSERVED_ADVICE}"
         for broker in brokers
         if broker.unserved_coordinators
     ]
     problems += dict.fromkeys(sentence for broker in brokers for sentence in broker.uncreatable_topics)
+    return problems
+
+
+def _about_storage(brokers: Sequence[SeenBroker]) -> list[str]:
+    """Return what is wrong with the directories of brokers, and with their metadata store."""
+    problems = [
+        f"broker {broker.broker_id}: {about_directory(path)}; {DIRECTORY_ADVICE}"
+        for broker in brokers
+        for path in broker.failed_directories
+    ]
     cut_off = [str(broker.broker_id) for broker in brokers if broker.reaches_store is False]
     if cut_off:
         which = f"broker {cut_off[0]}" if len(cut_off) == 1 else f"each of brokers {', '.join(cut_off)}"

@@ -1,13 +1,14 @@
 """``oncelog doctor``: visits a cluster as a client does, and says what keeps this machine from using it.
 
 Every address that brokers advertise is visited, and where one is out of reach, the places where that broker might be
-instead. What the visits mean is ``oncelog.clients.cli.diagnosis``.
+instead. What the visits mean is ``oncelog.clients.cli.diagnosis``. The problems of ``oncelog health`` that visits do
+not show are reported as well.
 """
 
 import asyncio
 import socket
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
 
@@ -15,9 +16,9 @@ import click
 
 from oncelog.clients.cli.diagnosis import LISTENER_KEYS, Finding, View, Visit, candidates, diagnose
 from oncelog.clients.cli.directories import failed_directories
-from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum, in_sync_minimums
 from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json
+from oncelog.clients.cli.seen_cluster import see_cluster
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, with_session
 from oncelog.clients.cli.waiting import PATIENCE_SECONDS, advice_without_broker
 from oncelog.clients.connection import Address, Connection, connect
@@ -43,7 +44,7 @@ def doctor(session: Session) -> None:
     """Find out why this machine cannot use a cluster that it can connect to, and which setting to change.
 
     Prints, for each broker, the address that it advertises, whether this machine can resolve and reach it, and what to
-    set if not. The exit code is 1 if there is a problem.
+    set if not, and the other problems that `oncelog health` reports. The exit code is 1 if there is a problem.
     """
     examination = asyncio.run(_examine_aloud(session))
     if examination.view is None:
@@ -59,7 +60,7 @@ def doctor(session: Session) -> None:
         raise click.exceptions.Exit(REFUSED)
 
 
-class _Examination:
+class Examination:
     """All visits, and what was found."""
 
     def __init__(self, bootstrap: list[Visit]) -> None:
@@ -69,7 +70,7 @@ class _Examination:
         self.findings: list[Finding] = []
 
 
-async def _examine_aloud(session: Session) -> _Examination:
+async def _examine_aloud(session: Session) -> Examination:
     """Examine the cluster, and say within seconds that it takes a while, unless the output is JSON."""
     where = ", ".join(map(str, session.bootstrap))
     note = partial(complain, f"Warning: still waiting for responses: from {where}, or from brokers that it names")
@@ -77,17 +78,22 @@ async def _examine_aloud(session: Session) -> _Examination:
     if session.output == "json":
         patience.cancel()
     try:
-        return await _examine(session.bootstrap, min(session.timeout_seconds, _VISIT_SECONDS))
+        return await examine(session)
     finally:
         patience.cancel()
 
 
-async def _examine(bootstrap: Iterable[Address], seconds: float) -> _Examination:
-    examination = _Examination(await _visit_all(bootstrap, seconds))
+async def examine(session: Session) -> Examination:
+    """Return what visits to the brokers show, and the other problems of the cluster."""
+    seconds = min(session.timeout_seconds, _VISIT_SECONDS)
+    examination = Examination(await _visit_all(session.bootstrap, seconds))
     view = examination.view
     if view is None:
         return examination
-    visits = await _visit_all(view.brokers.values(), seconds)
+    here = next(visit.address for visit in examination.bootstrap if visit.view is view)
+    async with asyncio.TaskGroup() as group:
+        health = group.create_task(_problems_beyond_visits(replace(session, bootstrap=[here])))
+        visits = await _visit_all(view.brokers.values(), seconds)
     examination.brokers = dict(zip(view.brokers, visits, strict=True))
     hosts = [visit.address for visit in examination.bootstrap if visit.failure is None]
     lost = [
@@ -95,29 +101,21 @@ async def _examine(bootstrap: Iterable[Address], seconds: float) -> _Examination
         for broker_id, visit in examination.brokers.items()
         if visit.failure is not None or visit.broker_id not in (None, broker_id)
     ]
-    others = dict.fromkeys(place for address in lost for place in candidates(address, hosts))
-    elsewhere = await _visit_all(others, seconds)
-    findings = diagnose(view, examination.bootstrap, examination.brokers, elsewhere)
-    here = next(visit.address for visit in examination.bootstrap if visit.view is view)
-    refusing = await _refused_writes(here, view, seconds)
-    if refusing is not None:
-        findings.insert(0, Finding(broker_id=None, message=refusing, advice=MINIMUM_ADVICE))
-    examination.findings = findings
+    places = dict.fromkeys(place for address in lost for place in candidates(address, hosts))
+    elsewhere = await _visit_all(places, seconds)
+    others = [Finding(broker_id=None, message=problem) for problem in health.result()]
+    examination.findings = [*others, *diagnose(view, examination.bootstrap, examination.brokers, elsewhere)]
     return examination
 
 
-async def _refused_writes(address: Address, view: View, seconds: float) -> str | None:
-    """Return what the broker at the address reports of partitions that refuse writes; None if there are none."""
-    connection: Connection | None = None
+async def _problems_beyond_visits(session: Session) -> list[str]:
+    """Return the problems that ``oncelog health`` reports, and visits to brokers do not show."""
     try:
-        connection = await connect(address, client_id="oncelog-cli", connect_seconds=seconds, request_seconds=seconds)
-        metadata = await connection.send(MetadataRequest(topics=None), MetadataResponse)
-        return about_minimum(metadata, await in_sync_minimums(connection, metadata), view.brokers)
-    except ClientError:
-        return None
-    finally:
-        if connection is not None:
-            connection.close()
+        async with asyncio.timeout(session.timeout_seconds), session.cluster() as cluster:
+            return (await see_cluster(cluster)).beyond_visits
+    except (ClientError, TimeoutError) as error:
+        why = str(error) or f"no response within {session.timeout_seconds:g} s"
+        return [f"the state of the partitions is unknown: {why}"]
 
 
 async def _visit_all(addresses: Iterable[Address], seconds: float) -> list[Visit]:
@@ -196,7 +194,7 @@ def _versions(connection: Connection) -> dict[str, tuple[int, int]]:
     return {name: (found.first, found.last) for name, found in served.items() if found is not None}
 
 
-def _show(session: Session, examination: _Examination, view: View) -> None:
+def _show(session: Session, examination: Examination, view: View) -> None:
     fields = {"cluster_id": view.cluster_id, "controller": view.controller_id, "found": _found(examination.findings)}
     rows = [_row(broker_id, visit, view) for broker_id, visit in sorted(examination.brokers.items())]
     if session.output == "json":

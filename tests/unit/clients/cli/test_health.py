@@ -2,7 +2,7 @@
 
 import asyncio
 
-from oncelog.clients.cli.health import see_cluster
+from oncelog.clients.cli.seen_cluster import see_cluster
 from oncelog.protocol.messages.metadata import MetadataRequest
 from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
