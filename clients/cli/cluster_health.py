@@ -86,12 +86,10 @@ def assess(
     partitions = _ailing(metadata, alive, leaderless or {})
     offline = sum(row["state"] == "offline" for row in partitions)
     under_replicated = sum(bool(row["not_in_sync"]) for row in partitions)
-    controller, unreached, storage = (
-        _about_controller(controller_id),
-        _about_unreached(metadata, brokers),
-        _about_storage(brokers),
-    )
-    problems = [*controller, *_about_partitions(offline, under_replicated)]
+    controller, unreached = _about_controller(controller_id), _about_unreached(metadata, brokers)
+    storage = _about_storage(brokers)
+    problems = [*controller, *_about_silent_controller(controller_id, brokers)]
+    problems += _about_partitions(offline, under_replicated)
     problems += about_waiting(metadata, leaderless or {}, alive, compares_logs=compares_logs)
     refusing = about_minimum(metadata, minimums or {}, alive)
     if refusing is not None:
@@ -173,6 +171,16 @@ def table_rows(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
 def _about_controller(controller_id: int | None) -> list[str]:
     if controller_id is None:
         return ["no controller is known: no leader can be elected, and no topic created"]
+    return []
+
+
+def _about_silent_controller(controller_id: int | None, brokers: Sequence[SeenBroker]) -> list[str]:
+    is_silent = any(broker.broker_id == controller_id and broker.failure is not None for broker in brokers)
+    if is_silent and len(brokers) > 1:
+        return [
+            f"the controller, broker {controller_id}, is not reached: if it does not run, no leader is elected and no "
+            "topic created until its ZooKeeper session ends and another broker takes over"
+        ]
     return []
 
 

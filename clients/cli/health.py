@@ -1,6 +1,7 @@
 """``oncelog health`` and ``oncelog wait``: check the health of a cluster, and wait for its brokers."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import click
@@ -13,6 +14,7 @@ from oncelog.clients.cli.cluster_health import (
 )
 from oncelog.clients.cli.directories import about_directory, failed_directories
 from oncelog.clients.cli.output import format_json, format_table
+from oncelog.clients.cli.responding_brokers import responding_brokers
 from oncelog.clients.cli.seen_cluster import see_cluster
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, with_session
 from oncelog.clients.cluster import Cluster
@@ -74,8 +76,8 @@ async def _require_ready(cluster: Cluster) -> None:
 
 
 _WAIT_ADVICE: Final = (
-    "start the brokers that are missing and see their logs, or wait longer with --timeout; --bootstrap or "
-    "ONCELOG_BOOTSTRAP says where to look"
+    "start the brokers that are missing and see their logs, or wait longer with --timeout; `oncelog "
+    "doctor` shows which advertised addresses this machine can use, and --bootstrap or ONCELOG_BOOTSTRAP where to look"
 )
 
 
@@ -85,49 +87,69 @@ _WAIT_ADVICE: Final = (
 )
 @with_session()
 def wait(session: Session, brokers: int) -> None:
-    """Wait until a number of brokers and a controller are known."""
+    """Wait until a number of brokers respond, one of them the controller.
+
+    A broker that is listed as a member of the cluster and does not respond does not count.
+    """
     result = asyncio.run(_wait(session, brokers))
     if result.is_enough and session.output == "json":
-        click.echo(format_json({"brokers": result.seen, "controller": result.controller_id}))
+        click.echo(format_json({"brokers": result.responding, "controller": result.controller_id}))
         return
     if result.is_enough:
-        click.echo(f"{result.seen} broker{'s' if result.seen > 1 else ''} and a controller")
+        click.echo(f"{result.responding} broker{'s' if result.responding > 1 else ''} and a controller")
         return
     complain(f"Error: after {session.timeout_seconds:g} s {result.missing}", _WAIT_ADVICE)
     raise click.exceptions.Exit(NO_BROKER)
 
 
-class _Sighting(NamedTuple):
+class Sighting(NamedTuple):
     """What the last look found."""
 
     is_enough: bool
-    seen: int
+    responding: int
+    """The number of brokers that respond."""
     missing: str
     controller_id: int | None = None
 
 
-async def _wait(session: Session, brokers: int) -> _Sighting:
+async def _wait(session: Session, brokers: int) -> Sighting:
     """Return the first sighting that is enough, or the last one before the time-out."""
     async with session.cluster() as cluster, session.watching(cluster):
         retry = Retry(Backoff(rng=cluster.rng), session.timeout_seconds)
-        sighting = _Sighting(False, 0, f"no response from {', '.join(map(str, session.bootstrap))}")
+        sighting = Sighting(False, 0, f"no response from {', '.join(map(str, session.bootstrap))}")
         while True:
-            sighting = await _look_for(cluster, brokers, retry.remaining_seconds) or sighting
+            sighting = await look_for(cluster, brokers, retry.remaining_seconds) or sighting
             if sighting.is_enough or not await retry.pause():
                 return sighting
 
 
-async def _look_for(cluster: Cluster, brokers: int, seconds: float) -> _Sighting | None:
-    """Return None if the time is over before there is a response: what was seen before says more."""
+async def look_for(cluster: Cluster, brokers: int, seconds: float) -> Sighting | None:
+    """Look for so many brokers and a controller that respond, as the metadata of one broker lists them.
+
+    Returns None if the time is over before there is a response: what was seen before says more.
+    """
+    deadline = asyncio.get_running_loop().time() + seconds
     try:
         async with asyncio.timeout(seconds):
             await cluster.refresh(())
     except TimeoutError:
         return None
     except Unreachable as error:
-        return _Sighting(False, 0, str(error))
-    seen = len(cluster.brokers)
-    if seen < brokers:
-        return _Sighting(False, seen, f"{seen} of {brokers} brokers")
-    controller_id = cluster.metadata.controller_id
-    return _Sighting(controller_id is not None, seen, "no controller", controller_id)
+        return Sighting(False, 0, str(error))
+    listed = sorted(cluster.brokers)
+    responding = await responding_brokers(cluster, listed, deadline - asyncio.get_running_loop().time())
+    return judge(listed, responding, cluster.metadata.controller_id, brokers)
+
+
+def judge(listed: Collection[int], responding: Collection[int], controller_id: int | None, brokers: int) -> Sighting:
+    """Return whether enough of the brokers that are listed respond, the controller among them."""
+    count = len(responding)
+    silent = ", ".join(str(each) for each in listed if each not in responding)
+    if count < brokers:
+        listed_only = f"; no response from {silent}, listed as members of the cluster" if silent else ""
+        return Sighting(False, count, f"{count} of {brokers} brokers{listed_only}")
+    if controller_id is None:
+        return Sighting(False, count, "no controller")
+    if controller_id not in responding:
+        return Sighting(False, count, f"no response from the controller, broker {controller_id}")
+    return Sighting(True, count, "", controller_id)

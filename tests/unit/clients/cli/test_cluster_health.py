@@ -59,6 +59,7 @@ def test_assess_healthy_cluster_returns_no_problems() -> None:
     [
         (WHOLE, None, [broker(1), broker(2)], "no controller is known"),
         (WHOLE, 1, [broker(1), broker(2, failure="Connection refused")], "broker 2 is not reached at host2:9092"),
+        (WHOLE, 2, [broker(1), broker(2, failure="Connection refused")], "the controller, broker 2, is not reached"),
         (WHOLE, 1, [broker(1), broker(2, store=False)], "broker 2: its metadata store (ZooKeeper) does not respond"),
         (WHOLE, 1, [broker(1), without_space(2)], "broker 2: /data takes no writes (KAFKA_STORAGE_ERROR)"),
         (WHOLE, 1, [without_offsets_topic(1), without_offsets_topic(2)], "__consumer_offsets cannot be created"),
