@@ -1,4 +1,4 @@
-"""Sends lines, and counts which of them are written and which are not.
+"""Sends lines, and counts which of them are written, which are not, and of which that is unknown.
 
 A line that is refused for its content (too large, say, or without its key) delays no other line. Any other failure
 would affect the next lines, too: nothing more is sent then, and the producer waits for what is in flight. The same
@@ -68,13 +68,14 @@ class LineProducer:
     """Called at once with the number of the first line that is found to be lost, and why."""
     progress: dict[int, Progress] = field(default_factory=dict)
     lost: LineNumbers = field(default_factory=LineNumbers)
+    """Lines that are not written."""
     unsure: LineNumbers = field(default_factory=LineNumbers)
-    """Those of the lost lines that may have been written: only their acknowledgement is missing."""
+    """Lines that may have been written: only their acknowledgement is missing."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when no more input is to be read."""
     first_failure: ClientError | None = None
     got_no_response: bool = False
-    """Whether a line was lost because no broker responded."""
+    """Whether a line failed because no broker responded."""
     lines_read: int = 0
     is_stopped: bool = False
     _scope: asyncio.Timeout | None = None
@@ -85,6 +86,11 @@ class LineProducer:
         """The number of lines that are acknowledged."""
         return sum(progress.records for progress in self.progress.values())
 
+    @property
+    def has_failures(self) -> bool:
+        """Whether a line is not written, or not known to be."""
+        return bool(self.lost.count or self.unsure.count)
+
     def stop(self) -> None:
         """Read no more input, and give what is under way ``_STOP_SECONDS``. Call it in the loop's thread."""
         self.is_stopped = True
@@ -93,7 +99,7 @@ class LineProducer:
             self._scope.reschedule(asyncio.get_running_loop().time() + _STOP_SECONDS)
 
     async def run(self, produce_input: Awaitable[None]) -> None:
-        """Send an input. When the time after ``stop`` is up, what is still under way counts as lost."""
+        """Send an input. When the time after ``stop`` is up, what is still under way counts as unsure."""
         try:
             async with asyncio.timeout(None) as self._scope:
                 await produce_input
@@ -102,7 +108,6 @@ class LineProducer:
                 raise
             self._take_done()
             for line, _ in self._under_way:
-                self.lost.add(line)
                 self.unsure.add(line)
             self.got_no_response = self.got_no_response or bool(self._under_way)
         finally:
@@ -149,9 +154,7 @@ class LineProducer:
 
     def lose(self, line: int, error: ClientError) -> None:
         """Count a line as not written, or not known to be written."""
-        self.lost.add(line)
-        if isinstance(error, OutcomeUnknown) or (isinstance(error, DeliveryTimedOut) and error.maybe_written):
-            self.unsure.add(line)
+        (self.unsure if may_be_written(error) else self.lost).add(line)
         self._note_failure(line, error)
 
     def _note_failure(self, line: int, error: ClientError) -> None:
@@ -196,8 +199,13 @@ def _is_of_one_record(error: ClientError) -> bool:
     return refused_record or isinstance(error, RecordTooLarge | SeparatorMissing)
 
 
+def may_be_written(error: ClientError) -> bool:
+    """Return whether the line of an error may be written all the same."""
+    return isinstance(error, OutcomeUnknown) or (isinstance(error, DeliveryTimedOut) and error.maybe_written)
+
+
 def means_no_response(error: ClientError) -> bool:
-    """Return whether a line was lost because no broker responded to the last attempt."""
+    """Return whether a line failed because no broker responded to the last attempt."""
     if isinstance(error, BrokerRefused):
         return error.refusal.error in NO_RESPONSE
     if isinstance(error, DeliveryTimedOut):

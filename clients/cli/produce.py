@@ -13,7 +13,8 @@ import click
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.cli.arguments import parse_assignments
 from oncelog.clients.cli.in_sync_replicas import InSyncReplicas
-from oncelog.clients.cli.line_producer import LineProducer
+from oncelog.clients.cli.line_numbers import LineNumbers
+from oncelog.clients.cli.line_producer import LineProducer, may_be_written
 from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong, SeparatorMissing
 from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.remedies import remedy
@@ -127,10 +128,8 @@ def _tell_first_failure(watch: Watch, replicas: InSyncReplicas, line: int, error
         why: StillWaiting | None = StillWaiting(f"{error}: {replicas.recent_cause}", BROKERS_ADVICE)
     else:
         why = None if isinstance(error, BrokerRefused) else watch.why(str(error))
-    if why is not None:
-        complain(f"Error: line {line} is not written: {why}", why.advice)
-    else:
-        complain(f"Error: line {line} is not written: {error}", advice_for(error))
+    state = "acknowledged, and may be written" if may_be_written(error) else "written"
+    complain(f"Error: line {line} is not {state}: {why or error}", advice_for(error) if why is None else why.advice)
 
 
 def advice_for(error: ClientError) -> str | None:
@@ -142,12 +141,20 @@ def advice_for(error: ClientError) -> str | None:
     return remedy(error.refusal) if isinstance(error, BrokerRefused) else None
 
 
-def _summary(lines: LineProducer) -> str:
-    plural = "" if lines.lost.count == 1 else "s"
-    text = f"Error: {lines.written} written, {lines.lost.count} not: line{plural} {lines.lost}"
+def summary(lines: LineProducer) -> str:
+    """Return how many lines are written, and which are not, or not known to be."""
+    text = f"Error: {lines.written} written"
+    if lines.lost.count:
+        text += f", {lines.lost.count} not: {_lines(lines.lost)}"
     if lines.unsure.count:
-        text += f"; of these {lines.unsure} may be written, only their acknowledgement is missing"
+        their = "its" if lines.unsure.count == 1 else "their"
+        text += f", {lines.unsure.count} unknown: {_lines(lines.unsure)} may be written, only {their} acknowledgement "
+        text += "is missing"
     return text + (f"; {_where_reading_stopped(lines)}" if lines.over.is_set() else "")
+
+
+def _lines(numbers: LineNumbers) -> str:
+    return f"line{'' if numbers.count == 1 else 's'} {numbers}"
 
 
 def _where_reading_stopped(lines: LineProducer) -> str:
@@ -202,7 +209,8 @@ def produce(session: Session, /, **given: Any) -> None:
 
     With --acks all each line is written once, even if its acknowledgement is lost; with --acks 1 it may then be written
     twice, and with --acks 0 it may be lost. The exit code is 0 if all lines are written; otherwise the last line on
-    standard error has the lines that are not. Ctrl-C and SIGTERM end the command within seconds, with the same summary.
+    standard error has the lines that are not, and those of which that is unknown. Ctrl-C and SIGTERM end the command
+    within seconds, with the same summary.
     """
     options = _Options(**given)
     line_format = options.line_format()
@@ -230,7 +238,7 @@ def produce(session: Session, /, **given: Any) -> None:
     _show(session, options.topic, lines)
     if heeded.exit_code is not None:
         raise click.exceptions.Exit(heeded.exit_code)
-    if lines.lost.count:
+    if lines.has_failures:
         raise click.exceptions.Exit(NO_BROKER if lines.got_no_response else REFUSED)
 
 
@@ -260,8 +268,9 @@ def _show(session: Session, topic: str, lines: LineProducer) -> None:
         }
         for index, done in sorted(lines.progress.items())
     ]
-    session.show_rows(rows, ("partition", "records", "first_offset", "last_offset"), none="No records were written.")
-    if lines.lost.count:
-        complain(_summary(lines))
+    none = "No record is known to be written." if lines.unsure.count else "No records were written."
+    session.show_rows(rows, ("partition", "records", "first_offset", "last_offset"), none=none)
+    if lines.has_failures:
+        complain(summary(lines))
     elif lines.is_stopped:
         complain(f"Stopped: {lines.written} written; {_where_reading_stopped(lines)}")

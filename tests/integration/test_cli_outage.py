@@ -300,7 +300,7 @@ def test_writer_that_is_stopped_says_what_is_written(tmp_path: Path) -> None:
                 finally:
                     os.kill(broker.pid, signal.SIGCONT)
             if is_stuck:
-                lost = "1 written, 1 not: line 2; of these 2 may be written, only their acknowledgement is missing"
+                lost = "1 written, 1 unknown: line 2 may be written, only its acknowledgement is missing"
                 assert f"Error: {lost}; reading stopped after line 2" in writer.said.text
             else:
                 assert writer.said.text == "Stopped: 1 written; reading stopped after line 1"
