@@ -5,15 +5,16 @@ an exit code of 1.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oncelog.clients.cli.absent_brokers import about_absent, absent_brokers, name_brokers
 from oncelog.clients.cli.directories import DIRECTORY_ADVICE, about_directory
 from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum
 from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
 from oncelog.clients.cli.unreached_brokers import DOCTOR_SETS, count_partitions, unreached_advice
-from oncelog.clients.cli.unserved_coordinators import UNSERVED_ADVICE, about_coordinators
+from oncelog.clients.cli.unserved_coordinators import about_coordinators
 from oncelog.clients.cli.waiting_partitions import Leaderless, about_waiting
 from oncelog.clients.connection import Address
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
@@ -85,11 +86,11 @@ def assess(
     alive = {broker.broker_id for broker in brokers}
     partitions = _ailing(metadata, alive, leaderless or {})
     offline = sum(row["state"] == "offline" for row in partitions)
-    under_replicated = sum(bool(row["not_in_sync"]) for row in partitions)
+    lacking = [row for row in partitions if row["not_in_sync"]]
     controller, unreached = _about_controller(controller_id), _about_unreached(metadata, brokers)
     storage = _about_storage(brokers)
     problems = [*controller, *_about_silent_controller(controller_id, brokers)]
-    problems += _about_partitions(offline, under_replicated)
+    problems += [*about_absent(metadata, alive), *_about_partitions(offline, lacking, alive)]
     problems += about_waiting(metadata, leaderless or {}, alive, compares_logs=compares_logs)
     refusing = about_minimum(metadata, minimums or {}, alive)
     if refusing is not None:
@@ -103,13 +104,25 @@ def assess(
         "topics": len(metadata.topics),
         "partitions": sum(len(topic.partitions) for topic in metadata.topics),
         "offline": offline,
-        "under_replicated": under_replicated,
+        "under_replicated": len(lacking),
     }
+    return ClusterHealth(
+        summary=summary,
+        brokers=_broker_rows(brokers, absent_brokers(metadata, alive)),
+        partitions=partitions,
+        problems=problems,
+        of_visits=frozenset((*controller, *unreached, *storage)),
+    )
+
+
+def _broker_rows(brokers: Sequence[SeenBroker], absent: Iterable[int]) -> list[dict[str, Any]]:
+    """Return a row for each broker, also for those that have replicas and are not in the cluster."""
     rows = [
         {
             "broker": broker.broker_id,
             "address": str(broker.address),
             "rack": broker.rack,
+            "in_cluster": True,
             "reached": broker.failure is None,
             "store": broker.reaches_store,
             "failed_directories": list(broker.failed_directories),
@@ -117,19 +130,26 @@ def assess(
         }
         for broker in brokers
     ]
-    return ClusterHealth(
-        summary=summary,
-        brokers=rows,
-        partitions=partitions,
-        problems=problems,
-        of_visits=frozenset((*controller, *unreached, *storage)),
-    )
+    unknown: dict[str, Any] = {
+        "address": None,
+        "rack": None,
+        "in_cluster": False,
+        "reached": False,
+        "store": None,
+        "failed_directories": [],
+        "unserved_coordinators": [],
+    }
+    rows += [{"broker": broker_id, **unknown} for broker_id in absent]
+    return sorted(rows, key=lambda row: row["broker"])
 
 
 def _ailing(metadata: MetadataResponse, alive: set[int], leaderless: Leaderless) -> list[dict[str, Any]]:
-    """Return a row for each; while a partition waits for a replica, none is in sync, although Metadata names some."""
+    """Return a row for each, those of users' topics first among those of the same state.
+
+    While a partition waits for a replica, none is in sync, although Metadata names some.
+    """
     rows = []
-    for topic in sorted(metadata.topics, key=lambda topic: topic.name or ""):
+    for topic in sorted(metadata.topics, key=lambda topic: (topic.name in INTERNAL_TOPICS, topic.name or "")):
         for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
             described = leaderless.get((topic.name or "", partition.partition_index))
             in_sync = partition.isr_nodes if described is None else described.isr
@@ -184,13 +204,24 @@ def _about_silent_controller(controller_id: int | None, brokers: Sequence[SeenBr
     return []
 
 
-def _about_partitions(offline: int, under_replicated: int) -> list[str]:
+def _about_partitions(offline: int, lacking: Sequence[Mapping[str, Any]], alive: Collection[int]) -> list[str]:
     problems = []
     if offline:
         problems.append(f"{count_partitions(offline)} without a leader: nothing is written to them or read")
-    if under_replicated:
-        problems.append(f"{count_partitions(under_replicated)} without all replicas in sync")
+    if lacking:
+        remedy = _remedy_of_lacking({node for row in lacking for node in row["not_in_sync"]}, alive)
+        problems.append(f"{count_partitions(len(lacking))} without all replicas in sync: {remedy}")
     return problems
+
+
+def _remedy_of_lacking(not_in_sync: Collection[int], alive: Collection[int]) -> str:
+    absent = [each for each in not_in_sync if each not in alive]
+    present = [each for each in not_in_sync if each in alive]
+    remedies = [f"start {name_brokers(absent)}"] if absent else []
+    if present:
+        runs, their = ("runs and reaches", "its") if len(present) == 1 else ("run and reach", "their")
+        remedies.append(f"check that {name_brokers(present)} {runs} the leaders, then {their} replicas catch up")
+    return ", and ".join(remedies)
 
 
 def _about_unreached(metadata: MetadataResponse, brokers: Sequence[SeenBroker]) -> list[str]:
@@ -211,7 +242,7 @@ def _about_unreached(metadata: MetadataResponse, brokers: Sequence[SeenBroker]) 
 
 def _about_coordination(brokers: Sequence[SeenBroker]) -> list[str]:
     problems = [
-        f"broker {broker.broker_id}: {about_coordinators(broker.unserved_coordinators)}; {UNSERVED_ADVICE}"
+        f"broker {broker.broker_id}: {about_coordinators(broker.unserved_coordinators)}"
         for broker in brokers
         if broker.unserved_coordinators
     ]

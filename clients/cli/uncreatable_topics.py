@@ -6,6 +6,7 @@ A broker creates one when the first client needs a coordinator. Until then only 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from oncelog.clients.cli.absent_brokers import absent_brokers, name_brokers
 from oncelog.clients.connection import Connection
 from oncelog.clients.errors import ClientError
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
@@ -70,11 +71,10 @@ def about_uncreatable_topics(metadata: MetadataResponse, factors: Mapping[str, i
 def _advice(metadata: MetadataResponse, factor: int) -> str:
     """Return to start the brokers that are away, as far as replicas show which; the setting is right then."""
     present = {broker.node_id for broker in metadata.brokers}
-    replicas = {node for topic in metadata.topics for each in topic.partitions for node in each.replica_nodes}
-    away = sorted(replicas - present)
+    away = absent_brokers(metadata, present)
     if not away:
         return "start more brokers, or lower this setting on all of them and restart them"
-    start = f"start broker{'' if len(away) == 1 else 's'} {', '.join(map(str, away))}"
+    start = f"start {name_brokers(away)}"
     return start if len(present) + len(away) >= factor else f"{start}, and more brokers"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import count, islice
 from typing import Final
 
+from oncelog.clients.cli.unreached_brokers import count_partitions
 from oncelog.clients.connection import Connection
 from oncelog.clients.errors import ClientError
 from oncelog.protocol.errors import ErrorCode
@@ -19,12 +20,13 @@ from oncelog.protocol.messages.describe_transactions import DescribeTransactions
 from oncelog.protocol.messages.metadata import MetadataResponse
 
 _SECONDS: Final = 3.0
+_SHOWN: Final = 3
 _TRIES_PER_PARTITION: Final = 100
 """Ids that are tried to find one of each partition: it takes about 5 for 50 partitions."""
 _UNSERVED: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 UNSERVED_ADVICE: Final = (
-    "while it reads the partition, that passes; if it cannot, its log and the metric oncelog_background_task_failing "
+    "that passes when the broker has read them; if it cannot, its log and the metric oncelog_background_task_failing "
     "say why, and it tries again at least once a minute"
 )
 
@@ -33,13 +35,13 @@ async def unserved_coordinators(connection: Connection, broker_id: int, metadata
     """Return the partitions that the broker on the connection leads and does not serve; none if it does not say."""
     groups = ids_by_partition(*_led(metadata, GROUP_METADATA_TOPIC_NAME, broker_id))
     transactional_ids = ids_by_partition(*_led(metadata, TRANSACTION_STATE_TOPIC_NAME, broker_id))
-    unserved: list[str] = []
+    unserved: list[tuple[str, int]] = []
     try:
         if groups:
             request = DescribeGroupsRequest(groups=list(groups))
             described = await connection.send(request, DescribeGroupsResponse, timeout=_SECONDS)
             unserved += [
-                f"{GROUP_METADATA_TOPIC_NAME}-{groups[group.group_id]}"
+                (GROUP_METADATA_TOPIC_NAME, groups[group.group_id])
                 for group in described.groups
                 if group.error_code in _UNSERVED
             ]
@@ -50,18 +52,27 @@ async def unserved_coordinators(connection: Connection, broker_id: int, metadata
                 timeout=_SECONDS,
             )
             unserved += [
-                f"{TRANSACTION_STATE_TOPIC_NAME}-{transactional_ids[state.transactional_id]}"
+                (TRANSACTION_STATE_TOPIC_NAME, transactional_ids[state.transactional_id])
                 for state in states.transaction_states
                 if state.error_code in _UNSERVED
             ]
     except ClientError:
-        return tuple(unserved)
-    return tuple(unserved)
+        return _named(unserved)
+    return _named(unserved)
+
+
+def _named(partitions: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    return tuple(f"{topic}-{index}" for topic, index in sorted(partitions))
 
 
 def about_coordinators(partitions: Sequence[str]) -> str:
-    """Return what unserved partitions mean for clients."""
-    return f"{', '.join(partitions)} not served: the groups and transactional ids of these partitions wait"
+    """Return what unserved partitions mean for clients, what to do, and which they are: the first few of many."""
+    count, (are, their) = len(partitions), ("is", "its") if len(partitions) == 1 else ("are", "their")
+    more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
+    return (
+        f"{count_partitions(count)} {are} not served, so {their} groups and transactional ids wait; {UNSERVED_ADVICE} "
+        f"({', '.join(partitions[:_SHOWN])}{more})"
+    )
 
 
 def ids_by_partition(partition_count: int, wanted: Iterable[int]) -> dict[str, int]:

@@ -63,7 +63,7 @@ def test_assess_healthy_cluster_returns_no_problems() -> None:
         (WHOLE, 1, [broker(1), broker(2, store=False)], "broker 2: its metadata store (ZooKeeper) does not respond"),
         (WHOLE, 1, [broker(1), without_space(2)], "broker 2: /data takes no writes (KAFKA_STORAGE_ERROR)"),
         (WHOLE, 1, [without_offsets_topic(1), without_offsets_topic(2)], "__consumer_offsets cannot be created"),
-        (WHOLE, 1, [broker(1), loading(2)], "broker 2: __consumer_offsets-3 not served: the groups"),
+        (WHOLE, 1, [broker(1), loading(2)], "broker 2: 1 partition is not served, so its groups and"),
         (metadata(a=(1, [1, 2], [1])), 1, [broker(1), broker(2)], "1 partition without all replicas in sync"),
         (metadata(a=(-1, [1, 2], [1, 2])), 1, [broker(1), broker(2)], "1 partition without a leader"),
         (metadata(a=(3, [3], [3])), 1, [broker(1), broker(2)], "1 partition without a leader"),
@@ -86,6 +86,38 @@ def test_assess_offline_and_under_replicated_partitions_names_them() -> None:
         {"partition": "b-0", "state": "under-replicated", "leader": 1, "in_sync": [1], "not_in_sync": [2, 3]},
     ]
     assert (health.summary["offline"], health.summary["under_replicated"]) == (1, 2)
+
+
+def test_assess_cluster_with_a_broker_away_names_it_and_what_it_holds_up() -> None:
+    seen = metadata(a=(1, [1, 2], [1]), b=(-1, [2], [2]), c=(1, [1, 3], [1]))
+    health = assess(seen, 1, [broker(1), broker(3)])
+    assert health.problems[0] == (
+        "broker 2 is not in the cluster: start it (of `oncelog cluster`: `oncelog cluster start 2`); "
+        "2 partitions lack its replica, 1 of them without a leader"
+    )
+    (lacking,) = [each for each in health.problems if "without all replicas in sync" in each]
+    assert lacking == (
+        "2 partitions without all replicas in sync: start broker 2, and check that broker 3 runs and reaches the "
+        "leaders, then its replicas catch up"
+    )
+    assert [(row["broker"], row["in_cluster"], row["reached"]) for row in health.brokers] == [
+        (1, True, True),
+        (2, False, False),
+        (3, True, True),
+    ]
+
+
+def test_assess_broker_with_many_unserved_partitions_names_the_remedy_and_then_the_first() -> None:
+    many = replace(broker(2), unserved_coordinators=tuple(f"__consumer_offsets-{index}" for index in range(50)))
+    (problem,) = assess(WHOLE, 1, [broker(1), many]).problems
+    assert problem.startswith("broker 2: 50 partitions are not served, so their groups and transactional ids wait; ")
+    assert problem.endswith("(__consumer_offsets-0, __consumer_offsets-1, __consumer_offsets-2 and 47 more)")
+
+
+def test_table_of_partitions_has_those_of_users_before_internal_ones() -> None:
+    seen = metadata(__consumer_offsets=(1, [1, 2], [1]), orders=(1, [1, 2], [1]), z=(-1, [2], [2]))
+    rows = assess(seen, 1, [broker(1)]).partitions
+    assert [row["partition"] for row in rows] == ["z-0", "orders-0", "__consumer_offsets-0"]
 
 
 def test_assess_partition_that_waits_shows_the_in_sync_replicas_that_describe_shows() -> None:
