@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from oncelog.clients.cli.absent_brokers import about_absent, absent_brokers, name_brokers
 from oncelog.clients.cli.directories import DIRECTORY_ADVICE, about_directory
-from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum
+from oncelog.clients.cli.in_sync_minimum import about_minimum
 from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
 from oncelog.clients.cli.unreached_brokers import DOCTOR_SETS, count_partitions, unreached_advice
 from oncelog.clients.cli.unserved_coordinators import about_coordinators
@@ -93,8 +93,7 @@ def assess(
     problems += [*about_absent(metadata, alive), *_about_partitions(offline, lacking, alive)]
     problems += about_waiting(metadata, leaderless or {}, alive, compares_logs=compares_logs)
     refusing = about_minimum(metadata, minimums or {}, alive)
-    if refusing is not None:
-        problems.append(f"{refusing}; {MINIMUM_ADVICE}")
+    problems += [refusing] if refusing is not None else []
     problems += about_settings
     problems += [*unreached, *_about_coordination(brokers), *storage]
     summary = {

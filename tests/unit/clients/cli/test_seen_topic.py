@@ -88,7 +88,7 @@ async def test_partition_below_the_minimum_is_said_to_refuse_writes() -> None:
         seen = await see_topic(cluster, "t", SECONDS, offsets=False)
     assert seen.refusing == (
         "1 partition has fewer replicas in sync than min.insync.replicas: writes with acks=all are refused (t-0); "
-        "not in the cluster: broker 2, to be started first"
+        "start broker 2, as 1 more replica must be in sync"
     )
 
 
