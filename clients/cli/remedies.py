@@ -21,8 +21,8 @@ MARKED_FOR_DELETION: Final = "marked for deletion"
 """In what a controller says of a topic whose deletion has begun and not ended."""
 _WILL_BE_DELETED: Final = "will be deleted"
 _DELETION_WAITS: Final = (
-    "the deletion is accepted and goes on by itself, and until it has ended the name is taken: start the brokers that "
-    "have replicas of the topic (`oncelog health`)"
+    "the deletion is accepted and goes on by itself, and until it has ended the name is taken: start the brokers "
+    "that it waits for: they have replicas of the topic"
 )
 _MEMBERS: Final = "stop the group's members first: `oncelog group describe GROUP` lists them"
 

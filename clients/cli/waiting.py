@@ -53,6 +53,10 @@ _NO_NAME: Final = (
     "to look"
 )
 _SEVERAL: Final = "; of a cluster with several brokers name more than one: -b HOST:PORT,HOST:PORT"
+_DELETION_ADVICE: Final = (
+    "a broker with replicas of the topic may be away or paused: if the time is up before, the error names those that "
+    "the deletion waits for"
+)
 BROKERS_ADVICE: Final = "`oncelog health` lists the brokers of the cluster, and the partitions without a leader"
 
 
@@ -92,8 +96,8 @@ class Notices:
     """What has been said about a command's obstacles."""
 
     bootstrap: Collection[Address]
-    _reported: dict[Address | str, str] = field(default_factory=dict)
-    """What was said and is not over yet: from its subject to how that is called."""
+    _reported: dict[Address | str, Obstacle] = field(default_factory=dict)
+    """What was said and is not over yet, by its subject."""
 
     def look(self, obstacles: Iterable[Obstacle], is_connected: Callable[[Address], bool]) -> list[Notice]:
         """Return what to say now."""
@@ -102,7 +106,7 @@ class Notices:
         new = [each for subject, each in current.items() if subject not in self._reported]
         if any(_is_worth_a_word(each) for each in new):
             telling = [each for each in new if _is_worth_a_word(each) or _is_beside(each)]
-            self._reported |= {_subject(each): _name(each) for each in telling}
+            self._reported |= {_subject(each): each for each in telling}
             notices.append(Notice(f"Warning: still waiting: {self.describe(telling)}", self.advise(telling)))
         return notices
 
@@ -112,8 +116,12 @@ class Notices:
         if not reported or any(subject in current for subject in reported):
             return []
         self._reported = {}
-        back = [name for subject, name in reported.items() if isinstance(subject, Address) and is_connected(subject)]
-        what = f"reached again: {', '.join(back)}" if back else f"no longer waiting for {', '.join(reported.values())}"
+        reached = {subject for subject in reported if isinstance(subject, Address) and is_connected(subject)}
+        back = [
+            _name(each) for subject, each in reported.items() if subject in reached and not _may_wait_for_store(each)
+        ]
+        over = ", ".join(map(_awaited, reported.values()))
+        what = f"reached again: {', '.join(back)}" if back else f"no longer waiting for {over}"
         return [Notice(f"Note: {what}", None)]
 
     def describe(self, obstacles: Collection[Obstacle]) -> str:
@@ -126,7 +134,7 @@ class Notices:
         if self._wrongly_advertised(obstacles):
             return DOCTOR_ADVICE
         if any(each.reason == _DELETION for each in obstacles):
-            return BROKERS_ADVICE
+            return _DELETION_ADVICE
         if any(each.is_connected and not each.reason.startswith(_CLOSED) for each in obstacles):
             return STUCK_ADVICE
         if any(each.address for each in obstacles):
@@ -176,6 +184,13 @@ def _name(obstacle: Obstacle) -> str:
     if obstacle.address is None:
         return obstacle.reason
     return str(obstacle.address) if obstacle.broker_id is None else f"broker {obstacle.broker_id} at {obstacle.address}"
+
+
+def _awaited(obstacle: Obstacle) -> str:
+    """Return what has ended: a response, if it depends on others than the broker that sends it; else that broker."""
+    return (
+        obstacle.reason.replace("no response", "the response", 1) if _may_wait_for_store(obstacle) else _name(obstacle)
+    )
 
 
 def _is_worth_a_word(obstacle: Obstacle) -> bool:

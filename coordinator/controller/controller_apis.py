@@ -24,10 +24,11 @@ from oncelog.coordinator.controller.leader_elections import ElectionType, elect_
 from oncelog.coordinator.controller.reassignments import Targets
 from oncelog.coordinator.controller.rejoining import refusal_of
 from oncelog.coordinator.controller.topic_changes import add_planned, collect, create_planned
-from oncelog.coordinator.controller.topic_deletion import deletion_result, unknown_topic
+from oncelog.coordinator.controller.topic_deletion import deletion_result, name_taken, unknown_topic
 from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic, TopicPlan, plan_partitions, plan_topics
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment
+from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from oncelog.protocol.topic_partition import TopicPartition
@@ -133,6 +134,13 @@ class ControllerApis:
         async def create(active: ActiveController) -> list[TopicPlan | ApiError]:
             context, defaults = active.context, self.controller.settings.defaults
             planned = await collect(plan_topics(topics, context.state, defaults, self._validator, self._rng))
+            deleted, awaited = context.state.topics_to_delete, active.deletions.awaited_brokers
+            planned = [
+                name_taken(topic.name, awaited(topic.name))
+                if isinstance(plan, ApiError) and plan.code is ErrorCode.TOPIC_ALREADY_EXISTS and topic.name in deleted
+                else plan
+                for topic, plan in zip(topics, planned, strict=True)
+            ]
             if validate_only:
                 return planned
             return await create_planned(context, planned, self.controller.stored.configs)

@@ -182,15 +182,24 @@ def unknown_topic(topic: str) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
 
 
+def name_taken(topic: str, awaited: Sequence[int]) -> ApiError:
+    """Return the error of a creation under the name of a topic whose deletion waits for these brokers."""
+    waits = f", which waits for {_brokers(awaited)}" if awaited else ""
+    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' is marked for deletion{waits}.")
+
+
 def deletion_result(finished: asyncio.Future[bool], awaited: Sequence[int]) -> ApiError:
     """Return the result of a deletion after the time that the client gave it.
 
     ``awaited`` are the brokers that still have replicas of the topic, as far as they are known.
     """
     if not finished.done():
-        brokers = ", ".join(map(str, awaited))
-        where = f" (on broker{'' if len(awaited) == 1 else 's'} {brokers})" if awaited else ""
+        where = f" (on {_brokers(awaited)})" if awaited else ""
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT, f"The topic will be deleted when all of its replicas are reachable{where}."
         )
     return NO_ERROR if finished.result() else NOT_CONTROLLER
+
+
+def _brokers(broker_ids: Sequence[int]) -> str:
+    return f"broker{'' if len(broker_ids) == 1 else 's'} {', '.join(map(str, broker_ids))}"

@@ -108,9 +108,12 @@ def test_upgrade_of_a_feature_to_0_names_the_downgrade() -> None:
 
 def test_deletion_that_waits_is_printed_with_what_it_waits_for() -> None:
     waits = "The topic will be deleted when all of its replicas are reachable (on broker 3)."
-    taken = Refusal(error=ErrorCode.TOPIC_ALREADY_EXISTS, message="Topic 'a' is marked for deletion.")
+    taken = Refusal(
+        error=ErrorCode.TOPIC_ALREADY_EXISTS, message="Topic 'a' is marked for deletion, which waits for broker 3."
+    )
     for refused in (Refusal(error=ErrorCode.REQUEST_TIMED_OUT, message=waits), taken):
         assert (remedy(refused) or "").startswith("the deletion is accepted and goes on by itself")
+        assert "health" not in (remedy(refused) or "")
     assert "--if-not-exists" in (remedy(Refusal(error=ErrorCode.TOPIC_ALREADY_EXISTS, message="exists")) or "")
     assert unless_it_exists(taken) == taken
 

@@ -541,6 +541,10 @@ class TestTopicDeletion:
             assert await create(cluster, NewTopic(name="t")) == [ErrorCode.TOPIC_ALREADY_EXISTS]
             (later,) = await cluster.apis.delete_topics(["t"], timeout_seconds=1)
             assert later.message == "The topic will be deleted when all of its replicas are reachable (on broker 2)."
+            for validate_only in (False, True):
+                (taken,) = await cluster.apis.create_topics([NewTopic(name="t")], validate_only=validate_only)
+                assert isinstance(taken, ApiError)
+                assert taken.message == "Topic 't' is marked for deletion, which waits for broker 2."
             again = asyncio.get_running_loop().create_task(cluster.apis.delete_topics(["t"], timeout_seconds=60))
             await cluster.settle()
             assert not again.done()
