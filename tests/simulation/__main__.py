@@ -67,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_choice(parser: argparse.ArgumentParser, *, seeds: int) -> None:
-    parser.add_argument("--seeds", type=int, default=seeds, help="number of histories (%(default)s)")
+    parser.add_argument(
+        "--seeds", type=int, default=seeds, help="number of histories, of all kinds together (%(default)s)"
+    )
     parser.add_argument("--base", type=int, help="first seed of each kind; drawn by the system if not given")
     parser.add_argument("--kinds", type=_kinds, default=list(KINDS), help="comma-separated kinds (all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)")
@@ -89,15 +91,31 @@ def _histories(text: str) -> list[HistoryName]:
 
 def _chosen(arguments: argparse.Namespace) -> Iterable[HistoryName]:
     base = random.SystemRandom().randrange(10**9) if arguments.base is None else arguments.base
+    print(about_choice(arguments.kinds, arguments.seeds))
     print(about_seeds(arguments.kinds, base), flush=True)
     return islice(mixture({kind: KINDS[kind] for kind in arguments.kinds}, base), arguments.seeds)
+
+
+def about_choice(kinds: Iterable[str], seeds: int) -> str:
+    """Return how many histories of how many kinds a run plays, and which kinds it leaves out."""
+    chosen = list(dict.fromkeys(kinds))
+    histories, known = _count(seeds, "history", "histories"), _count(len(chosen), "kind", "kinds")
+    if seeds >= len(chosen):
+        return f"{histories} in all, of {known}"
+    return (
+        f"{histories} in all, of {seeds} of {known}: not of {', '.join(chosen[seeds:])} (SEEDS={len(chosen)} or more)"
+    )
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def about_seeds(kinds: Sequence[str], base: int) -> str:
     """Return which seeds a run plays, and how to play one of its histories or all of them again."""
     return (
-        f"each kind has the seeds {base}, {base + 1} and so on; make simulate SEED={kinds[0]}:{base} replays the first "
-        f"of {kinds[0]}, and BASE={base} plays the same histories again"
+        f"the histories of a kind have the seeds {base}, {base + 1} and so on; make simulate SEED={kinds[0]}:{base} "
+        f"replays the first of {kinds[0]}, and BASE={base} plays the same histories again"
     )
 
 
@@ -113,28 +131,29 @@ def about_kinds(kinds: Iterable[str]) -> str:
 def run(arguments: argparse.Namespace) -> bool:
     """Play many histories; return whether all held."""
     print(about_kinds(arguments.kinds))
-    return play_all(_chosen(arguments), jobs=arguments.jobs, keep_going=arguments.keep_going)
+    return play_all(_chosen(arguments), total=arguments.seeds, jobs=arguments.jobs, keep_going=arguments.keep_going)
 
 
 def corpus(arguments: argparse.Namespace) -> bool:
     """Play every history that failed once; return whether all hold."""
-    return play_all([entry.name for entry in read_corpus()], jobs=arguments.jobs, keep_going=True)
+    names = [entry.name for entry in read_corpus()]
+    return play_all(names, total=len(names), jobs=arguments.jobs, keep_going=True)
 
 
-def play_all(names: Iterable[HistoryName], *, jobs: int, keep_going: bool) -> bool:
+def play_all(names: Iterable[HistoryName], *, total: int, jobs: int, keep_going: bool) -> bool:
     """Play histories and print what they came to, also after Ctrl-C; return whether all were played and held."""
     totals, started, is_whole = Totals(), time.perf_counter(), False
     try:
-        _add_all(totals, played(names, jobs=jobs), started, keep_going=keep_going)
+        _add_all(totals, played(names, jobs=jobs), total, started, keep_going=keep_going)
         is_whole = True
     except KeyboardInterrupt:
         print("Interrupted. What was played until then:")
-    print(_progress(totals, time.perf_counter() - started))
+    print(progress(totals, total, time.perf_counter() - started))
     _print_totals(totals)
     return is_whole and not totals.failed
 
 
-def _add_all(totals: Totals, histories: Iterable[Played], started: float, *, keep_going: bool) -> None:
+def _add_all(totals: Totals, histories: Iterable[Played], total: int, started: float, *, keep_going: bool) -> None:
     """Add up histories as they end, and print failures and progress; stop at a failure unless ``keep_going``."""
     reported = started
     for one in histories:
@@ -145,13 +164,15 @@ def _add_all(totals: Totals, histories: Iterable[Played], started: float, *, kee
                 return
         if time.perf_counter() - reported >= _REPORT_SECONDS:
             reported = time.perf_counter()
-            print(_progress(totals, reported - started), flush=True)
+            print(progress(totals, total, reported - started), flush=True)
 
 
-def _progress(totals: Totals, seconds: float) -> str:
+def progress(totals: Totals, total: int, seconds: float) -> str:
+    """Return how many of all histories are played, how fast, and how many failed."""
     count = totals.histories.total()
     rate, hours = 60 * count / max(seconds, 0.001), totals.virtual_seconds / 3600
-    return f"{count} seeds, {rate:.0f} seeds/min, {hours:.2f} simulated hours, {len(totals.failed)} failed"
+    played_of = f"{count} of {_count(total, 'history', 'histories')}"
+    return f"{played_of}, {rate:.0f} a minute, {hours:.2f} simulated hours, {len(totals.failed)} failed"
 
 
 def _print_failure(one: Played) -> None:
@@ -171,7 +192,7 @@ def determinism(arguments: argparse.Namespace) -> bool:
     differing = differing_digests(_chosen(arguments), _HASH_SEEDS, jobs=arguments.jobs, progress=print)
     for name in differing:
         print(f"{name}: the trace depends on the hash seed, or on what ran before")
-    print(f"{arguments.seeds} seeds, {len(_HASH_SEEDS)} hash seeds, {len(differing)} differ")
+    print(f"{_count(arguments.seeds, 'history', 'histories')}, {len(_HASH_SEEDS)} hash seeds, {len(differing)} differ")
     return not differing
 
 

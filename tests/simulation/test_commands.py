@@ -5,8 +5,18 @@ from itertools import islice
 
 import pytest
 
-from tests.simulation.__main__ import about_kinds, about_replays, about_seeds, main, outcome_of_replays, play_all
+from tests.simulation.__main__ import (
+    about_choice,
+    about_kinds,
+    about_replays,
+    about_seeds,
+    main,
+    outcome_of_replays,
+    play_all,
+    progress,
+)
 from tests.simulation.histories import KINDS, PLAIN, HistoryName, mixture
+from tests.simulation.runner import Totals
 
 
 def test_kinds_of_a_run_are_listed_with_their_meaning() -> None:
@@ -30,6 +40,18 @@ def test_run_begins_with_a_history_of_each_kind() -> None:
     assert names == [HistoryName(kind, 7) for kind in KINDS]
 
 
+def test_run_of_fewer_histories_than_kinds_names_the_kinds_that_are_not_played() -> None:
+    assert about_choice(["groups", "topics"], 20) == "20 histories in all, of 2 kinds"
+    left_out = "1 history in all, of 1 of 3 kinds: not of topics, writers (SEEDS=3 or more)"
+    assert about_choice(["groups", "topics", "writers"], 1) == left_out
+
+
+def test_progress_has_the_number_of_all_histories() -> None:
+    totals = Totals(virtual_seconds=7200.0)
+    totals.histories["topics"] = 17
+    assert progress(totals, 20, 60.0) == "17 of 20 histories, 17 a minute, 2.00 simulated hours, 0 failed"
+
+
 def test_run_says_how_to_replay_what_it_plays() -> None:
     said = about_seeds(["groups", "topics"], 7)
     assert "make simulate SEED=groups:7 replays the first of groups, and BASE=7 plays the same" in said
@@ -47,7 +69,8 @@ def test_interrupted_run_prints_what_it_has_played(capsys: pytest.CaptureFixture
         yield from (HistoryName("one-broker", seed) for seed in range(6))
         raise KeyboardInterrupt
 
-    assert not play_all(interrupted(), jobs=1, keep_going=False)
+    assert not play_all(interrupted(), total=8, jobs=1, keep_going=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Interrupted"), lines
+    assert " of 8 histories, " in lines[1], lines
     assert lines[2].startswith("histories: one-broker "), lines
