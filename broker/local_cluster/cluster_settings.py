@@ -46,3 +46,9 @@ def addressee(setting: str) -> int | None:
     """Return the id of the broker that a setting is for; None if it is for all."""
     match = _OF_ONE_BROKER.fullmatch(setting)
     return None if match is None else int(match[1])
+
+
+def brokers_with_listeners(given: Iterable[str], broker_ids: Iterable[int]) -> set[int]:
+    """Return the brokers that listen at addresses of the user's settings, and not at their port of the layout."""
+    texts = list(given)
+    return {each for each in broker_ids if any(text.startswith("listeners=") for text in settings_of(each, 1, texts))}

@@ -17,7 +17,7 @@ from typing import Final
 
 import click
 
-from oncelog.broker.local_cluster.cluster_settings import addressee
+from oncelog.broker.local_cluster.cluster_settings import addressee, brokers_with_listeners
 from oncelog.broker.local_cluster.control_socket import MemberStatus, NotRunning, Order, Report, give_order
 
 DEFAULT_DIRECTORY: Final = "oncelog-cluster"
@@ -76,7 +76,7 @@ def cluster(
 
 def _run(directory: Path, brokers: int | None, port: int | None, settings: Sequence[str]) -> int:
     """Run the cluster until a signal ends it."""
-    from oncelog.broker.local_cluster.layout import LayoutError, free_ports, plan_layout, read_layout
+    from oncelog.broker.local_cluster.layout import LayoutError, check_ports, free_ports, plan_layout, read_layout
     from oncelog.broker.local_cluster.run import run_cluster
     from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
 
@@ -87,6 +87,7 @@ def _run(directory: Path, brokers: int | None, port: int | None, settings: Seque
         lock = LocalDisk().lock(str(directory / ".lock"))
         layout = plan_layout(read_layout(directory), brokers=brokers, port=port, free_ports=lambda: free_ports(rng))
         _check_settings(settings, layout.broker_ports)
+        check_ports(layout, elsewhere=brokers_with_listeners(settings, layout.broker_ports))
     except AlreadyLocked:
         return _complain(f"a cluster is running in {directory} already: `oncelog cluster --dir {directory} status`")
     except (LayoutError, OSError) as error:

@@ -8,10 +8,11 @@ Ports that the user did not choose are taken from below the range that the kerne
 Otherwise a client's connection could have a stopped broker's port when it starts again, or even be connected to itself.
 """
 
+import errno
 import json
 import random
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -91,3 +92,34 @@ def free_ports(rng: random.Random) -> Iterator[int]:
             except OSError:
                 continue
         yield port
+
+
+def check_ports(layout: Layout, elsewhere: Collection[int] = ()) -> None:
+    """Raise ``LayoutError`` if another process listens at a port of the layout.
+
+    ``elsewhere``: the brokers that listen at addresses of their own settings instead.
+    """
+    ports = [port for broker_id, port in layout.broker_ports.items() if broker_id not in elsewhere]
+    taken = [str(port) for port in ports if _is_taken(port)]
+    if taken:
+        are = "port {} is" if len(taken) == 1 else "ports {} are"
+        raise LayoutError(
+            f"{are.format(', '.join(taken))} taken by another process, and nothing was started: choose others with "
+            f"`oncelog cluster --port N`, which takes {len(layout.broker_ports)} from N on"
+        )
+    if _is_taken(layout.zookeeper_port):
+        raise LayoutError(
+            f"port {layout.zookeeper_port}, which {FILE_NAME} has for ZooKeeper, is taken by another process, and "
+            "nothing was started: end that process, or choose another directory with `oncelog cluster --dir DIR`"
+        )
+
+
+def _is_taken(port: int) -> bool:
+    """Return whether a process listens at a port of loopback. One whose connections have just ended is free."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Oncelog
-from tests.processes import KAFKA_3_9, LIMIT_SECONDS, ClusterProcess
+from tests.processes import KAFKA_3_9, LIMIT_SECONDS, ClusterProcess, free_port
 
 SECONDS = LIMIT_SECONDS
 MOST_LOOKS = 300
@@ -225,13 +225,16 @@ def test_broker_that_refuses_its_settings_ends_the_start(tmp_path: Path) -> None
 
 def test_ports_of_a_failed_start_are_not_kept(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        assert "broker 1 did not start" in refused(directory, "--brokers", "1", "--port", port)
+    wrong = ("--port", str(free_port()), "--set", "num.partitions=none")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = ("--port", str(other.getsockname()[1]))
+        assert "nothing was started" in refused(directory, "--brokers", "1", *taken)
+        assert "broker 1 did not start" in refused(directory, "--brokers", "1", *wrong)
         with ClusterProcess(tmp_path, brokers=1) as cluster:
             address = cluster.address
         kept = (directory / "cluster.json").read_bytes()
-        assert "broker 1 did not start" in refused(directory, "--port", port)
+        assert "nothing was started" in refused(directory, *taken)
+        assert "broker 1 did not start" in refused(directory, *wrong)
         assert (directory / "cluster.json").read_bytes() == kept
         with ClusterProcess(tmp_path, brokers=1) as cluster:
             assert cluster.address == address

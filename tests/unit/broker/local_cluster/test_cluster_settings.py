@@ -2,7 +2,12 @@
 
 import pytest
 
-from oncelog.broker.local_cluster.cluster_settings import addressee, default_settings, settings_of
+from oncelog.broker.local_cluster.cluster_settings import (
+    addressee,
+    brokers_with_listeners,
+    default_settings,
+    settings_of,
+)
 
 
 def test_default_settings_of_three_brokers_replicate_three_times() -> None:
@@ -41,3 +46,9 @@ def test_user_settings_override_defaults_and_per_broker_ones_override_all() -> N
 def test_addressee_is_the_broker_id_prefix_or_none() -> None:
     assert addressee("12:broker.rack=a") == 12
     assert addressee("listeners=PLAINTEXT://localhost:1") is None
+
+
+def test_brokers_with_listeners_of_their_own_are_those_of_the_setting() -> None:
+    assert brokers_with_listeners(["2:listeners=PLAINTEXT://:1", "broker.rack=a"], (1, 2)) == {2}
+    assert brokers_with_listeners(["listeners=PLAINTEXT://:1"], (1, 2)) == {1, 2}
+    assert brokers_with_listeners([], (1, 2)) == set()

@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from oncelog.broker.local_cluster.layout import Layout, LayoutError, free_ports, plan_layout, read_layout, write_layout
+from oncelog.broker.__main__ import cli
+from oncelog.broker.local_cluster.layout import (
+    Layout,
+    LayoutError,
+    check_ports,
+    free_ports,
+    plan_layout,
+    read_layout,
+    write_layout,
+)
 
 KEPT = Layout(zookeeper_port=20_000, broker_ports={1: 20_001, 2: 20_002, 3: 20_003})
 
@@ -79,3 +89,24 @@ def test_free_ports_have_no_listener_and_are_not_ephemeral() -> None:
     assert 10_000 <= first < 32_000
     with socket.create_server(("127.0.0.1", first)):
         assert next(free_ports(random.Random(seed))) != first
+
+
+def test_ports_that_are_taken_are_an_error_with_the_option_that_helps() -> None:
+    free = next(free_ports(random.Random(1)))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(LayoutError, match=f"^port {taken} is taken .* `oncelog cluster --port N`"):
+            check_ports(Layout(zookeeper_port=free, broker_ports={1: free, 2: taken}))
+        check_ports(Layout(zookeeper_port=free, broker_ports={1: free, 2: taken}), elsewhere={2})
+        with pytest.raises(LayoutError, match=f"^port {taken}, which cluster.json has for ZooKeeper, is taken"):
+            check_ports(Layout(zookeeper_port=taken, broker_ports={1: free}))
+    check_ports(Layout(zookeeper_port=free, broker_ports={1: taken}))
+
+
+def test_cluster_with_a_taken_port_starts_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        result = CliRunner().invoke(cli, ["cluster", "--brokers", "1", "--dir", str(tmp_path), "--port", port])
+    assert result.exit_code == 1
+    assert f"port {port} is taken by another process, and nothing was started" in result.output
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
