@@ -1290,8 +1290,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B64", "broker/peers/cluster_member.py",
-        "        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE, self._is_alive)\n",
-        "        return\n",
+        "await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE, self._is_alive)\n",
+        "return\n",
         f"{_TEST_CLUSTER}::TestMembership",
     ),
     Mutation(
