@@ -317,6 +317,10 @@ class LogLoader:
             self.disk, self.directory, self.noted.log_start_offset, self.config, now_ms=self.wall_clock()
         )
         segment.create()
+        if self.noted.least_end > self.noted.log_start_offset:
+            # The log was lost and is copied anew. Without this segment, a loss of power soon after would leave a log
+            # that begins later, as if retention had deleted what it lacks.
+            self.disk.sync_dir(self.directory)
         self._segments.append(segment)
         self.epochs.clear()
         self.producer_state.clear(self.noted.log_start_offset)

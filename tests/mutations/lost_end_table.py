@@ -20,6 +20,12 @@ LOST_END_MUTATIONS: Final = (
     Mutation("B112", _RECOVERY, "            self.on_damage(lost)\n", "", _TEST_STORY),
     Mutation(
         "B112", _RECOVERY,
+        "            self.disk.sync_dir(self.directory)\n        self._segments.append(segment)\n",
+        "            pass\n        self._segments.append(segment)\n",
+        f"{_TEST}::test_lost_log_that_is_copied_anew_does_not_begin_later_after_a_loss_of_power",
+    ),
+    Mutation(
+        "B112", _RECOVERY,
         "max(self.high_watermark, self.recovery_point) if self.is_end_noted else self.high_watermark\n",
         "self.high_watermark\n",
         f"{_TEST}::test_log_that_lost_its_end_after_a_clean_shutdown_is_damaged",

@@ -383,3 +383,17 @@ async def test_loss_of_power_damages_once_and_not_at_the_next_kill() -> None:
     assert machine.start() is None
     await machine.manager.directory.intact.note_registration(9)
     assert machine.kill_and_start() == IntactEpochs(9, 9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_lost_log_that_is_copied_anew_does_not_begin_later_after_a_loss_of_power(seed: int) -> None:
+    """B112: nothing would show that its first records are missing; retention deletes first segments, too."""
+    machine = await written()
+    machine.disk.sync_dir("/data")
+    machine.kill()
+    remove_files(machine.disk)
+    machine.start()
+    append(machine.log(), END, epoch=1)
+    machine.disk.crash("power", Random(seed))
+    machine.start()
+    assert machine.log().log_start_offset == 0
