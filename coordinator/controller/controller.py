@@ -38,7 +38,7 @@ from oncelog.coordinator.controller.controller_settings import ControllerSetting
 from oncelog.coordinator.controller.disk_report import DiskReport
 from oncelog.coordinator.controller.event_queue import EventQueue
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
-from oncelog.coordinator.controller.membership import prepare, register
+from oncelog.coordinator.controller.membership import register
 from oncelog.coordinator.controller.propagation import resend_topics
 from oncelog.coordinator.controller.rejoining import Rejoining
 from oncelog.coordinator.controller.stored_settings import StoredSettings
@@ -158,7 +158,6 @@ class Controller:
         session = self._store.session
         if session is None:
             return
-        await prepare(session)
         self.broker_epoch = await register(session, self.settings.registration, self._wall_clock(), self.logs)
         await self.logs.note_registration(self.broker_epoch)
         await self.stored.load(session)

@@ -26,6 +26,7 @@ from oncelog.coordinator.metadata_store.store import (
     Session,
     SetData,
     StoreError,
+    StoreUnavailable,
     Znode,
 )
 from oncelog.coordinator.ports import IntactLogs, LastRegistration
@@ -33,6 +34,7 @@ from oncelog.coordinator.ports import IntactLogs, LastRegistration
 logger = logging.getLogger(__name__)
 
 _REPORT_SECONDS: Final = 2.0
+_ATTEMPTS: Final = 10
 
 
 class BrokerIdTaken(Exception):
@@ -158,9 +160,10 @@ def _taken(broker_id: int, existing: Znode) -> BrokerIdTaken:
 async def register(session: Session, registration: znodes.BrokerRegistration, now_ms: int, logs: IntactLogs) -> int:
     """Register a broker for as long as the session lasts, with what its logs have kept; returns the broker's epoch.
 
-    Raise ``BrokerIdTaken`` or ``OSError``.
+    Raise ``BrokerIdTaken``, ``StoreUnavailable`` (other processes change the znodes all the time) or ``OSError``.
     """
-    while True:
+    for _ in range(_ATTEMPTS):
+        await prepare(session)
         last = await session.get(paths.last_registration(registration.broker_id))
         await logs.begin_registration(session.session_id, None if last is None else _last_registration(last))
         complete = replace(
@@ -169,6 +172,7 @@ async def register(session: Session, registration: znodes.BrokerRegistration, no
         epoch = await _try_to_register(session, complete, now_ms, last)
         if epoch is not None:
             return epoch
+    raise StoreUnavailable(f"{paths.last_registration(registration.broker_id)} is changed again and again")
 
 
 def _last_registration(znode: Znode) -> LastRegistration:

@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.metadata_store import paths
-from oncelog.coordinator.metadata_store.store import MultiResult, Operation
+from oncelog.coordinator.metadata_store.store import Delete, MultiResult, Operation, SetData
 from tests.simulation.cluster_stories import session_of, simulate, state_of
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
@@ -149,3 +149,46 @@ def restored(copy: Mapping[str, bytes]) -> StoppingDisk:
         disk.make_dirs(path.rpartition("/")[0])
         disk.write_atomic(path, content)
     return disk
+
+
+def test_broker_registers_although_what_its_registration_lies_beside_is_removed_meanwhile() -> None:
+    """B105: an operator cleans up by hand, at the worst moment."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        apply, before = cluster.ensemble.apply, epoch_of_2(cluster)
+
+        def applying(session: int, operations: Sequence[Operation]) -> MultiResult:
+            if any(operation.path == paths.broker(2) for operation in operations):
+                cluster.ensemble.apply = apply  # type: ignore[method-assign]
+                leftovers = [paths.last_registration(broker_id) for broker_id in cluster.brokers]
+                apply(session, [Delete(path=path) for path in (*leftovers, paths.BROKER_REGISTRATIONS)])
+            return apply(session, operations)
+
+        cluster.ensemble.apply = applying  # type: ignore[method-assign]
+        cluster.ensemble.expire(session_of(cluster[2]).session_id)
+        await registered_since(cluster, before)
+
+    simulate(story)
+
+
+def test_registration_that_others_change_all_the_time_is_given_up_and_tried_later() -> None:
+    """B105"""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        apply, before, attempts = cluster.ensemble.apply, epoch_of_2(cluster), []
+
+        def applying(session: int, operations: Sequence[Operation]) -> MultiResult:
+            if any(operation.path == paths.broker(2) for operation in operations):
+                attempts.append(cluster.loop.time())
+                apply(session, [SetData(path=paths.last_registration(2), data=b"{}")])
+            return apply(session, operations)
+
+        cluster.ensemble.apply = applying  # type: ignore[method-assign]
+        cluster.ensemble.expire(session_of(cluster[2]).session_id)
+        await asyncio.sleep(SESSION_SECONDS)
+        assert 1 < len(attempts) < 200
+        cluster.ensemble.apply = apply  # type: ignore[method-assign]
+        await asyncio.sleep(SESSION_SECONDS)
+        assert epoch_of_2(cluster) not in (None, before)
+
+    simulate(story)
