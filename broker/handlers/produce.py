@@ -333,7 +333,7 @@ class _Produce:
                 self._judge(batch, error)
             if isinstance(unwalked := batch.judged, _Unwalked):
                 batch.judged = yield from conform_batch(unwalked.batch, unwalked.header, unwalked.rules, budget)
-                batch.partition = self._led(batch)
+                self._find(batch)
             if appends:
                 self._append_all((batch,), _ALL_VERIFIED)
 
@@ -354,13 +354,21 @@ class _Produce:
                 return ErrorCode.UNKNOWN_TOPIC_ID  # Another topic of the same name.
         return partition
 
+    def _find(self, batch: _Batch, topic_error: ErrorCode = _NO_ERROR) -> None:
+        """Note where a batch goes, or why it cannot be appended."""
+        partition = batch.partition = topic_error or self._led(batch)
+        if isinstance(partition, LeadingPartition) or partition not in _NOT_LED:
+            return
+        if (header := peek_sequenced(batch.data.records)) is not None:
+            early, topic = self._broker.replica_manager.early_batches, batch.topic
+            early.refuse((topic.name, batch.data.index), topic.topic_id, header)
+
     def _judge(self, batch: _Batch, topic_error: ErrorCode) -> None:
         """Judge a batch by its header, and find out whether that is enough."""
-        partition = batch.partition = topic_error or self._led(batch)
+        self._find(batch, topic_error)
+        partition = batch.partition
         if not isinstance(partition, LeadingPartition):
             batch.judged = partition
-            if partition in _NOT_LED:
-                self._note_unled(batch)
             return
         config = partition.log.config
         records = batch.data.records
@@ -391,12 +399,6 @@ class _Produce:
         else:
             batch.judged = ErrorCode.INVALID_TIMESTAMP
 
-    def _note_unled(self, batch: _Batch) -> None:
-        topic, header = batch.topic, peek_sequenced(batch.data.records)
-        if header is not None:
-            early = self._broker.replica_manager.early_batches
-            early.refuse((topic.name, batch.data.index), topic.topic_id, header)
-
     def _rules(self, config: LogConfig) -> BatchRules:
         settings, now_ms = self._broker.config, self._now_ms
         most = settings.oncelog_record_max_headers
@@ -418,7 +420,7 @@ class _Produce:
     def _append_after_pause(self, batches: Sequence[_Batch], unverified: Errors) -> None:
         """Append batches that were judged in an earlier turn of the loop: look their partitions up again."""
         for batch in batches:
-            batch.partition = self._led(batch)
+            self._find(batch)
         self._append_all(batches, unverified)
 
     def _append_all(self, batches: Sequence[_Batch], unverified: Errors) -> None:

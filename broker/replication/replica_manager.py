@@ -153,8 +153,7 @@ class ReplicaManager:
     def lead(self, partition: Partition, state: LeaderAndIsrPartitionState, log: PartitionLog) -> None:
         """Lead a partition at the leader epoch of ``state``."""
         self._unfollow(partition.topic_partition)
-        for header in self.early_batches.take(partition.topic_partition, partition.topic_id):
-            log.producer_state.expect(header)
+        log.producer_state.expect(self.early_batches.take(partition.topic_partition, partition.topic_id))
         if state.leader_epoch > partition.leader_epoch + 1 and partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):
             self._resigned(partition)  # Another broker led in between, and this one got no request about it.
         if partition.become_leader(state, log):
@@ -162,8 +161,6 @@ class ReplicaManager:
 
     def follow(self, partition: Partition, state: LeaderAndIsrPartitionState, log: PartitionLog) -> None:
         """Follow the leader of ``state``, if there is one."""
-        if state.leader_epoch > partition.leader_epoch:
-            self.early_batches.take(partition.topic_partition, partition.topic_id)  # They went to the wrong broker.
         if partition.become_follower(state, log):
             self._resigned(partition)
         if self._fetchers is None:

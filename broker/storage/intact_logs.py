@@ -21,14 +21,17 @@ killed before it has compared them leaves that to the next one.
 The file is removed before anything that was found damaged is cut off, and when a log fails; so damage is not forgotten
 in a crash that follows. Without the file the logs count as damaged: in a new or emptied directory, after an earlier
 release, after a loss of power.
+
+A full disk has no room for a new file, and a broker on it may be killed again and again. Then the file is overwritten:
+it is as long as a whole sector, so that this needs no room and is not torn.
 """
 
 from logging import getLogger
 from typing import Final, NamedTuple
 
 from oncelog.broker.storage.directory_identity import UNKNOWN_BOOT, is_identity
-from oncelog.broker.storage.disk import Disk
-from oncelog.broker.storage.disk_errors import is_transient
+from oncelog.broker.storage.disk import Disk, File
+from oncelog.broker.storage.disk_errors import is_out_of_space, is_transient
 
 FILE_NAME: Final = "intact-logs"
 _ENDS_ARE_NOTED: Final = "recovery points are log ends"
@@ -38,6 +41,8 @@ _ENDED: Final = "ended"
 _MOST_SESSIONS: Final = 100
 """More sessions than that cannot all be in doubt: a later one begins when the one before it has ended."""
 _MOST_EARLIER: Final = 20
+_SECTOR: Final = 512
+"""Bytes that a disk writes at once."""
 
 _log = getLogger(__name__)
 
@@ -159,7 +164,7 @@ class IntactLogs:
         await self._write_off_loop()
 
     async def note_registration(self, broker_epoch: int) -> None:
-        """Note that the broker is registered with a new epoch. A full disk keeps what was noted before.
+        """Note that the broker is registered with a new epoch. Without room, what was noted before is kept.
 
         Then ``note_again`` must be called until it succeeds. Raise ``OSError``.
         """
@@ -171,7 +176,7 @@ class IntactLogs:
     async def _write_off_loop(self) -> None:
         self._is_unwritten, latest = False, self._latest
         try:
-            await self._disk.write_atomic_off_loop(self._path, self._content())
+            await self._replace_off_loop(self._content())
         except OSError as error:
             if not is_transient(error):
                 raise
@@ -179,10 +184,47 @@ class IntactLogs:
         if self._latest is not latest:  # A log has failed meanwhile.
             self.note_damage("a log failed")
 
+    async def _replace_off_loop(self, content: bytes) -> None:
+        try:
+            await self._disk.write_atomic_off_loop(self._path, content)
+        except OSError as error:
+            if (file := self._overwritten(content, error)) is None:
+                raise
+            try:
+                await file.sync_off_loop()
+            finally:
+                file.close()
+
+    def _replace(self, content: bytes) -> None:
+        try:
+            self._disk.write_atomic(self._path, content)
+        except OSError as error:
+            if (file := self._overwritten(content, error)) is None:
+                raise
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def _overwritten(self, content: bytes, error: OSError) -> File | None:
+        """Write over the present file, for want of room; return it to be synced, or None if that is no remedy."""
+        if not is_out_of_space(error) or not self._disk.exists(self._path):
+            return None
+        size = self._disk.file_size(self._path)
+        if size < len(content):
+            return None
+        file = self._disk.open(self._path)
+        try:
+            file.write_at(content.ljust(size, b"\n"), 0)
+        except OSError:
+            file.close()
+            raise
+        return file
+
     def note_again(self) -> None:
         """Write what there was no room for. Raise ``OSError``."""
         if self._is_unwritten and self._latest is not None:
-            self._disk.write_atomic(self._path, self._content())
+            self._replace(self._content())
         self._is_unwritten = False
 
     def mark_epoch(self, broker_epoch: int) -> int:
@@ -209,7 +251,7 @@ class IntactLogs:
         content = self._content()
         try:
             if self._disk.read(self._path) != content:
-                self._disk.write_atomic(self._path, content)
+                self._replace(content)
         except OSError as error:
             if not is_transient(error):
                 raise
@@ -227,7 +269,8 @@ class IntactLogs:
             lines.append(" ".join([_EARLIER, *(f"{epochs.since}-{epochs.until}" for epochs in earlier)]))
         if self.epochs is None:
             lines.append(_ENDED)
-        return "".join(f"{line}\n" for line in lines).encode()
+        text = "".join(f"{line}\n" for line in lines).encode()
+        return text + b"\n" * (-len(text) % _SECTOR)
 
 
 def _parse_epochs(text: str) -> IntactEpochs:

@@ -19,13 +19,13 @@ forgets it. Activity is measured by this broker's clock, not by the timestamps o
 producer without state may begin at any sequence.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from logging import getLogger
 from typing import Final, NamedTuple
 
 from oncelog.broker.storage.append_info import AppendInfo
-from oncelog.broker.storage.awaited_batches import AwaitedBatches
+from oncelog.broker.storage.awaited_batches import AwaitedBatches, Place
 from oncelog.broker.storage.batch_scan import ScannedBatch
 from oncelog.broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 from oncelog.broker.storage.refused_batches import RefusedBatches
@@ -235,9 +235,10 @@ class ProducerStateManager:
         return self._verifications.check_guard(producer_id, producer_epoch, guard)
 
     def forget_undecided(self) -> None:
-        """Forget verifications, and batches that were refused: this broker resigned."""
+        """Forget verifications: this broker resigned. Await what was refused, if it leads again."""
         self._verifications.entries.clear()
-        self._awaited.by_producer.clear()
+        refused = self._refused.by_producer.items()
+        self.expect((producer_id, Place(each.producer_epoch, each.base_sequence)) for producer_id, each in refused)
         self._refused.clear()
 
     # What follows an append, or a refusal
@@ -246,10 +247,14 @@ class ProducerStateManager:
         """Note that a batch was not appended, although it was in sequence or has not been checked."""
         self._refused.refuse(header, self.producer_id_expiration_ms)
 
-    def expect(self, header: BatchHeader) -> None:
-        """Await a batch that came before this broker led. Of a known producer the sequence shows the gap."""
-        if header.producer_id not in self.producers:
-            self._awaited.expect(header)
+    def expect(self, batches: Iterable[tuple[int, Place]]) -> None:
+        """Await batches that were refused before this broker leads, by producer id.
+
+        Of a producer that the log knows the sequence shows the gap.
+        """
+        self._awaited.expect(
+            (producer_id, place) for producer_id, place in batches if producer_id not in self.producers
+        )
 
     def apply(
         self,

@@ -178,6 +178,18 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B105", _INTACT,
+        "        if not is_out_of_space(error) or not self._disk.exists(self._path):\n",
+        "        if True:\n",
+        f"{_TEST_REGISTRATIONS}::test_leader_that_is_killed_again_and_again_on_a_full_disk_leads_again",
+    ),
+    Mutation(
+        "B105", _INTACT,
+        "        if size < len(content):\n",
+        "        if False:\n",
+        f"{_TEST_INTACT}::test_full_disk_keeps_what_was_noted_before_unless_it_can_be_overwritten",
+    ),
+    Mutation(
+        "B105", _INTACT,
         "            lines.append(_ENDED)\n",
         "            pass\n",
         f"{_TEST_INTACT}::test_epochs_that_have_ended_do_not_go_on_with_the_next_start",

@@ -233,7 +233,8 @@ class SimFile:
             raise OSError(errno.EBADF, f"{self._path} is closed")
 
     def _write(self, offset: int, data: bytes) -> int:
-        data = self._disk.admit(self._path, data)
+        present = max(0, len(self._content.volatile) - offset)
+        data = data[:present] + self._disk.admit(self._path, data[present:])
         stops = self._disk.spend(len(data))
         self._content.change(_Write(offset, data[: len(data) - stops]))
         if stops:

@@ -9,6 +9,7 @@ from itertools import permutations
 
 import pytest
 
+from oncelog.broker.storage import intact_logs
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
@@ -175,12 +176,16 @@ def test_reassignment_elects_no_replica_that_lost_its_tail() -> None:
     simulate(story, settings=MIN_ISR_2)
 
 
-def test_registration_on_a_full_disk_breaks_no_logs() -> None:
+@pytest.mark.parametrize("can_overwrite", [True, False])
+def test_registration_on_a_full_disk_breaks_no_logs(can_overwrite: bool) -> None:
     """harsh-writers:5000521: broker 3 registers anew while its disk is full, and is killed when it has room again."""
 
     async def story(cluster: SimulatedCluster) -> None:
         writer = await written(cluster, 2, 3)
-        cluster[3].disk.fill(0)
+        disk, path = cluster[3].disk, f"/data/{intact_logs.FILE_NAME}"
+        if not can_overwrite:  # An earlier release wrote it.
+            disk.write_atomic(path, disk.read(path).rstrip() + b"\n")
+        disk.fill(0)
         session = cluster[3].store.session
         assert session is not None
         cluster.ensemble.expire(session.session_id)

@@ -91,6 +91,25 @@ def test_leader_that_is_killed_as_it_registers_leads_again(killed_after_seconds:
     simulate(story, settings=MIN_ISR_2)
 
 
+def test_leader_that_is_killed_again_and_again_on_a_full_disk_leads_again() -> None:
+    """B105"""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await shrink_to_2(cluster)
+        cluster[2].disk.fill(0)
+        for _ in range(3):
+            cluster[2].kill()
+            await asyncio.sleep(LONG)
+            await cluster[2].start()
+            await asyncio.sleep(LONG)
+            assert state_of(cluster, "t").leader == 2
+        cluster[2].disk.make_room()
+        await cluster[3].start()
+        await writer.write(1)
+
+    simulate(story, settings=MIN_ISR_2)
+
+
 def test_replica_leads_although_its_broker_was_once_started_with_an_empty_directory() -> None:
     """B105: its volume was not mounted. The other replica has lost records."""
 

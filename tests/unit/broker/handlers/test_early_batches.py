@@ -53,13 +53,30 @@ async def test_batch_behind_one_that_came_before_the_leadership_waits_for_it() -
 
 
 @in_virtual_time
-async def test_batch_that_came_to_the_wrong_broker_holds_no_other_back() -> None:
-    """Its producer has sent it to the leader meanwhile; that the records are deleted there shows nothing here."""
+async def test_leadership_of_another_broker_in_between_lets_no_batch_overtake() -> None:
+    """B113: nothing of the producer was written there, or the log here would know it."""
     broker = ReplicaSide()
     assert sent(broker, 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    broker.lead("new", leader=OTHER, replicas=(ME, OTHER))
-    broker.lead("new", epoch=1, replicas=(ME, OTHER))
-    assert sent(broker, 1) is NO_ERROR
+    for epoch in (0, 2):
+        broker.lead("new", epoch=epoch, replicas=(ME, OTHER))
+        assert sent(broker, 1) is NOT_YET
+        broker.lead("new", epoch=epoch + 1, leader=OTHER, replicas=(ME, OTHER))
+        assert sent(broker, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.lead("new", epoch=4, replicas=(ME, OTHER))
+    assert [sent(broker, each) for each in (1, 0, 1)] == [NOT_YET, NO_ERROR, NO_ERROR]
+
+
+@in_virtual_time
+async def test_batch_that_the_leader_refused_is_awaited_by_its_next_leadership() -> None:
+    """B113"""
+    broker = ReplicaSide()
+    broker.lead("new", replicas=(ME, OTHER))
+    broker.disk.fill()
+    assert sent(broker, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    broker.disk.make_room()
+    broker.lead("new", epoch=1, leader=OTHER, replicas=(ME, OTHER))
+    broker.lead("new", epoch=2, replicas=(ME, OTHER))
+    assert [sent(broker, each) for each in (1, 0, 1)] == [NOT_YET, NO_ERROR, NO_ERROR]
 
 
 @in_virtual_time
@@ -106,8 +123,7 @@ class TestEarlyBatches:
         for epoch, sequence in ((0, 3), (1, 5), (0, 0), (1, 4), (1, 6)):
             header = read_header(batch(producer_id=PRODUCER, epoch=epoch, sequence=sequence))
             early.refuse(NEW, topic_id("new"), header)
-        (kept,) = early.take(NEW, topic_id("new"))
-        assert (kept.producer_epoch, kept.base_sequence) == (1, 4)
+        assert early.take(NEW, topic_id("new")) == [(PRODUCER, (1, 4))]
         assert early.take(NEW, topic_id("new")) == []
 
     def test_partitions_that_were_refused_first_are_dropped_first(self) -> None:

@@ -350,6 +350,20 @@ async def test_leadership_lost_during_verification_refuses_the_batch() -> None:
         assert await world.produce(0, 0, VERIFIES) is ErrorCode.NONE, "it is asked about anew"
 
 
+async def test_batch_behind_one_whose_leadership_was_lost_during_verification_waits_for_it() -> None:
+    """B113"""
+    async with elsewhere() as world:
+        await world.producer.add(0)
+        async with AsyncExitStack() as stack:
+            async with world.wire.held():
+                waiting = asyncio.create_task(world.produce(0, 0, VERIFIES))  # noqa: TID251
+                await world.wire.responded.wait()
+                await stack.enter_async_context(without_leader(world.leader, 0))
+            assert await waiting is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await world.produce(0, 1, VERIFIES) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [await world.produce(0, each, VERIFIES) for each in (0, 1)] == [ErrorCode.NONE, ErrorCode.NONE]
+
+
 async def test_produce_waits_for_the_previous_transaction_of_a_remote_coordinator() -> None:
     """B05: by asking again."""
     async with elsewhere(retry_backoff_max_ms=30_000, retry_backoff_ms=5) as world:

@@ -151,7 +151,7 @@ async def without_leader(broker: Broker, index: int) -> AsyncIterator[None]:
     )
     partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     yield
-    partition.become_leader(state, log)
+    broker.replica_manager.lead(partition, state, log)
 
 
 def log_of(broker: Broker, index: int = 0) -> PartitionLog:

@@ -127,9 +127,38 @@ async def test_damage_is_on_disk_when_it_is_noted(disk: SimDisk) -> None:
     assert opened(disk).intact.epochs is None
 
 
-async def test_full_disk_keeps_what_was_noted_before(disk: SimDisk) -> None:
+def shorten(disk: SimDisk) -> None:
+    """Leave a file of an earlier release: no longer than it must be."""
+    disk.write_atomic(PATH, disk.read(PATH).rstrip() + b"\n")
+
+
+async def test_registrations_on_a_full_disk_are_written_over_the_earlier_ones(disk: SimDisk) -> None:
+    """B105: and its broker is killed again and again."""
+    await registered(disk, 7)
+    disk.fill()
+    for session in (0xA, 0xB, 0xC):  # The epoch of the one before was not learned.
+        disk.crash("process", random.Random(0))
+        directory = opened(disk)
+        await directory.intact.begin_registration(session, (session - 1, session - 1) if session > 0xA else (0x9, 7))
+    await directory.intact.note_registration(0xC)
+    disk.crash("process", random.Random(0))
+    assert opened(disk).intact.epochs == IntactEpochs(7, 0xC)
+
+
+async def test_overwritten_file_survives_a_loss_of_power_after_a_clean_shutdown(disk: SimDisk) -> None:
     directory = await registered(disk, 7)
     disk.fill()
+    await directory.intact.note_registration(9)
+    disk.make_room()
+    directory.close_cleanly(9)
+    disk.crash("power", random.Random(0))
+    assert opened(disk).intact.epochs == IntactEpochs(7, 9)
+
+
+async def test_full_disk_keeps_what_was_noted_before_unless_it_can_be_overwritten(disk: SimDisk) -> None:
+    directory = await registered(disk, 7)
+    shorten(disk)
+    disk.fill(leave=20)
     await directory.intact.note_registration(9)
     assert directory.intact.epochs == IntactEpochs(7, 9)
     disk.crash("process", random.Random(0))
@@ -137,8 +166,9 @@ async def test_full_disk_keeps_what_was_noted_before(disk: SimDisk) -> None:
     assert opened(disk).intact.epochs == IntactEpochs(7, 7)
 
 
-async def test_registration_on_a_full_disk_is_noted_as_soon_as_there_is_room(disk: SimDisk) -> None:
+async def test_registration_that_could_not_be_noted_is_noted_as_soon_as_there_is_room(disk: SimDisk) -> None:
     directory = await registered(disk, 7)
+    shorten(disk)
     disk.fill()
     await directory.intact.note_registration(9)
     with pytest.raises(OSError, match="28"):
