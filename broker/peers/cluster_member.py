@@ -280,7 +280,10 @@ class ClusterMember:
 
     async def _check_majority(self, silent_id: int) -> None:
         """Find out whether this broker, the controller, still reaches the majority."""
-        brokers = self._metadata.image.brokers.keys()
+        active = None if self._controller is None else self._controller.active
+        brokers = set(self._metadata.image.brokers)
+        if active is not None:
+            brokers.update(active.unreachable.on_probation())  # No metadata has them.
         others = sorted(brokers - {self._broker_id, silent_id})
         reached = await asyncio.gather(*(self.channel.reaches(other, _PROBE_SECONDS) for other in others))
         is_alone = 2 * (1 + sum(reached)) <= len(brokers)

@@ -157,6 +157,8 @@ class ActiveController:
         changes = await apply_broker_changes(self.context, self._brokers_changed)
         for broker_id in changes.stopped:
             self.unreachable.backoff.forget(broker_id)
+        if changes.stopped:
+            self.unreachable.trust_needed()
         for broker_id in changes.started:
             self.reassignments.resend_deletions(broker_id)
         if changes.started:

@@ -8,13 +8,15 @@ leader.
 An unreachable broker is sent all requests as before. When it responds to LeaderAndIsr it knows what it leads no more; a
 broker without replicas gets none, and any response will do. It is trusted after it has been reachable for some seconds
 since then (its probation): a link that comes and goes would otherwise raise the leader epochs of all its partitions
-each time.
+each time. Where a partition refuses writes without it, because other brokers are gone, it is trusted at once.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
+from oncelog.coordinator.controller.cluster_state import ClusterState
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.partition_states import elect
 from oncelog.coordinator.controller.propagation import (
@@ -64,6 +66,7 @@ class UnreachableBrokers:
         elected = await elect(context, concerned)
         await send_changes(context, elected, concerned)
         await send_leaderships(context, broker_id)  # Its response begins the probation, also if it leads as before.
+        self.trust_needed()
 
     def _still_unreachable(self, broker_id: int) -> None:
         if self._end_probation(broker_id):  # The response to one of these begins the next probation.
@@ -97,6 +100,18 @@ class UnreachableBrokers:
         seconds = self.backoff.steady_seconds(broker_id)
         logger.info("Broker %d responds again: trusted after %g s without interruption", broker_id, seconds)
         self._on_probation[broker_id] = asyncio.get_running_loop().call_later(seconds, self._trust, broker_id)
+        self.trust_needed()
+
+    def on_probation(self) -> Collection[int]:
+        """Return the brokers that respond again and are not trusted yet."""
+        return self._on_probation.keys()
+
+    def trust_needed(self) -> None:
+        """Trust the brokers on probation without which a partition has no leader, or too few replicas in sync."""
+        for broker_id, timer in list(self._on_probation.items()):
+            if is_needed(self._context.state, broker_id):
+                timer.cancel()
+                self._trust(broker_id)
 
     def _trust(self, broker_id: int) -> None:
         del self._on_probation[broker_id]
@@ -111,3 +126,14 @@ class UnreachableBrokers:
             self._context.state.unreachable.discard(broker_id)
             send_changes_now(self._context, (), self._context.state.partitions_on(broker_id))
             self._on_trusted(broker_id)
+
+
+def is_needed(cluster: ClusterState, broker_id: int) -> bool:
+    """Return whether a partition that refuses writes has a replica on a broker."""
+    for partition in cluster.partitions_on(broker_id):
+        versioned = cluster.state(partition)
+        if versioned is not None:
+            minimum = min(cluster.min_isr(partition.topic), len(cluster.replicas(partition).replicas))
+            if versioned.state.leader == NO_LEADER or len(versioned.state.isr) < minimum:
+                return True
+    return False

@@ -74,14 +74,22 @@ class Cluster:
         return found
 
     async def settle(self) -> View:
-        """Wait until every replica is in sync and every preferred replica leads."""
+        """Wait until every replica is in sync and every preferred replica leads, as all brokers say one after another.
+
+        A broker that was cut off says so before it hears what has happened meanwhile.
+        """
+        agreeing = 0
         async with asyncio.timeout(_SETTLE_SECONDS):
             while True:
                 view = await self.prober.look()
-                if _all_in_sync(view, self.partitions):
-                    if all(view.leaders[p] == replicas[0] for p, replicas in view.replicas.items()):
-                        return view
+                agreeing += 1
+                if not _all_in_sync(view, self.partitions):
+                    agreeing = 0
+                elif any(view.leaders[p] != replicas[0] for p, replicas in view.replicas.items()):
+                    agreeing = 0
                     await self._elect_preferred(view.controller_id)
+                elif agreeing >= 2 * BROKERS:
+                    return view
                 await asyncio.sleep(_LOOK_SECONDS)
 
     def noticed_at(self, broker_id: int, controller_id: int) -> list[float]:
@@ -123,7 +131,11 @@ def wall_clock() -> float:
 
 def _all_in_sync(view: View, partitions: int) -> bool:
     everybody = len(view.replicas) == partitions
-    return everybody and all(view.isr[p] == frozenset(replicas) for p, replicas in view.replicas.items())
+    return (
+        everybody
+        and len(view.live) == BROKERS
+        and all(view.isr[p] == frozenset(replicas) for p, replicas in view.replicas.items())
+    )
 
 
 def addresses(bootstrap: str) -> dict[int, Address]:

@@ -43,6 +43,7 @@ _PRODUCERS: Final = "broker/storage/producer_state.py"
 _PRODUCER_ENTRY: Final = "broker/storage/producer_state_entry.py"
 _TEST_WITHOUT_ID: Final = "tests/simulation/test_topics_without_id.py"
 _TEST_EARLY: Final = "tests/unit/broker/handlers/test_early_batches.py"
+_TEST_PROBATION: Final = "tests/simulation/test_probation.py"
 _REFUSED_BATCHES: Final = "broker/storage/refused_batches.py"
 _COMPACTION: Final = "broker/storage/compaction.py"
 _CLEANER: Final = "broker/storage/cleaner.py"
@@ -926,6 +927,30 @@ MUTATIONS: Final = (
         "B113", "broker/storage/awaited_batches.py",
         "epoch == header.producer_epoch and ", "",
         f"{_TEST_EARLY}::test_producer_begins_anew_after_a_batch_that_it_gave_up",
+    ),
+    Mutation(
+        "B115", "broker/peers/cluster_member.py",
+        "            brokers.update(active.unreachable.on_probation())",
+        "            pass",
+        f"{_TEST_PROBATION}::test_broker_on_probation_joins_at_once_when_another_one_is_gone",
+    ),
+    Mutation(
+        "B115", "coordinator/controller/unreachable_brokers.py",
+        "also if it leads as before.\n        self.trust_needed()\n",
+        "also if it leads as before.\n",
+        f"{_TEST_PROBATION}::test_broker_on_probation_joins_at_once_when_another_one_is_gone",
+    ),
+    Mutation(
+        "B115", "coordinator/controller/unreachable_brokers.py",
+        "self._trust, broker_id)\n        self.trust_needed()\n",
+        "self._trust, broker_id)\n",
+        f"{_TEST_PROBATION}::test_broker_whose_link_flaps_while_another_one_is_gone_joins_each_time",
+    ),
+    Mutation(
+        "B115", "coordinator/controller/active_controller.py",
+        "            self.unreachable.trust_needed()\n",
+        "            pass\n",
+        f"{_TEST_PROBATION}::test_broker_on_probation_joins_as_soon_as_the_session_of_another_one_has_expired",
     ),
     Mutation(
         "B114", "coordinator/controller/active_controller.py",
