@@ -90,6 +90,7 @@ class ActiveController:
         self.reassignments = Reassignments(self.context)
         self.leaderless = LeaderlessPartitions(self.context, self._put)
         self.unreachable = UnreachableBrokers(self.context, unreachable_backoff, self.leaderless.note_reachable)
+        state.on_state = self.unreachable.note_state
         self.full_disks = FullDisks(self.context)
         self._balance_timer: asyncio.TimerHandle | None = None
         self._ended = False
@@ -157,8 +158,6 @@ class ActiveController:
         changes = await apply_broker_changes(self.context, self._brokers_changed)
         for broker_id in changes.stopped:
             self.unreachable.backoff.forget(broker_id)
-        if changes.stopped:
-            self.unreachable.trust_needed()
         for broker_id in changes.started:
             self.reassignments.resend_deletions(broker_id)
         if changes.started:

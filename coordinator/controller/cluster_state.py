@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oncelog.coordinator.controller.assignment import BrokerAndRack
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.log_ends import LogEnds
 from oncelog.coordinator.controller.recovery_strategy import RecoveryStrategy
 from oncelog.coordinator.controller.waiting_partition import WaitingPartition
@@ -95,6 +96,10 @@ def _balanced(topic: str) -> RecoveryStrategy:
     return RecoveryStrategy.BALANCED
 
 
+def _ignore(partition: TopicPartition) -> None:
+    """Do nothing, until there is a listener."""
+
+
 def _one(topic: str) -> int:
     """Return Kafka's default of ``min.insync.replicas``."""
     return 1
@@ -136,6 +141,8 @@ class ClusterState:
     """Called when another znode is set aside."""
     on_unclean_election: Callable[[], None] = _nothing
     """Called when a partition has got a leader that may lack acknowledged records."""
+    on_state: Callable[[TopicPartition], None] = _ignore
+    """Called when a partition has another state."""
     _unified_names: dict[str, set[str]] = field(default_factory=dict)
 
     def put_topic(self, name: str, topic: TopicState) -> None:
@@ -232,6 +239,15 @@ class ClusterState:
 
     def put_state(self, partition: TopicPartition, state: VersionedState) -> None:
         self.topics[partition.topic].states[partition.partition] = state
+        self.on_state(partition)
+
+    def refuses_writes(self, partition: TopicPartition) -> bool:
+        """Return whether a partition has no leader, or fewer replicas in sync than ``acks=all`` needs."""
+        versioned = self.state(partition)
+        if versioned is None:
+            return False
+        minimum = min(self.min_isr(partition.topic), len(self.replicas(partition).replicas))
+        return versioned.state.leader == NO_LEADER or len(versioned.state.isr) < minimum
 
     def partitions(self, names: Iterable[str] | None = None) -> Iterator[TopicPartition]:
         """Yield every partition of the named topics, or of all."""

@@ -15,8 +15,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 
-from oncelog.coordinator.controller.cluster_image import NO_LEADER
-from oncelog.coordinator.controller.cluster_state import ClusterState
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.partition_states import elect
 from oncelog.coordinator.controller.propagation import (
@@ -31,6 +29,7 @@ from oncelog.coordinator.controller.unreachable_backoff import FIRST_PAUSE_SECON
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from oncelog.protocol.messages.update_metadata import UpdateMetadataResponse
 from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +65,6 @@ class UnreachableBrokers:
         elected = await elect(context, concerned)
         await send_changes(context, elected, concerned)
         await send_leaderships(context, broker_id)  # Its response begins the probation, also if it leads as before.
-        self.trust_needed()
 
     def _still_unreachable(self, broker_id: int) -> None:
         if self._end_probation(broker_id):  # The response to one of these begins the next probation.
@@ -100,21 +98,27 @@ class UnreachableBrokers:
         seconds = self.backoff.steady_seconds(broker_id)
         logger.info("Broker %d responds again: trusted after %g s without interruption", broker_id, seconds)
         self._on_probation[broker_id] = asyncio.get_running_loop().call_later(seconds, self._trust, broker_id)
-        self.trust_needed()
+        state = self._context.state
+        if any(state.refuses_writes(partition) for partition in state.partitions_on(broker_id)):
+            self._trust_early(broker_id)
 
     def on_probation(self) -> Collection[int]:
         """Return the brokers that respond again and are not trusted yet."""
         return self._on_probation.keys()
 
-    def trust_needed(self) -> None:
-        """Trust the brokers on probation without which a partition has no leader, or too few replicas in sync."""
-        for broker_id, timer in list(self._on_probation.items()):
-            if is_needed(self._context.state, broker_id):
-                timer.cancel()
-                self._trust(broker_id)
+    def note_state(self, partition: TopicPartition) -> None:
+        """Trust brokers on probation if a partition refuses writes without them, now that it has another state."""
+        state = self._context.state
+        if self._on_probation and state.refuses_writes(partition):
+            for broker_id in self._on_probation.keys() & set(state.replicas(partition).replicas):
+                asyncio.get_running_loop().call_soon(self._trust_early, broker_id)
+
+    def _trust_early(self, broker_id: int) -> None:
+        if self._end_probation(broker_id):
+            self._trust(broker_id)
 
     def _trust(self, broker_id: int) -> None:
-        del self._on_probation[broker_id]
+        self._on_probation.pop(broker_id, None)
         if self._context.ended:
             return
         if not self._context.is_active:  # The session is in doubt, but the epoch may go on.
@@ -126,14 +130,3 @@ class UnreachableBrokers:
             self._context.state.unreachable.discard(broker_id)
             send_changes_now(self._context, (), self._context.state.partitions_on(broker_id))
             self._on_trusted(broker_id)
-
-
-def is_needed(cluster: ClusterState, broker_id: int) -> bool:
-    """Return whether a partition that refuses writes has a replica on a broker."""
-    for partition in cluster.partitions_on(broker_id):
-        versioned = cluster.state(partition)
-        if versioned is not None:
-            minimum = min(cluster.min_isr(partition.topic), len(cluster.replicas(partition).replicas))
-            if versioned.state.leader == NO_LEADER or len(versioned.state.isr) < minimum:
-                return True
-    return False

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from itertools import pairwise
 
 from oncelog.clients.history.operation import Kind, Outcome
 from oncelog.protocol.errors import ErrorCode
@@ -108,7 +109,12 @@ class AcknowledgedWriter:
             client.close()
 
     def longest_stall(self) -> float:
-        return max(later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False))
+        return max(later - earlier for earlier, later in pairwise(self.times))
+
+    def longest_stall_since(self, since: float) -> float:
+        """Return the most seconds from one acknowledged record to the next, or until now, that end after a moment."""
+        times = [*self.times, self._cluster.loop.time()]
+        return max((later - earlier for earlier, later in pairwise(times) if later > since), default=0.0)
 
     def expect_loss_from(self, offset: int) -> None:
         """Let what is acknowledged now, at this offset or beyond, be lost."""

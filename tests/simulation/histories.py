@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from tests.simulation import (
     test_cluster_histories,
     test_group_histories,
+    test_one_away,
     test_one_broker,
     test_replication_histories,
     test_topic_histories,
@@ -37,6 +38,8 @@ class Kind(NamedTuple):
     """How many of a mixture of seeds are of this kind."""
     swarm: bool = False
     """Whether each seed enables some of the buggify points."""
+    needs_manners: bool = False
+    """Whether it promises what it cannot keep where buggify points are enabled, so that there is no such form of it."""
     plan: Callable[[int], Sequence[Any]] | None = None
     """Return the faults of a seed, or the steps; missing where a history cannot be played with fewer of them."""
 
@@ -113,6 +116,13 @@ PLAIN: Final[Mapping[str, Kind]] = {
         1,
         plan=test_topic_histories.plan,
     ),
+    "one-away": Kind(
+        test_one_away.run,
+        "writers to a cluster of three; one broker at a time is away, and the others accept writes within seconds",
+        2,
+        needs_manners=True,
+        plan=test_one_away.plan,
+    ),
 }
 """Those in which every part of the world keeps its manners, but for the faults that a history lists."""
 SWARM: Final = "swarm-"
@@ -126,7 +136,7 @@ def _with_buggify(name: str, kind: Kind) -> Kind:
 
 KINDS: Final[Mapping[str, Kind]] = {
     **PLAIN,
-    **{f"{SWARM}{name}": _with_buggify(name, kind) for name, kind in PLAIN.items()},
+    **{f"{SWARM}{name}": _with_buggify(name, kind) for name, kind in PLAIN.items() if not kind.needs_manners},
 }
 """The kinds by name: the default mixture."""
 

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import NOTICED_SECONDS, create, session_of, simulate, state_of
 from tests.simulation.sim_zookeeper import Direction
-from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
 
 T0 = TopicPartition("t", 0)
 APART, RETURNING = 5.0, 1.0
@@ -88,3 +89,38 @@ def test_broker_on_probation_joins_as_soon_as_the_session_of_another_one_has_exp
             await writer.write(1)
 
     simulate(story, settings={"min.insync.replicas": "2"})
+
+
+def test_broker_on_probation_joins_at_once_when_the_disk_of_another_one_is_full() -> None:
+    """B115"""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        flaps, victim = 2, 3
+        await create(cluster, "t", [victim, 1, flaps])
+        writer = AcknowledgedWriter(cluster, T0)
+        await writer.write(10)
+        await let_a_link_flap(cluster, flaps)
+        assert flaps not in state_of(cluster, "t").isr
+        cluster[victim].disk.fill()
+        async with asyncio.timeout(RETURNING):
+            await writer.write(1)
+
+    simulate(story, settings={"min.insync.replicas": "2"})
+
+
+def test_broker_on_probation_is_trusted_at_once_if_a_partition_has_no_leader() -> None:
+    """B115"""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        flaps, victim = 2, 3
+        await create(cluster, "t", [victim, flaps])
+        await let_a_link_flap(cluster, flaps)
+        assert state_of(cluster, "t").isr == (victim,)
+        cluster[victim].kill()
+        await asyncio.sleep(SESSION_SECONDS + RETURNING)
+        active = cluster[1].running.controller.active
+        assert active is not None
+        assert state_of(cluster, "t").leader == NO_LEADER
+        assert flaps not in active.context.state.unreachable
+
+    simulate(story)
