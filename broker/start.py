@@ -436,6 +436,7 @@ class _Start:
         )
         controller.logs = data.logs.directory.intact
         controller.topic_ids.known = data.replicas.known_topic_ids
+        controller.topic_ids.without = data.replicas.topics_without_id
         self._settings.follow(lambda config: controller.stored.set_default_min_isr(config.min_insync_replicas))
         self._settings.follow(lambda config: controller.stored.set_recovery(recovery_settings(config)))
         return ControllerApis(controller, ConfigRules(self._config), self._rng)

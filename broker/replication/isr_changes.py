@@ -185,14 +185,16 @@ class AlterPartitionSender:
             return
         self._pauses = 0
         decisions = {
-            (topic.topic_id, decision.partition_index): decision
+            (topic.name_beside_id, topic.topic_id, decision.partition_index): decision
             for topic in response.topics
             for decision in topic.partitions
         }
         undecided: dict[IsrProposal, ErrorCode] = {}
         contained = Containment(_log_failure)
         for proposal in proposals:
-            decision = decisions.get((proposal.topic_id, proposal.topic_partition.partition))
+            name, index = proposal.topic_partition
+            key = proposal.topic_id, index
+            decision = decisions.get((name, *key)) or decisions.get(("", *key))  # Other releases leave the name out.
             error = ErrorCode.UNKNOWN_SERVER_ERROR if decision is None else error_of(decision.error_code)
             if decision is None or error not in _DECIDED:
                 undecided[proposal] = error
@@ -270,11 +272,11 @@ def _log_failure(error: Exception) -> None:
 
 
 def _request(broker_id: int, broker_epoch: int, proposals: list[IsrProposal]) -> AlterPartitionRequest:
-    topics: dict[bytes, AlterPartitionTopic] = {}
+    topics: dict[tuple[str, bytes], AlterPartitionTopic] = {}
     for proposal in proposals:
+        name, topic_id = proposal.topic_partition.topic, proposal.topic_id
         topic = topics.setdefault(
-            proposal.topic_id,
-            AlterPartitionTopic(topic_name=proposal.topic_partition.topic, topic_id=proposal.topic_id),
+            (name, topic_id), AlterPartitionTopic(topic_name=name, topic_id=topic_id, name_beside_id=name)
         )
         topic.partitions.append(
             AlterPartitionData(

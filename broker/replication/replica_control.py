@@ -223,6 +223,8 @@ class ReplicaControl:
             return ErrorCode.INVALID_CONFIG
         partition = self._replicas.add(topic_partition)
         partition.topic_id = log.topic_id or ZERO_UUID
+        if log.topic_id is not None and topic_id == ZERO_UUID:
+            self._replicas.own_ids[log.topic_id] = topic_partition.topic
         if state.leader == self._broker_id:
             self._replicas.lead(partition, state, log)
         else:

@@ -10,7 +10,7 @@ and is reported once.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from oncelog.broker.replication.coordinator_log import CoordinatorLog
@@ -78,6 +78,8 @@ class ReplicaManager:
         self._metadata = metadata
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.early_batches = EarlyBatches(host.now_ms)
+        self.own_ids: dict[bytes, str] = {}
+        """Topics that the cluster's metadata have without the id that logs here have."""
         log_manager.on_log_failure = self._log_failed
 
     # Finding partitions
@@ -118,12 +120,18 @@ class ReplicaManager:
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if the cluster has one of this id."""
-        return self._metadata.image.topic_names.get(topic_id)
+        return self._metadata.image.topic_names.get(topic_id) or self.own_ids.get(topic_id)
 
     def known_topic_ids(self) -> Mapping[str, bytes]:
         """Return the ids of the topics that the cluster's metadata, or a log, names with one."""
         logs = {log.topic_partition.topic: log.topic_id for log in self._log_manager if log.topic_id is not None}
         return logs | {name: topic_id for topic_id, name in self._metadata.image.topic_names.items()}
+
+    def topics_without_id(self) -> Collection[str]:
+        """Return the topics of which there are logs here, and none with an id."""
+        logs = list(self._log_manager)
+        named = {log.topic_partition.topic for log in logs if log.topic_id is not None}
+        return {log.topic_partition.topic for log in logs} - named
 
     def current_leader(self, topic_partition: tuple[str, int]) -> LeaderAndEpoch | None:
         """Return the leader of a partition, as the last LeaderAndIsr said, or else the cluster's metadata."""

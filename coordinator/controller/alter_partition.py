@@ -17,7 +17,9 @@ from oncelog.protocol.messages.alter_partition import (
     AlterPartitionData,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    AlterPartitionTopic,
 )
+from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 
 
@@ -29,13 +31,13 @@ class Altered(NamedTuple):
 
 
 async def alter_partition(context: ControllerContext, request: AlterPartitionRequest) -> Altered:
-    """Decide and write a leader's proposals. Versions 2 and later: topics are named by id."""
+    """Decide and write a leader's proposals. From version 2 on topics have ids; one without has a name."""
     broker = context.state.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Altered(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), ())
     proposals: dict[TopicPartition, IsrProposal] = {}
     for topic in request.topics:
-        name = context.state.topic_names.get(topic.topic_id)
+        name = _name_of(context, topic)
         if name is not None:
             for data in topic.partitions:
                 proposals[TopicPartition(name, data.partition_index)] = _proposal(request.broker_id, data)
@@ -49,6 +51,14 @@ async def alter_partition(context: ControllerContext, request: AlterPartitionReq
             requests.add_leader_and_isr(partition, [request.broker_id])
     context.send(requests)
     return Altered(_response(context, request, outcomes), proposals.keys())
+
+
+def _name_of(context: ControllerContext, topic: AlterPartitionTopic) -> str | None:
+    """Return the name of a topic; one without an id may have one in the log of the leader, and several have none."""
+    known = context.state.topics.get(topic.name_beside_id)
+    if known is not None and known.assignment.topic_id == ZERO_UUID:
+        return topic.name_beside_id
+    return context.state.topic_names.get(topic.topic_id)
 
 
 def _proposal(leader: int, data: AlterPartitionData) -> IsrProposal:
@@ -68,14 +78,14 @@ def _response(
 ) -> AlterPartitionResponse:
     topics = []
     for topic in request.topics:
-        name = context.state.topic_names.get(topic.topic_id)
+        name = _name_of(context, topic)
         partitions = [
             AlteredPartition(partition_index=data.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
             if name is None
             else _altered(data.partition_index, outcomes[TopicPartition(name, data.partition_index)])
             for data in topic.partitions
         ]
-        topics.append(AlteredTopic(topic_id=topic.topic_id, partitions=partitions))
+        topics.append(AlteredTopic(topic_id=topic.topic_id, name_beside_id=topic.name_beside_id, partitions=partitions))
     return AlterPartitionResponse(topics=topics)
 
 

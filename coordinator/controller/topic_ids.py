@@ -1,12 +1,16 @@
 """``TopicIds``: topics without an id get one. Releases of Kafka before 2.8, and old tools, wrote none.
 
-Leaders name topics by their ids when they propose a change of the ISR, which distinguishes no two topics without one. A
-new controller writes what is missing before it decides anything, as Kafka's does. The brokers learn the ids with the
-next LeaderAndIsr, and note them beside their logs.
+A new controller writes what is missing before it decides anything. An id that it knows, from its own logs or from the
+metadata that it had, is the topic's: an old tool has left it out. A topic gets a new id if it has no partition states
+yet, or if the controller's own replica was never given one. Every other topic stays without: the logs of other brokers
+may have an id that this controller does not know, and by another id they would be those of a deleted topic. Its leaders
+name it by name when they propose a change of the ISR.
+
+The brokers learn the ids with the next LeaderAndIsr, and note them beside their logs.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from logging import getLogger
 
@@ -27,12 +31,13 @@ class TopicIds:
         self._rng = rng
         self.known: Callable[[], Mapping[str, bytes]] = dict
         """By which ids this broker knows topics, without the metadata store."""
+        self.without: Callable[[], Collection[str]] = tuple
+        """Of which topics it has logs, and none with an id."""
 
     async def give(self, context: ControllerContext) -> None:
-        """Give every topic an id, in the metadata store and in the controller's state.
+        """Give topics ids, in the metadata store and in the controller's state.
 
-        An old tool that writes a topic again leaves out the id that it has. Raise ``StoreUnavailable`` or
-        ``ControllerMoved``.
+        Raise ``StoreUnavailable`` or ``ControllerMoved``.
         """
         without_id = {
             name: topic
@@ -41,10 +46,15 @@ class TopicIds:
         }
         if not without_id:
             return
-        known = self.known()
-        given = {
-            name: _with_id(topic, known.get(name) or new_topic_id(self._rng)) for name, topic in without_id.items()
-        }
+        without = self.without()
+        unnamed = [name for name, topic in without_id.items() if not topic.states or name in without]
+        ids = {**{name: new_topic_id(self._rng) for name in unnamed}, **self.known()}
+        given = {name: _with_id(topic, ids[name]) for name, topic in without_id.items() if name in ids}
+        if len(given) < len(without_id):
+            left = sorted(without_id.keys() - given.keys())
+            _log.warning(
+                "Topics have no id, and this controller does not know whether they had one: %s", ", ".join(left)
+            )
         results = await context.commit_many([[_write(name, topic)] for name, topic in given.items()])
         for (name, topic), result in zip(given.items(), results, strict=True):
             if isinstance(result, MultiFailed):

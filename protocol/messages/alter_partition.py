@@ -7,7 +7,8 @@ ZooKeeper is the version of the partition's state znode.
 is to be in sync, so that one that has restarted meanwhile is recognised (KIP-903).
 
 From 2 on two tagged fields of our own, which Apache Kafka skips, let a broker ask another one, the controller or not,
-whether it reaches the controller. A third names the replicas that may lead although they are not in sync (KIP-966).
+whether it reaches the controller. A third names the replicas that may lead although they are not in sync (KIP-966), and
+a fourth the topic, which may have no id in the metadata store.
 """
 
 from oncelog.protocol.schema import Message, array, array_of, int8, int16, int32, int64, string, uuid
@@ -30,6 +31,7 @@ class AlterPartitionData(Message):
 class AlterPartitionTopic(Message):
     topic_name: str = string("0-1", default="")
     topic_id: bytes = uuid("2+")
+    name_beside_id: str = string("2+", default="", tag=10_000)
     partitions: list[AlterPartitionData] = array(AlterPartitionData, "0+", default_factory=list)
 
 
@@ -55,6 +57,7 @@ class AlteredPartition(Message):
 class AlteredTopic(Message):
     topic_name: str = string("0-1", default="")
     topic_id: bytes = uuid("2+")
+    name_beside_id: str = string("2+", default="", tag=10_000)
     partitions: list[AlteredPartition] = array(AlteredPartition, "0+", default_factory=list)
 
 

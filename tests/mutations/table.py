@@ -958,6 +958,26 @@ MUTATIONS: Final = (
         f"{_TEST_PROBATION}::test_broker_on_probation_is_trusted_at_once_if_a_partition_has_no_leader",
     ),
     Mutation(
+        "B114", "coordinator/controller/topic_ids.py",
+        "if not topic.states or name in without]", "]",
+        f"{_TEST_WITHOUT_ID}::test_controller_that_does_not_know_the_id_of_a_topic_invents_none",
+    ),
+    Mutation(
+        "B114", "coordinator/controller/topic_ids.py",
+        " or name in without]", "]",
+        f"{_TEST_WITHOUT_ID}::test_isr_of_each_topic_without_id_follows_its_own_replicas",
+    ),
+    Mutation(
+        "B114", "coordinator/controller/alter_partition.py",
+        "        return topic.name_beside_id\n", "        pass\n",
+        f"{_TEST_WITHOUT_ID}::test_controller_that_does_not_know_the_id_of_a_topic_invents_none",
+    ),
+    Mutation(
+        "B114", "broker/replication/replica_manager.py",
+        " or self.own_ids.get(topic_id)", "",
+        f"{_TEST_WITHOUT_ID}::test_controller_that_does_not_know_the_id_of_a_topic_invents_none",
+    ),
+    Mutation(
         "B114", "coordinator/controller/active_controller.py",
         "        await topic_ids.give(context)\n",
         "",
@@ -965,7 +985,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B114", "coordinator/controller/topic_ids.py",
-        "known.get(name) or new_topic_id(self._rng)", "new_topic_id(self._rng)",
+        ", **self.known()}", "}",
         f"{_TEST_WITHOUT_ID}::test_topic_that_an_old_tool_has_written_again_keeps_its_id_and_its_records",
     ),
     Mutation(

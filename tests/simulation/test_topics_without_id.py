@@ -31,18 +31,39 @@ async def write_without_ids(cluster: SimulatedCluster, *topics: str) -> None:
         path, session = paths.topic(topic), session_of(cluster[2])
         is_new = await session.get(path) is None
         await session.multi([Create(path=path, data=data) if is_new else SetData(path=path, data=data)])
-    cluster[1].kill()
+    (controller,) = cluster.controllers
+    cluster[controller].kill()
     await asyncio.sleep(NOTICED_SECONDS)
-    await cluster[1].start()
+    await cluster[controller].start()
     await asyncio.sleep(2 * SESSION_SECONDS)
 
 
-def test_isr_of_each_topic_without_id_follows_its_own_replicas() -> None:
+async def write_states(cluster: SimulatedCluster, *topics: str) -> None:
+    """Write the states of their partitions, as an old controller has: these topics are not new."""
+    state = znodes.PartitionState(leader=1, leader_epoch=0, isr=(1, 2, 3), controller_epoch=1)
+    data = znodes.encode_partition_state(state)
+    for topic in topics:
+        path = paths.partition_state(TopicPartition(topic, 0))
+        parents = [f"{paths.topic(topic)}/partitions", path.removesuffix("/state")]
+        await session_of(cluster[2]).multi([Create(path=parent, data=b"") for parent in parents])
+        await session_of(cluster[2]).multi([Create(path=path, data=data)])
+
+
+@pytest.mark.parametrize("are_new", [True, False])
+def test_isr_of_each_topic_without_id_follows_its_own_replicas(are_new: bool) -> None:
     """B114"""
 
     async def story(cluster: SimulatedCluster) -> None:
+        if not are_new:
+            data = znodes.encode_topic(WITHOUT_ID)
+            for topic in OLD:
+                await session_of(cluster[2]).multi([Create(path=paths.topic(topic), data=data)])
+            await write_states(cluster, *OLD)
+            await write_without_ids(cluster, *OLD)
+            assert {topic_id(cluster, topic) for topic in OLD} == {ZERO_UUID}, "no broker has logs of them yet"
         await write_without_ids(cluster, *OLD)
-        assert len({topic_id(cluster, topic) for topic in OLD} - {ZERO_UUID}) == len(OLD)
+        ids = {topic_id(cluster, topic) for topic in OLD} - {ZERO_UUID}
+        assert len(ids) == len(OLD)
         writers = {topic: AcknowledgedWriter(cluster, TopicPartition(topic, 0)) for topic in OLD}
         for writer in writers.values():
             await writer.write(5)
@@ -87,6 +108,39 @@ def test_topic_that_an_old_tool_has_written_again_keeps_its_id_and_its_records(a
             writer.assert_nothing_is_lost(broker.content(TopicPartition("t", 0)))
 
     simulate(story, settings={"min.insync.replicas": "2"})
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_controller_that_does_not_know_the_id_of_a_topic_invents_none(first: int) -> None:
+    """B114: all brokers start again, and the first one has no replica of it."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", (1, 2, 3))
+        writer = AcknowledgedWriter(cluster, TopicPartition("t", 0))
+        await writer.write(5)
+        before = topic_id(cluster, "t")
+        data = znodes.encode_topic(WITHOUT_ID)
+        await session_of(cluster[2]).multi([SetData(path=paths.topic("t"), data=data)])
+        for broker in cluster.alive:
+            broker.kill()
+        for broker_id in (first, *(each for each in (1, 2, 3, 4) if each != first)):
+            await cluster[broker_id].start()
+        await asyncio.sleep(4 * SESSION_SECONDS)
+        assert topic_id(cluster, "t") == (before if first == 1 else ZERO_UUID)
+        cluster[3].kill()
+        await asyncio.sleep(3 * SESSION_SECONDS)
+        assert set(state_of(cluster, "t").isr) == {1, 2}
+        await cluster[3].start()
+        await writer.write(5)
+        await asyncio.sleep(3 * SESSION_SECONDS)
+        assert set(state_of(cluster, "t").isr) == {1, 2, 3}
+        for broker_id in (1, 2, 3):
+            writer.assert_nothing_is_lost(cluster[broker_id].content(TopicPartition("t", 0)))
+        cluster[4].kill()
+        await asyncio.sleep(3 * SESSION_SECONDS)
+        assert topic_id(cluster, "t") == before
+
+    simulate(story, brokers=4, settings={"min.insync.replicas": "2"})
 
 
 def test_topic_that_is_written_again_while_it_gets_its_id_is_left_to_the_next_controller() -> None:
