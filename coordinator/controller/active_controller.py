@@ -90,7 +90,7 @@ class ActiveController:
         self.reassignments = Reassignments(self.context)
         self.leaderless = LeaderlessPartitions(self.context, self._put)
         self.unreachable = UnreachableBrokers(self.context, unreachable_backoff, self.leaderless.note_reachable)
-        state.on_state = self.unreachable.note_state
+        state.on_state = self.unreachable.note_states
         self.full_disks = FullDisks(self.context)
         self._balance_timer: asyncio.TimerHandle | None = None
         self._ended = False
@@ -175,6 +175,8 @@ class ActiveController:
     def topic_settings_changed(self, topic: str) -> None:
         """Elect leaders by other settings: uncleanly, say, or by another minimum of the ISR."""
         known = self.context.state.topics.get(topic)
+        if known is not None:
+            self.unreachable.note_states(*self.context.state.partitions([topic]))
         states = () if known is None else known.states.values()
         if not any(depends_on_settings(versioned.state) for versioned in states):
             return
@@ -188,6 +190,7 @@ class ActiveController:
 
     def _defaults_changed(self) -> None:
         """Decide again which replicas may lead: the settings of topics that do not say have changed."""
+        self.unreachable.note_states(*self.context.state.partitions())
         self._put("eligible replicas changed", partial(decide_eligible, self.context))
 
     def _disks_reported(self) -> None:

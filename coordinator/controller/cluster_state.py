@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oncelog.coordinator.controller.assignment import BrokerAndRack
-from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.coordinator.controller.log_ends import LogEnds
 from oncelog.coordinator.controller.recovery_strategy import RecoveryStrategy
 from oncelog.coordinator.controller.waiting_partition import WaitingPartition
@@ -241,13 +240,15 @@ class ClusterState:
         self.topics[partition.topic].states[partition.partition] = state
         self.on_state(partition)
 
-    def refuses_writes(self, partition: TopicPartition) -> bool:
-        """Return whether a partition has no leader, or fewer replicas in sync than ``acks=all`` needs."""
+    def is_needed(self, broker_id: int, partition: TopicPartition) -> bool:
+        """Return whether a partition refuses writes (``acks=all``) because a replica on a broker is not in sync."""
         versioned = self.state(partition)
-        if versioned is None:
+        if versioned is None or partition.topic in self.topics_to_delete:
             return False
-        minimum = min(self.min_isr(partition.topic), len(self.replicas(partition).replicas))
-        return versioned.state.leader == NO_LEADER or len(versioned.state.isr) < minimum
+        isr, replicas = versioned.state.isr, self.replicas(partition).replicas
+        if broker_id in isr or broker_id not in replicas:
+            return False
+        return len(isr) < min(self.min_isr(partition.topic), len(replicas))
 
     def partitions(self, names: Iterable[str] | None = None) -> Iterator[TopicPartition]:
         """Yield every partition of the named topics, or of all."""

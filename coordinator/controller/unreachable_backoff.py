@@ -46,6 +46,12 @@ class UnreachableBackoff:
             record.pause = min(2 * record.pause, LONGEST_PAUSE_SECONDS)
             record.not_before = now + record.pause
 
+    def end(self, broker_id: int, now: float) -> None:
+        """Let the broker be replaced from now on: it is trusted although it was not reachable for long."""
+        record = self._records.get(broker_id)
+        if record is not None:
+            record.not_before = min(record.not_before, now)
+
     def forget(self, broker_id: int) -> None:
         """Start anew: the broker's session has expired, and the next broker of this id is another process."""
         self._records.pop(broker_id, None)

@@ -99,22 +99,24 @@ class UnreachableBrokers:
         logger.info("Broker %d responds again: trusted after %g s without interruption", broker_id, seconds)
         self._on_probation[broker_id] = asyncio.get_running_loop().call_later(seconds, self._trust, broker_id)
         state = self._context.state
-        if any(state.refuses_writes(partition) for partition in state.partitions_on(broker_id)):
+        if any(state.is_needed(broker_id, partition) for partition in state.partitions_on(broker_id)):
             self._trust_early(broker_id)
 
     def on_probation(self) -> Collection[int]:
         """Return the brokers that respond again and are not trusted yet."""
         return self._on_probation.keys()
 
-    def note_state(self, partition: TopicPartition) -> None:
-        """Trust brokers on probation if a partition refuses writes without them, now that it has another state."""
-        state = self._context.state
-        if self._on_probation and state.refuses_writes(partition):
-            for broker_id in self._on_probation.keys() & set(state.replicas(partition).replicas):
-                asyncio.get_running_loop().call_soon(self._trust_early, broker_id)
+    def note_states(self, *partitions: TopicPartition) -> None:
+        """Trust brokers on probation that partitions need, now that these have other states or settings."""
+        if self._on_probation:
+            needed = self._context.state.is_needed
+            for broker_id in self._on_probation:
+                if any(needed(broker_id, partition) for partition in partitions):
+                    asyncio.get_running_loop().call_soon(self._trust_early, broker_id)
 
     def _trust_early(self, broker_id: int) -> None:
         if self._end_probation(broker_id):
+            self.backoff.end(broker_id, asyncio.get_running_loop().time())
             self._trust(broker_id)
 
     def _trust(self, broker_id: int) -> None:

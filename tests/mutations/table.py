@@ -936,26 +936,36 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B115", "coordinator/controller/active_controller.py",
-        "        state.on_state = self.unreachable.note_state\n",
+        "        state.on_state = self.unreachable.note_states\n",
         "",
         f"{_TEST_PROBATION}::test_broker_on_probation_joins_at_once_when_another_one_is_gone",
     ),
     Mutation(
         "B115", "coordinator/controller/active_controller.py",
-        "        state.on_state = self.unreachable.note_state\n",
+        "        state.on_state = self.unreachable.note_states\n",
         "",
         f"{_TEST_PROBATION}::test_broker_on_probation_joins_at_once_when_the_disk_of_another_one_is_full",
     ),
     Mutation(
         "B115", "coordinator/controller/unreachable_brokers.py",
-        "        if any(state.refuses_writes(partition) for partition in state.partitions_on(broker_id)):\n",
+        "        if any(state.is_needed(broker_id, partition) for partition in state.partitions_on(broker_id)):\n",
         "        if False:\n",
         f"{_TEST_PROBATION}::test_broker_whose_link_flaps_while_another_one_is_gone_joins_each_time",
     ),
     Mutation(
         "B115", "coordinator/controller/cluster_state.py",
-        "versioned.state.leader == NO_LEADER or ", "",
-        f"{_TEST_PROBATION}::test_broker_on_probation_is_trusted_at_once_if_a_partition_has_no_leader",
+        "        if broker_id in isr or broker_id not in replicas:\n", "        if broker_id not in replicas:\n",
+        f"{_TEST_PROBATION}::test_broker_on_probation_is_not_trusted_where_it_cannot_help",
+    ),
+    Mutation(
+        "B115", "coordinator/controller/unreachable_brokers.py",
+        "            self.backoff.end(broker_id, asyncio.get_running_loop().time())\n", "",
+        f"{_TEST_PROBATION}::test_broker_that_was_trusted_early_is_replaced_as_soon_as_it_is_silent",
+    ),
+    Mutation(
+        "B115", "coordinator/controller/active_controller.py",
+        "            self.unreachable.note_states(*self.context.state.partitions([topic]))\n", "            pass\n",
+        f"{_TEST_PROBATION}::test_broker_on_probation_is_trusted_when_the_minimum_is_raised",
     ),
     Mutation(
         "B114", "coordinator/controller/topic_ids.py",

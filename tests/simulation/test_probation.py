@@ -4,7 +4,14 @@ import asyncio
 
 import pytest
 
-from oncelog.coordinator.controller.cluster_image import NO_LEADER
+from oncelog.coordinator.controller.config_changes import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResource,
+    OperationType,
+    ResourceType,
+)
+from oncelog.coordinator.controller.leader_elections import ElectionType
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import NOTICED_SECONDS, create, session_of, simulate, state_of
@@ -108,19 +115,62 @@ def test_broker_on_probation_joins_at_once_when_the_disk_of_another_one_is_full(
     simulate(story, settings={"min.insync.replicas": "2"})
 
 
-def test_broker_on_probation_is_trusted_at_once_if_a_partition_has_no_leader() -> None:
+def is_trusted(cluster: SimulatedCluster, broker_id: int) -> bool:
+    active = cluster[1].running.controller.active
+    assert active is not None
+    return broker_id not in active.context.state.unreachable
+
+
+def test_broker_on_probation_is_trusted_when_the_minimum_is_raised() -> None:
     """B115"""
 
     async def story(cluster: SimulatedCluster) -> None:
-        flaps, victim = 2, 3
-        await create(cluster, "t", [victim, flaps])
+        flaps = 2
+        await create(cluster, "t", [1, flaps, 3])
         await let_a_link_flap(cluster, flaps)
-        assert state_of(cluster, "t").isr == (victim,)
-        cluster[victim].kill()
-        await asyncio.sleep(SESSION_SECONDS + RETURNING)
-        active = cluster[1].running.controller.active
-        assert active is not None
-        assert state_of(cluster, "t").leader == NO_LEADER
-        assert flaps not in active.context.state.unreachable
+        assert not is_trusted(cluster, flaps)
+        operation = ConfigOperation("min.insync.replicas", OperationType.SET, "3")
+        resource = ConfigResource(ResourceType.TOPIC, "t")
+        await cluster[1].running.configs.alter([ConfigAlteration(resource=resource, operations=(operation,))])
+        await asyncio.sleep(RETURNING)
+        assert is_trusted(cluster, flaps)
 
-    simulate(story)
+    simulate(story, settings={"min.insync.replicas": "2"})
+
+
+def test_broker_on_probation_is_not_trusted_where_it_cannot_help() -> None:
+    """B115: it is in sync, and the other replica is gone for good."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        flaps, victim = 2, 3
+        await create(cluster, "stuck", [flaps, victim])
+        cluster[victim].kill()
+        await asyncio.sleep(2 * SESSION_SECONDS)
+        await let_a_link_flap(cluster, flaps)
+        assert state_of(cluster, "stuck").isr == (flaps,)
+        assert not is_trusted(cluster, flaps)
+
+    simulate(story, brokers=4, settings={"min.insync.replicas": "2"})
+
+
+def test_broker_that_was_trusted_early_is_replaced_as_soon_as_it_is_silent() -> None:
+    """B115: else a partition that it leads again would wait for the end of the backoff."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        flaps, victim = 2, 3
+        await create(cluster, "t", [flaps, 1, victim])
+        writer = AcknowledgedWriter(cluster, T0)
+        await writer.write(10)
+        await let_a_link_flap(cluster, flaps)
+        cluster[victim].kill()
+        await asyncio.sleep(RETURNING)
+        assert is_trusted(cluster, flaps)
+        await cluster[victim].start()
+        await asyncio.sleep(RETURNING)
+        await cluster[1].running.controller_apis.elect_leaders([T0], ElectionType.PREFERRED)
+        assert state_of(cluster, "t").leader == flaps
+        cluster.isolate(flaps)
+        async with asyncio.timeout(NOTICED_SECONDS):
+            await writer.write(1)
+
+    simulate(story, settings={"min.insync.replicas": "2"})
