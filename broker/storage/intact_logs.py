@@ -85,6 +85,9 @@ class IntactLogs:
         """In which the broker has tried to register since the last epoch that is known."""
         self._is_unwritten = False
         """Whether there was no room for the present epochs."""
+        self._is_registering = False
+        self._failed_meanwhile = False
+        """Whether damage was noted since the registration began, which does not say so."""
 
     def open(self, mark_epoch: int | None) -> None:
         """Read the file, given the broker epoch of the clean-shutdown mark (None: there is none). Raise ``OSError``."""
@@ -146,7 +149,7 @@ class IntactLogs:
 
         ``last``: session and broker epoch of the last registration of this broker id; None if there is none.
         """
-        latest = self._latest
+        self._is_registering, self._failed_meanwhile, latest = True, False, self._latest
         if latest is None:
             return
         if last is not None and last[1] > latest.until:
@@ -168,6 +171,9 @@ class IntactLogs:
 
         Then ``note_again`` must be called until it succeeds. Raise ``OSError``.
         """
+        self._is_registering = False
+        if self._failed_meanwhile:
+            return
         self.epochs = IntactEpochs(broker_epoch if self.epochs is None else self.epochs.since, broker_epoch)
         self._sessions = self._sessions[-1:]  # A tool may write the znode again that names it.
         self.ends_are_noted = False
@@ -237,6 +243,7 @@ class IntactLogs:
 
     def note_damage(self, reason: str) -> None:
         """Forget that the logs are intact. A disk that fails may keep the file."""
+        self._failed_meanwhile |= self._is_registering
         if self._latest is None and not self._disk.exists(self._path):
             return
         _log.warning("%s: acknowledged records may be missing: %s", self._log_dir, reason)

@@ -184,6 +184,12 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B105", _INTACT,
+        "        if self._failed_meanwhile:\n",
+        "        if False:\n",
+        f"{_TEST_REGISTRATIONS}::test_log_that_fails_while_its_broker_is_registered_counts_as_damaged",
+    ),
+    Mutation(
+        "B105", _INTACT,
         "        if size < len(content):\n",
         "        if False:\n",
         f"{_TEST_INTACT}::test_full_disk_keeps_what_was_noted_before_unless_it_can_be_overwritten",

@@ -1,7 +1,9 @@
 """A broker that does not learn in which epoch it was registered has lost nothing by that (B105)."""
 
 import asyncio
+import errno
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pytest
 
@@ -87,6 +89,37 @@ def test_leader_that_is_killed_as_it_registers_leads_again(killed_after_seconds:
         assert state_of(cluster, "t").leader == 2
         await cluster[3].start()
         await writer.write(1)
+
+    simulate(story, settings=MIN_ISR_2)
+
+
+def test_log_that_fails_while_its_broker_is_registered_counts_as_damaged() -> None:
+    """B105: the registration says that it is whole, and its response comes after the failure."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await shrink_to_2(cluster)
+        before, apply = epoch_of_2(cluster), cluster.ensemble.apply
+        replica = cluster[2].running.replica_manager.partition(T0)
+        assert replica is not None
+        assert replica.log is not None
+        fail = partial(replica.log.mark_failed, OSError(errno.EIO, "what was to be written is lost"))
+
+        def applying(session: int, operations: Sequence[Operation]) -> MultiResult:
+            result = apply(session, operations)
+            if any(operation.path == paths.broker(2) for operation in operations):
+                cluster.ensemble.apply = apply  # type: ignore[method-assign]
+                fail()
+            return result
+
+        cluster.ensemble.apply = applying  # type: ignore[method-assign]
+        cluster.ensemble.expire(session_of(cluster[2]).session_id)
+        await registered_since(cluster, before)
+        await asyncio.sleep(LONG)
+        cluster[2].kill()
+        await asyncio.sleep(LONG)
+        await cluster[2].start()
+        await asyncio.sleep(LONG)
+        assert state_of(cluster, "t").leader == NO_LEADER
 
     simulate(story, settings=MIN_ISR_2)
 
