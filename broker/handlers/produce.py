@@ -420,7 +420,7 @@ class _Produce:
     def _append_after_pause(self, batches: Sequence[_Batch], unverified: Errors) -> None:
         """Append batches that were judged in an earlier turn of the loop: look their partitions up again."""
         for batch in batches:
-            self._find(batch)
+            batch.partition = self._led(batch)
         self._append_all(batches, unverified)
 
     def _append_all(self, batches: Sequence[_Batch], unverified: Errors) -> None:

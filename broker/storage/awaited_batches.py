@@ -38,11 +38,16 @@ class _Awaited(NamedTuple):
 class AwaitedBatches:
     """The first awaited batch of each producer of one log. Only producers that the log does not know count."""
 
-    __slots__ = ("_wall_clock", "by_producer")
+    __slots__ = ("_any_until_ms", "_wall_clock", "by_producer")
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
         self._wall_clock = wall_clock
         self.by_producer: dict[int, _Awaited] = {}
+        self._any_until_ms = 0
+
+    def expect_any(self) -> None:
+        """Await the first batch of every producer: of which ones a batch was refused is not known any more."""
+        self._any_until_ms = self._wall_clock() + IN_FLIGHT_MS
 
     def expect(self, batches: Iterable[tuple[int, Place]]) -> None:
         """Await refused batches, by producer id, beside those that are awaited still."""
@@ -57,8 +62,11 @@ class AwaitedBatches:
     def error_behind(self, header: BatchHeader) -> ErrorCode | None:
         """Return why a batch must not be appended before one of its producer that is awaited; None if there is none."""
         awaited = self.by_producer.get(header.producer_id)
-        if awaited is None:
+        if awaited is not None:
+            (epoch, sequence), until_ms = awaited
+        elif self._any_until_ms:
+            epoch, sequence, until_ms = header.producer_epoch, 0, self._any_until_ms
+        else:
             return None
-        (epoch, sequence), until_ms = awaited
         is_behind = epoch == header.producer_epoch and sequence < header.base_sequence
         return ErrorCode.KAFKA_STORAGE_ERROR if is_behind and self._wall_clock() < until_ms else None

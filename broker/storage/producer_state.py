@@ -139,7 +139,7 @@ class ProducerStateManager:
     def _admit_first(self, header: BatchHeader, origin: AppendOrigin) -> Accept | ErrorCode:
         """Decide on a batch of an unknown producer: it may have any sequence, but not follow one that was refused."""
         error = self._refused.error_behind(header, self.producer_id_expiration_ms)
-        if error is None and self._awaited.by_producer:
+        if error is None:
             error = self._awaited.error_behind(header)
         if error is None and origin is AppendOrigin.CLIENT:
             error = self._check_unverified(header, None)
@@ -235,10 +235,13 @@ class ProducerStateManager:
         return self._verifications.check_guard(producer_id, producer_epoch, guard)
 
     def forget_undecided(self) -> None:
-        """Forget verifications: this broker resigned. Await what was refused, if it leads again."""
-        self._verifications.entries.clear()
+        """Forget verifications: this broker resigned. Await what was refused or not verified, if it leads again."""
         refused = self._refused.by_producer.items()
         self.expect((producer_id, Place(each.producer_epoch, each.base_sequence)) for producer_id, each in refused)
+        self.expect(self._verifications.first_batches())
+        if self._refused.has_dropped:
+            self._awaited.expect_any()
+        self._verifications.entries.clear()
         self._refused.clear()
 
     # What follows an append, or a refusal
@@ -250,11 +253,9 @@ class ProducerStateManager:
     def expect(self, batches: Iterable[tuple[int, Place]]) -> None:
         """Await batches that were refused before this broker leads, by producer id.
 
-        Of a producer that the log knows the sequence shows the gap.
+        They count while the log does not know their producer. Else the sequence shows the gap.
         """
-        self._awaited.expect(
-            (producer_id, place) for producer_id, place in batches if producer_id not in self.producers
-        )
+        self._awaited.expect(batches)
 
     def apply(
         self,

@@ -42,6 +42,11 @@ class RefusedBatches:
         self.by_producer: OrderedDict[int, _Refusal] = OrderedDict()
         """By producer id; the latest refused last."""
 
+    @property
+    def has_dropped(self) -> bool:
+        """Whether a refusal was dropped."""
+        return self._dropped_ms is not None
+
     def refuse(self, header: BatchHeader, producer_expiration_ms: int) -> None:
         """Note a batch that was not appended, although it was in sequence or has not been checked.
 

@@ -12,9 +12,10 @@ transaction, withdraws its own: it may be one that its client has given up. (Kaf
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from oncelog.broker.storage.awaited_batches import Place
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import BatchHeader
 
@@ -89,6 +90,12 @@ class PendingVerifications:
         self._wall_clock = wall_clock
         self.entries: dict[int, VerificationStateEntry] = {}
         """By producer id, in the order in which they were started."""
+
+    def first_batches(self) -> Iterator[tuple[int, Place]]:
+        """Yield the first batch that is to be verified of each producer, by producer id."""
+        for producer_id, entry in self.entries.items():
+            if entry.lowest_sequence < math.inf:
+                yield producer_id, Place(entry.producer_epoch, int(entry.lowest_sequence))
 
     def start(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, adds_partitions: bool

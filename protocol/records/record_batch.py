@@ -183,13 +183,15 @@ def peek_transactional_producer(batch: memoryview) -> tuple[int, int, int] | Non
 def peek_sequenced(batch: Buffer | list[Buffer] | None) -> BatchHeader | None:
     """Return the header of bytes that say that they are a batch of an idempotent producer, else None.
 
-    Nothing is validated.
+    Only the checksum is validated.
     """
     buffer = b"".join(batch) if isinstance(batch, list) else batch
     if buffer is None or len(buffer) < HEADER_SIZE:
         return None
     header = _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, 0))
-    return header if header.magic == MAGIC and header.has_producer_id and header.base_sequence >= 0 else None
+    if header.magic != MAGIC or not header.has_producer_id or header.base_sequence < 0:
+        return None
+    return header if crc_is_valid(buffer, 0, header) else None
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

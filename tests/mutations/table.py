@@ -884,6 +884,22 @@ MUTATIONS: Final = (
         "tests/unit/broker/storage/test_shortages.py::test_batches_behind_one_that_met_a_shortage_are_refused_like_it",
     ),
     Mutation(
+        "B113", "broker/storage/producer_state.py",
+        "            self._awaited.expect_any()\n", "            pass\n",
+        f"{_TEST_EARLY}::test_refusals_of_many_producers_are_awaited_by_the_next_leadership",
+    ),
+    Mutation(
+        "B113", "broker/storage/producer_state.py",
+        "        self._awaited.expect(batches)\n",
+        "        self._awaited.expect(each for each in batches if each[0] not in self.producers)\n",
+        f"{_TEST_EARLY}::test_refused_batch_of_a_producer_is_awaited_although_the_log_knew_it_then",
+    ),
+    Mutation(
+        "B113", "broker/storage/producer_state.py",
+        "        self.expect(self._verifications.first_batches())\n", "",
+        f"{_TEST_ELSEWHERE}::test_batch_behind_one_that_was_not_verified_waits_for_it_in_the_next_leadership",
+    ),
+    Mutation(
         "B113", "broker/handlers/produce.py",
         "        if isinstance(partition, LeadingPartition) or partition not in _NOT_LED:\n",
         "        if True:\n",
@@ -916,12 +932,6 @@ MUTATIONS: Final = (
         "self.expect((producer_id, Place(each.producer_epoch, each.base_sequence)) for producer_id, each in refused)",
         "pass",
         f"{_TEST_EARLY}::test_batch_that_the_leader_refused_is_awaited_by_its_next_leadership",
-    ),
-    Mutation(
-        "B113", "broker/handlers/produce.py",
-        "            self._find(batch)\n        self._append_all(batches, unverified)\n",
-        "            batch.partition = self._led(batch)\n        self._append_all(batches, unverified)\n",
-        f"{_TEST_ELSEWHERE}::test_batch_behind_one_whose_leadership_was_lost_during_verification_waits_for_it",
     ),
     Mutation(
         "B113", "broker/storage/awaited_batches.py",

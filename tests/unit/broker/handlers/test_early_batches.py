@@ -13,7 +13,7 @@ from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers.test_produce import by_id, error, produce
-from tests.unit.broker.replica_side import ME, OTHER, ReplicaSide, topic_id
+from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide, topic_id
 from tests.unit.broker.virtual_time import in_virtual_time
 
 BY_NAME, BY_ID = 9, 13
@@ -21,10 +21,13 @@ PRODUCER = 4711
 NEW = TopicPartition("new", 0)
 NO_ERROR = ErrorCode.NONE
 NOT_YET = ErrorCode.KAFKA_STORAGE_ERROR
+BASE_SEQUENCE_POSITION = 53
 
 
-def sent(broker: ReplicaSide, sequence: int, *, version: int = BY_NAME, epoch: int = 0) -> ErrorCode:
-    request = produce(("new", 0, batch(producer_id=PRODUCER, epoch=epoch, sequence=sequence)))
+def sent(
+    broker: ReplicaSide, sequence: int, *, version: int = BY_NAME, epoch: int = 0, producer_id: int = PRODUCER
+) -> ErrorCode:
+    request = produce(("new", 0, batch(producer_id=producer_id, epoch=epoch, sequence=sequence)))
     return error(broker.respond(handle_produce, by_id(request) if version == BY_ID else request, version))
 
 
@@ -77,6 +80,68 @@ async def test_batch_that_the_leader_refused_is_awaited_by_its_next_leadership()
     broker.lead("new", epoch=1, leader=OTHER, replicas=(ME, OTHER))
     broker.lead("new", epoch=2, replicas=(ME, OTHER))
     assert [sent(broker, each) for each in (1, 0, 1)] == [NOT_YET, NO_ERROR, NO_ERROR]
+
+
+@pytest.mark.parametrize("others", [999, 1000])
+@in_virtual_time
+async def test_refusals_of_many_producers_are_awaited_by_the_next_leadership(others: int) -> None:
+    """B113: more than the log remembers one by one."""
+    broker = ReplicaSide()
+    broker.lead("new", replicas=(ME, OTHER))
+    broker.disk.fill()
+    assert {sent(broker, 0, producer_id=each) for each in (PRODUCER, *range(others))} == {NOT_YET}
+    broker.disk.make_room()
+    broker.lead("new", epoch=1, leader=OTHER, replicas=(ME, OTHER))
+    broker.lead("new", epoch=2, replicas=(ME, OTHER))
+    assert [sent(broker, each) for each in (1, 0, 1)] == [NOT_YET, NO_ERROR, NO_ERROR]
+    broker.now_ms += IN_FLIGHT_MS
+    assert sent(broker, 7, producer_id=5000) is NO_ERROR
+
+
+@in_virtual_time
+async def test_refused_batch_of_a_producer_is_awaited_although_the_log_knew_it_then() -> None:
+    """B113: what it had written was cut off."""
+    broker = ReplicaSide()
+    broker.lead("new", replicas=(ME, OTHER))
+    assert sent(broker, 0) is NO_ERROR
+    broker.disk.fill()
+    assert sent(broker, 1) is NOT_YET
+    broker.disk.make_room()
+    broker.lead("new", epoch=1, leader=OTHER, replicas=(ME, OTHER))
+    log = broker.partition("new").log
+    assert log is not None
+    log.truncate_to(0)
+    broker.lead("new", epoch=2, replicas=(ME, OTHER))
+    assert [sent(broker, each) for each in (2, 0, 1, 2)] == [NOT_YET, NO_ERROR, NO_ERROR, NO_ERROR]
+
+
+@in_virtual_time
+async def test_damaged_batch_holds_no_other_back() -> None:
+    broker = ReplicaSide()
+    damaged = batch(producer_id=PRODUCER, epoch=0, sequence=7)
+    damaged[BASE_SEQUENCE_POSITION : BASE_SEQUENCE_POSITION + 4] = (3).to_bytes(4, "big")
+    error(broker.respond(handle_produce, produce(("new", 0, damaged)), BY_NAME))
+    broker.lead("new")
+    assert sent(broker, 7) is NO_ERROR
+
+
+@in_virtual_time
+async def test_batch_that_the_client_may_not_write_is_not_noted() -> None:
+    """In a request that waits for the verification of another batch."""
+    broker = ReplicaSide(transaction_partition_verification_enable=True)
+    broker.authorizer = OnlyTopics("t", "txn")
+    broker.lead("t")
+    request = produce(
+        ("t", 0, batch(producer_id=1, epoch=0, sequence=0, transactional=True)),
+        ("secret", 0, batch(producer_id=PRODUCER, epoch=0, sequence=0)),
+        ("__consumer_offsets", 3, batch(producer_id=PRODUCER, epoch=0, sequence=0)),
+        acks=-1,
+        transactional_id="txn",
+    )
+    await broker.call(handle_produce, request, 11)
+    early = broker.replica_manager.early_batches
+    assert early.take(TopicPartition("secret", 0), ZERO_UUID) == []
+    assert early.take(TopicPartition("__consumer_offsets", 3), ZERO_UUID) == []
 
 
 @in_virtual_time

@@ -364,6 +364,22 @@ async def test_batch_behind_one_whose_leadership_was_lost_during_verification_wa
         assert [await world.produce(0, each, VERIFIES) for each in (0, 1)] == [ErrorCode.NONE, ErrorCode.NONE]
 
 
+async def test_batch_behind_one_that_was_not_verified_waits_for_it_in_the_next_leadership() -> None:
+    """B113"""
+    async with elsewhere() as world:
+        await world.producer.add(0)
+        working = world.leader.transaction_verifier
+        world.leader.transaction_verifier = verifier(
+            world.leader, LocalChannel(LEADER, world.leader.metadata, world.leader.supervisor.spawn)
+        )
+        assert await world.produce(0, 0, VERIFIES) is ErrorCode.NOT_ENOUGH_REPLICAS
+        world.leader.transaction_verifier = working
+        async with without_leader(world.leader, 0):
+            pass
+        assert await world.produce(0, 1, VERIFIES) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [await world.produce(0, each, VERIFIES) for each in (0, 1)] == [ErrorCode.NONE, ErrorCode.NONE]
+
+
 async def test_produce_waits_for_the_previous_transaction_of_a_remote_coordinator() -> None:
     """B05: by asking again."""
     async with elsewhere(retry_backoff_max_ms=30_000, retry_backoff_ms=5) as world:
