@@ -22,6 +22,7 @@ from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.preferred_replica import NO_PREFERENCE, preferred_read_replica
 from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.local_log import LocalLog
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
@@ -236,4 +237,9 @@ class ReplicaManager:
     async def stop(self) -> None:
         """Respond to fetches that wait, and write the high watermarks."""
         self.fetch_sessions.close()
-        await self.checkpoint_high_watermarks()
+        try:
+            await self.checkpoint_high_watermarks()
+        except OSError as error:
+            if not is_transient(error):
+                raise
+            logger.warning("The high watermarks on the disk are older than those of this moment: %s", error)

@@ -411,3 +411,12 @@ def test_sole_replica_is_settled_at_once_after_a_restart() -> None:
     assert log is not None
     assert log.high_watermark == log.log_end_offset == 2
     assert again.partition().end_is_settled
+
+
+@in_virtual_time
+async def test_full_disk_holds_up_no_stop() -> None:
+    broker = ReplicaSide()
+    broker.lead()
+    broker.append(batch())
+    broker.disk.fill()
+    await broker.replica_manager.stop()
