@@ -181,12 +181,10 @@ def test_broker_that_is_stopped_with_a_full_disk_fails_no_log_and_comes_back(cap
             assert await _produce(client) == ErrorCode.NONE
         broker.disk.fill()
         client.close()
-        with pytest.raises(OSError, match="Errno 28"):
-            await broker.stop()
+        await broker.stop()
         errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert [error for error in errors if "failed" in error or "cannot go on" in error] == []
         assert len([error for error in errors if "not closed cleanly" in error]) == 1
-        broker.crash("process")
         broker.disk.make_room()
         await broker.start()
         client = await WireClient.connect(PORT)
