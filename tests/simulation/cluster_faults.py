@@ -375,7 +375,8 @@ class ClusterFaults:
     async def _move_away(self, broker: ClusterBroker, rng: random.Random) -> None:
         """Bring at least the partitions of one topic elsewhere."""
         others = [other for other in self._shape.broker_ids if other != broker.broker_id]
-        if len(others) < self._shape.min_insync_replicas:
+        copies = min(2, self._shape.replication_factor)  # One alone would lose with its power what is not synced.
+        if len(others) < max(copies, self._shape.min_insync_replicas):
             return
         if len(others) > 2:
             others = rng.sample(others, 2)
