@@ -52,7 +52,7 @@ class AwaitedBatches:
     def expect(self, batches: Iterable[tuple[int, Place]]) -> None:
         """Await refused batches, by producer id, beside those that are awaited still."""
         now_ms = self._wall_clock()
-        awaited = {key: each for key, each in self.by_producer.items() if now_ms < each.until_ms}
+        awaited = {key: each for key, each in self.by_producer.items() if self._is_due(each.until_ms)}
         for producer_id, place in batches:
             before = awaited.get(producer_id)
             first = place if before is None else first_of(before.place, place)
@@ -69,4 +69,8 @@ class AwaitedBatches:
         else:
             return None
         is_behind = epoch == header.producer_epoch and sequence < header.base_sequence
-        return ErrorCode.KAFKA_STORAGE_ERROR if is_behind and self._wall_clock() < until_ms else None
+        return ErrorCode.KAFKA_STORAGE_ERROR if is_behind and self._is_due(until_ms) else None
+
+    def _is_due(self, until_ms: int) -> bool:
+        """Return whether something is awaited still; a longer wait than 30 s shows that the clock was set back."""
+        return 0 < until_ms - self._wall_clock() <= IN_FLIGHT_MS

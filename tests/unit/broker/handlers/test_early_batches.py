@@ -155,6 +155,16 @@ async def test_awaited_batch_that_does_not_come_holds_others_back_for_half_a_min
 
 
 @in_virtual_time
+async def test_clock_that_is_set_back_holds_no_producer_back() -> None:
+    broker = ReplicaSide()
+    sent(broker, 0)
+    broker.lead("new")
+    assert sent(broker, 1) is NOT_YET
+    broker.now_ms -= 3_600_000
+    assert sent(broker, 1) is NO_ERROR
+
+
+@in_virtual_time
 async def test_producer_begins_anew_after_a_batch_that_it_gave_up() -> None:
     broker = ReplicaSide()
     sent(broker, 0)
