@@ -34,9 +34,17 @@ class Running:
 
     def end(self, seconds: float = SECONDS) -> int:
         code = self.process.wait(seconds)
+        self._read_out()
+        return code
+
+    def kill(self) -> None:
+        """Ends the process, and reads its streams out: whoever closes them must not take them from the readers."""
+        self.process.kill()
+        self._read_out()
+
+    def _read_out(self) -> None:
         for lines in (self.printed, self.said):
             lines.join()
-        return code
 
 
 class _Lines:
@@ -76,19 +84,19 @@ class _Lines:
 
 @contextmanager
 def running(oncelog: Oncelog, words: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "oncelog", *words.split()]
     with subprocess.Popen(
-        command,
+        [sys.executable, "-m", "oncelog", *words.split()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=oncelog.environment,
     ) as process:
+        command = Running(process)
         try:
-            yield Running(process)
+            yield command
         finally:
-            process.kill()
+            command.kill()
 
 
 @pytest.fixture
