@@ -5,6 +5,10 @@ brokers. A broker that still has its session, but not its link to the controller
 received. It learns that others lead what it led, refuses writes that could not be replicated, and sends its clients to
 the new leaders.
 
+Not everything in the store is an order, though. A leader that has registered anew since the state was written may have
+lost what it led with, and the controller has yet to decide who leads. No broker leads or follows by such a state: the
+leader would take clients and followers to a log that lacks acknowledged records, and the followers would cut their own.
+
 Only the controller knows which brokers are unreachable, so that is missing. And nothing is deleted this way.
 """
 
@@ -13,9 +17,11 @@ import logging
 from oncelog.coordinator.controller.cluster_loading import load_cluster
 from oncelog.coordinator.controller.cluster_state import ClusterState
 from oncelog.coordinator.controller.control_requests import ControlRequests
+from oncelog.coordinator.controller.replica_standing import leader_restarted
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Session
 from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +46,18 @@ async def read_orders(session: Session, broker_id: int, listener_name: str) -> l
     metadata.add_update_metadata(state.partitions(), [broker_id])
     leaderships = ControlRequests(state, controller_id, controller_epoch, listener_name)
     for partition in state.partitions_on(broker_id):
-        if state.state(partition) is not None and partition.topic not in state.topics_to_delete:
+        if _is_decided(state, partition):
             leaderships.add_leader_and_isr(partition, [broker_id])
     # Metadata first, as from a controller: a coordinator drops the markers of partitions that are not in its metadata.
     return [request for requests in (metadata, leaderships) for _, request in requests.build()]
+
+
+def _is_decided(state: ClusterState, partition: TopicPartition) -> bool:
+    """Return whether the controller has nothing to decide before it sends this state."""
+    versioned = state.state(partition)
+    if versioned is None or partition.topic in state.topics_to_delete:
+        return False
+    return not leader_restarted(state, versioned)
 
 
 def _ignore() -> None:

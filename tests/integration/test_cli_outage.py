@@ -38,7 +38,7 @@ class Running:
         return code
 
     def kill(self) -> None:
-        """Ends the process, and reads its streams out: whoever closes them must not take them from the readers."""
+        """End the process and read its streams out, since the end of the block closes them under their readers."""
         self.process.kill()
         self._read_out()
 

@@ -978,6 +978,12 @@ MUTATIONS: Final = (
         f"{_TEST_PROBATION}::test_broker_on_probation_is_trusted_when_the_minimum_is_raised",
     ),
     Mutation(
+        "B116", "coordinator/controller/cluster_reading.py",
+        "    return not leader_restarted(state, versioned)\n", "    return True\n",
+        "tests/simulation/test_cut_links.py"
+        "::test_leader_that_lost_power_does_not_lead_again_by_what_the_store_says",
+    ),
+    Mutation(
         "B114", "coordinator/controller/topic_ids.py",
         "if not topic.states or name in without]", "]",
         f"{_TEST_WITHOUT_ID}::test_controller_that_does_not_know_the_id_of_a_topic_invents_none",

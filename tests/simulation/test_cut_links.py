@@ -5,7 +5,7 @@ writes go on.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -24,7 +24,7 @@ from tests.simulation.cluster_stories import (
     views,
 )
 from tests.simulation.sim_zookeeper import Direction, SimSession
-from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
+from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
 
 REPLICAS = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
 SETTINGS = {"min.insync.replicas": "2"}
@@ -34,6 +34,10 @@ LONGEST_STALL_SECONDS = NOTICED_SECONDS + 1.5
 LINKS = [(1, 2), (2, 3)]
 """Controller and broker; broker and broker."""
 WAYS = ["both", "there", "back"]
+UNNOTICED_SECONDS = 0.9 * SESSION_SECONDS
+"""The ensemble does not miss a member that is silent for this time."""
+_LOOK_SECONDS = 0.0005
+_MOST_LOOKS = 12_000
 
 
 def cut(cluster: SimulatedCluster, link: tuple[int, int], ways: str) -> None:
@@ -194,3 +198,48 @@ def test_broker_is_trusted_again_although_the_controllers_session_was_in_doubt_a
         assert_agreement(cluster)
 
     simulate(story)
+
+
+@pytest.mark.parametrize("level", ["0", "1"])
+def test_leader_that_lost_power_does_not_lead_again_by_what_the_store_says(level: str) -> None:
+    """B116: the controller, which it does not reach, has not written yet that another one leads."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        assert cluster.controllers == [1]
+        await create(cluster, "t", (3, 4, 2))
+        writer = AcknowledgedWriter(cluster, TopicPartition("t", 0))
+        await writer.write(20)
+        cluster[1].cut_from_ensemble()
+        cluster[3].crash("power")
+        former = cluster.ensemble.tree.get(paths.broker(3))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(cluster[3].start())
+            await until(lambda: cluster.ensemble.tree.get(paths.broker(3)) not in (former, None))
+            cluster[1].kill()
+            await until(lambda: bool(cluster.controllers) and has_metadata(cluster[3]))
+            (controller,) = cluster.controllers
+            cluster[controller].cut_from_ensemble()
+            cluster.isolate(controller, 3)
+            assert state_of(cluster, "t").leader == 3
+            await asyncio.sleep(UNNOTICED_SECONDS)
+            for follower in (2, 4):
+                writer.assert_nothing_is_lost(cluster[follower].content(writer.partition))
+            cluster[controller].cut_from_ensemble(Direction.NONE)
+            cluster.loop.network.heal()
+            await writer.write(5)
+        writer.assert_nothing_is_lost(cluster[state_of(cluster, "t").leader].content(writer.partition))
+
+    simulate(story, brokers=4, settings={**SETTINGS, "oncelog.eligible.leader.replicas.version": level})
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, so closely that little else happens meanwhile."""
+    for _ in range(_MOST_LOOKS):
+        if condition():
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
+    raise AssertionError("in vain")
+
+
+def has_metadata(broker: ClusterBroker) -> bool:
+    return broker.broker is not None and bool(broker.broker.metadata.image.brokers)
