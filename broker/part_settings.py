@@ -92,6 +92,7 @@ def controller_settings(
             ),
             rack=config.broker_rack,
             features=features,
+            min_insync_replicas=config.min_insync_replicas,
         ),
         listener_name=listeners.inter_broker,
         defaults=TopicDefaults(

@@ -20,9 +20,11 @@ from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResource,
+    OperationType,
     ResourceType,
     why_malformed,
 )
+from oncelog.coordinator.controller.in_sync_minimums import MINIMUM_KEY
 from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
 from oncelog.protocol import topic_name
 from oncelog.protocol.errors import ErrorCode
@@ -37,6 +39,11 @@ _NAMES_OF_RESOURCES: Final = {
     ResourceType.CLIENT_METRICS: "Client metrics subscription",
     ResourceType.GROUP: "Group",
 }
+_MIN_IN_SYNC_OF_ONE_BROKER: Final = ApiError(
+    ErrorCode.INVALID_CONFIG,
+    f"Broker-level {MINIMUM_KEY} cannot be altered while eligible leader replicas are kept: a partition must have the "
+    "same minimum whichever broker leads it. Set it for all brokers, or for topics.",
+)
 _NO_STORE: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store does not respond: {WITHOUT_ZOOKEEPER}.")
 
 
@@ -155,6 +162,9 @@ def _alteration(broker: Broker, context: RequestContext, requested: RequestedAlt
         return operations
     if resource.type is ResourceType.BROKER_LOGGER and replaces_all:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+    if resource.type is ResourceType.BROKER and name and broker.features.keeps_eligible:
+        if any(each.key == MINIMUM_KEY and each.type is not OperationType.DELETE for each in operations):
+            return _MIN_IN_SYNC_OF_ONE_BROKER
     return ConfigAlteration(resource=resource, operations=operations, replaces_all=replaces_all)
 
 

@@ -24,6 +24,7 @@ from oncelog.coordinator.controller.controller_settings import ControllerSetting
 from oncelog.coordinator.controller.eligible_changes import decide_eligible, depends_on_settings
 from oncelog.coordinator.controller.feature_changes import ensure_features
 from oncelog.coordinator.controller.full_disks import FullDisks
+from oncelog.coordinator.controller.in_sync_minimums import DefaultMinimums, overriding_minimum
 from oncelog.coordinator.controller.leader_elections import balance_leaders
 from oncelog.coordinator.controller.leaderless_partitions import LeaderlessPartitions
 from oncelog.coordinator.controller.partition_states import elect
@@ -45,7 +46,6 @@ from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
-_MIN_ISR_KEY: Final = "min.insync.replicas"
 _EXPECTED_ERRORS: Final = frozenset(
     {ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE}
 )
@@ -72,6 +72,7 @@ class ActiveController:
         state = ClusterState()
         state.on_set_aside = self._malformed_changed
         state.keeps_eligible = lambda: stored.features.keeps_eligible
+        self._minimums = DefaultMinimums(stored)
         state.min_isr = self._min_isr
         overrides = stored.configs.topic_overrides
         state.unclean_election_allowed = lambda topic: stored.recovery.allows_unclean_election(overrides(topic))
@@ -146,8 +147,8 @@ class ActiveController:
             await handle()
 
     def _min_isr(self, topic: str) -> int:
-        override = self._stored.configs.topic_overrides(topic).get(_MIN_ISR_KEY, "").strip()
-        return int(override) if override.isdecimal() else self._stored.default_min_isr
+        override = overriding_minimum(self._stored.configs.topic_overrides(topic))
+        return self._minimums.largest(self.context.state.brokers) if override is None else override
 
     # Changes in the metadata store
 
@@ -155,7 +156,10 @@ class ActiveController:
         self._put("brokers changed", self._reread_brokers)
 
     async def _reread_brokers(self) -> None:
+        before = self._minimums.largest(self.context.state.brokers)
         changes = await apply_broker_changes(self.context, self._brokers_changed)
+        if self._minimums.largest(self.context.state.brokers) != before:
+            self._defaults_changed()
         for broker_id in changes.stopped:
             self.unreachable.backoff.forget(broker_id)
         for broker_id in changes.started:
@@ -189,7 +193,8 @@ class ActiveController:
             await send_changes(self.context, elected, elected)
 
     def _defaults_changed(self) -> None:
-        """Decide again which replicas may lead: the settings of topics that do not say have changed."""
+        """Decide again which replicas may lead: the settings of topics that do not say may have changed."""
+        self._minimums.forget()
         self.unreachable.note_states(*self.context.state.partitions())
         self._put("eligible replicas changed", partial(decide_eligible, self.context))
 

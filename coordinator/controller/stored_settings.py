@@ -6,7 +6,8 @@ Every broker does this, not only the controller.
 
 from collections.abc import Callable, Collection
 
-from oncelog.coordinator.controller.config_repository import ConfigRepository
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
 from oncelog.coordinator.controller.event_queue import EventQueue
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
 from oncelog.coordinator.controller.recovery_strategy import RecoverySettings
@@ -31,6 +32,7 @@ class StoredSettings:
         """Of topics that do not say."""
         self.on_recovery: Callable[[], None] = _nothing
         """Called after ``recovery`` has changed."""
+        configs.add_listener(self._on_overrides)
         self.on_mended: Callable[[list[str]], None] = _ignore
         """Called with the names of topics whose configuration could not be decoded before and can be now."""
 
@@ -38,6 +40,11 @@ class StoredSettings:
         """Apply ``min.insync.replicas`` of topics that do not say."""
         if minimum != self.default_min_isr:
             self.default_min_isr = minimum
+            self.on_min_isr()
+
+    def _on_overrides(self, resource: ConfigResource, overrides: Overrides) -> None:
+        """Each broker has its own minimum, if it was given one."""
+        if resource.type is ResourceType.BROKER:
             self.on_min_isr()
 
     def set_recovery(self, recovery: RecoverySettings) -> None:

@@ -54,6 +54,8 @@ class BrokerRegistration:
     """The last broker epoch, before this registration, that its data directory has seen."""
     intact_before: tuple[tuple[int, int], ...] = ()
     """First and last broker epochs between which its logs had everything, before other directories were registered."""
+    min_insync_replicas: int | None = None
+    """What it was started with, for topics that do not say; None: it did not say (Apache Kafka, earlier releases)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,7 @@ _INT32: Final = range(-(1 << 31), 1 << 31)
 _BROKER_IDS: Final = range(1 << 31)
 _PORTS: Final = range(1 << 16)
 _EPOCHS: Final = range(1 << 63)
+_MINIMUMS: Final = range(1, 1 << 31)
 
 
 def _to_json(content: Mapping[str, Any]) -> bytes:
@@ -172,6 +175,8 @@ def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
         content["intact_until"] = registration.intact_until
     if registration.intact_before:
         content["intact_before"] = registration.intact_before
+    if registration.min_insync_replicas is not None:
+        content["min_insync_replicas"] = registration.min_insync_replicas
     content["listener_security_protocol_map"] = {e.listener: e.security_protocol.name for e in registration.endpoints}
     content["features"] = {
         name: {"min_version": lowest, "max_version": highest}
@@ -197,6 +202,7 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
         intact_before = tuple(
             (_checked(first, _EPOCHS), _checked(last, _EPOCHS)) for first, last in content.get("intact_before", ())
         )
+        min_insync_replicas = _optional(content.get("min_insync_replicas"), _MINIMUMS)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise MalformedZnode(f"not a broker registration: {data[:500]!r}") from error
     return BrokerRegistration(
@@ -207,6 +213,7 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
         intact_since=intact_since,
         intact_until=intact_until,
         intact_before=intact_before,
+        min_insync_replicas=min_insync_replicas,
     )
 
 

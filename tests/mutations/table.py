@@ -85,6 +85,7 @@ _TEST_REPLICA_MANAGER: Final = "tests/unit/broker/replication/test_replica_manag
 _TEST_ISR_CHANGES: Final = "tests/unit/coordinator/controller/test_isr_changes.py"
 _TEST_CLUSTER: Final = "tests/simulation/test_cluster.py"
 _TEST_REPLICAS: Final = "tests/simulation/test_cluster_replicas.py"
+_TEST_MINIMUMS: Final = "tests/unit/coordinator/controller/test_in_sync_minimums.py"
 _TEST_CUT_LINKS: Final = "tests/simulation/test_cut_links.py::TestCutLink"
 _TEST_PRODUCE: Final = "tests/unit/broker/handlers/test_produce.py"
 _TEST_FETCH: Final = "tests/unit/broker/handlers/test_fetch.py"
@@ -976,6 +977,33 @@ MUTATIONS: Final = (
         "B115", "coordinator/controller/active_controller.py",
         "            self.unreachable.note_states(*self.context.state.partitions([topic]))\n", "            pass\n",
         f"{_TEST_PROBATION}::test_broker_on_probation_is_trusted_when_the_minimum_is_raised",
+    ),
+    Mutation(
+        "B57", "coordinator/controller/in_sync_minimums.py",
+        "    return max([own, *(minimum for minimum in others if minimum is not None)])\n", "    return own\n",
+        f"{_TEST_MINIMUMS}::test_controller_with_a_lower_minimum_than_the_leader_remembers_eligible_replicas",
+    ),
+    Mutation(
+        "B57", "coordinator/controller/in_sync_minimums.py",
+        "        minimum = int(text)\n", "        minimum = int(text) if text.isdecimal() else 0\n",
+        f"{_TEST_MINIMUMS}::test_minimum_is_read_as_brokers_read_it",
+    ),
+    Mutation(
+        "B57", "coordinator/controller/active_controller.py",
+        "        if self._minimums.largest(self.context.state.brokers) != before:\n            self._defaults_changed()\n",
+        "",
+        f"{_TEST_MINIMUMS}::test_broker_that_leaves_takes_its_minimum_along",
+    ),
+    Mutation(
+        "B57", "coordinator/controller/stored_settings.py",
+        "        if resource.type is ResourceType.BROKER:\n            self.on_min_isr()\n", "        pass\n",
+        f"{_TEST_MINIMUMS}::test_lower_minimum_for_all_brokers_ends_the_eligibility",
+    ),
+    Mutation(
+        "B57", "broker/handlers/config_requests.py",
+        "    if resource.type is ResourceType.BROKER and name and broker.features.keeps_eligible:\n", "    if False:\n",
+        "tests/unit/broker/handlers/test_config_administration.py"
+        "::test_minimum_of_one_broker_is_refused_while_eligible_replicas_are_kept",
     ),
     Mutation(
         "B116", "coordinator/controller/cluster_reading.py",

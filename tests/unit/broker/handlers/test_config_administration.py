@@ -362,3 +362,12 @@ async def alter_one(broker: Broker, resource_type: int, name: str, key: str, val
     request = IncrementalAlterConfigsRequest(resources=[resource])
     response = await ask(broker, handle_incremental_alter_configs, request, IncrementalAlterConfigsResponse)
     return response.responses[0].error_code
+
+
+async def test_minimum_of_one_broker_is_refused_while_eligible_replicas_are_kept() -> None:
+    key = "min.insync.replicas"
+    async with running_broker() as broker:
+        assert broker.features.keeps_eligible
+        assert await change(broker, BROKER, "1", (key, OperationType.SET, "2")) is ErrorCode.INVALID_CONFIG
+        assert await change(broker, BROKER, "1", (key, OperationType.DELETE, None)) is ErrorCode.NONE
+        assert await change(broker, BROKER, "", (key, OperationType.SET, "2")) is ErrorCode.NONE

@@ -210,6 +210,7 @@ class ClusterUnderTest:
         unclean: bool = False,
         supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
         begins_with: Mapping[str, int] = SUPPORTED_LEVELS,
+        min_insync_replicas: int | None = None,
     ) -> Member:
         """A broker that has not started yet; ``begins_with`` is what it finalises if the cluster is new."""
         store = self.ensemble.connect()
@@ -218,7 +219,13 @@ class ClusterUnderTest:
         endpoint = RegisteredEndpoint(listener="PLAINTEXT", host=f"host{broker_id}", port=9092)
         self.brokers.setdefault(broker_id, NotingBroker())
         settings = ControllerSettings(
-            registration=BrokerRegistration(broker_id=broker_id, endpoints=(endpoint,), rack=rack, features=supported),
+            registration=BrokerRegistration(
+                broker_id=broker_id,
+                endpoints=(endpoint,),
+                rack=rack,
+                features=supported,
+                min_insync_replicas=min_insync_replicas,
+            ),
             listener_name="PLAINTEXT",
             defaults=TopicDefaults(partition_count=2, replication_factor=1),
             features=begins_with,

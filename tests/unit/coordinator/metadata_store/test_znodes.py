@@ -137,6 +137,12 @@ def test_registration_says_since_when_its_logs_are_intact() -> None:
     assert znodes.decode_broker(3, znodes.encode_broker(ended, 1_500)) == ended
 
 
+def test_registration_says_what_minimum_the_broker_was_started_with() -> None:
+    started = replace(BROKER, min_insync_replicas=2)
+    assert znodes.decode_broker(3, znodes.encode_broker(started, 1_500)) == started
+    assert b"insync" not in znodes.encode_broker(BROKER, 1_500)
+
+
 def test_small_znodes_have_kafkas_form() -> None:
     assert json.loads(znodes.encode_controller(4, 99)) == {
         "version": 2,
