@@ -138,6 +138,7 @@ class BrokerChannel(Protocol):
 
 
 NO_OFFSET: Final = -1
+NO_LEADER_EPOCH: Final = -1
 NEVER: Final = -1.0
 """A time of the loop's clock that is before every other one."""
 

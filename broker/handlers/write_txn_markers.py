@@ -18,7 +18,7 @@ from oncelog.broker.dispatch.sliced_work import new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.broker.transactions.markers import MarkerWrite
-from oncelog.coordinator.ports import TransactionMarker
+from oncelog.coordinator.ports import NO_LEADER_EPOCH, TransactionMarker
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.write_txn_markers import (
@@ -85,8 +85,11 @@ def _append_all(
         for topic in marker.topics:
             of_topic = WritableTxnMarkerTopicResult(name=topic.name)
             result.topics.append(of_topic)
-            for index in topic.partition_indexes:
-                write.append(built, TopicPartition(topic.name, index))
+            epochs = topic.leader_epochs
+            if len(epochs) != len(topic.partition_indexes):
+                epochs = [NO_LEADER_EPOCH] * len(topic.partition_indexes)
+            for index, leader_epoch in zip(topic.partition_indexes, epochs, strict=True):
+                write.append(built, TopicPartition(topic.name, index), leader_epoch)
                 of_partition = WritableTxnMarkerPartitionResult(partition_index=index)
                 of_topic.partitions.append(of_partition)
                 written.append(of_partition)

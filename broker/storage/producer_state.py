@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from oncelog.broker.storage.append_info import AppendInfo
 from oncelog.broker.storage.awaited_batches import AwaitedBatches, Place
 from oncelog.broker.storage.batch_scan import ScannedBatch
-from oncelog.broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from oncelog.broker.storage.producer_state_entry import BatchMetadata, Decision, ProducerStateEntry
 from oncelog.broker.storage.refused_batches import RefusedBatches
 from oncelog.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from oncelog.broker.storage.unstable_transactions import CompletedTransaction, UnstableTransactions
@@ -169,21 +169,22 @@ class ProducerStateManager:
                 return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return _new_tuple(Accept, (marker,))
 
-    def is_marker_late(self, producer_id: int, decision_offset: int) -> bool:
+    def is_marker_late(self, producer_id: int, decision: Decision) -> bool:
         """Return whether a marker is that of an earlier transaction than the one that is open.
 
         Up to version 1 its epoch does not show that. But it was written before, or the open transaction could not have
-        begun, and of each transaction the end was decided by a later record of the transaction log.
+        begun, and of each transaction the end was decided by a later record of the transaction log. A log that has lost
+        its end, and was led by another coordinator then, reaches the same offsets again.
         """
         entry = self.producers.get(producer_id)
         if entry is None or entry.txn_first_offset is None:
             return False
-        return 0 <= decision_offset <= entry.decision_offset
+        return decision.offset >= 0 and decision <= entry.decision
 
-    def note_decision(self, producer_id: int, decision_offset: int) -> None:
-        """Note which record decided the end whose marker was just appended."""
+    def note_decision(self, producer_id: int, decision: Decision) -> None:
+        """Note what decided the end whose marker was just appended."""
         entry = self.producers[producer_id]
-        entry.decision_offset = max(entry.decision_offset, decision_offset)
+        entry.decision = max(entry.decision, decision)
 
     def note_abort(self, producer_id: int, now_ms: int) -> None:
         """Note when a marker that aborts was appended; by the loop's clock."""

@@ -17,6 +17,18 @@ BATCHES_RETAINED: Final = 5
 _TRANSACTIONAL: Final = 0x10
 
 
+class Decision(NamedTuple):
+    """The record of the transaction log that decided the end of a transaction; a later one is greater."""
+
+    coordinator_epoch: int
+    """Of the coordinator that sent the marker."""
+    offset: int
+    """Negative if it is not known."""
+
+
+NO_DECISION: Final = Decision(-1, -1)
+
+
 class BatchMetadata(NamedTuple):
     """One of a producer's last batches."""
 
@@ -42,7 +54,7 @@ class ProducerStateEntry:
         "aborted_ms",
         "batches",
         "coordinator_epoch",
-        "decision_offset",
+        "decision",
         "last_active_ms",
         "last_timestamp",
         "producer_epoch",
@@ -63,8 +75,8 @@ class ProducerStateEntry:
         self.aborted_ms = 0
         """When this broker wrote that marker as the leader, by the loop's clock; 0 if it did not. Not persisted."""
         self.coordinator_epoch = -1
-        self.decision_offset = -1
-        """Of the latest record that decided an end whose marker this broker wrote; -1 if none is. Not persisted."""
+        self.decision = NO_DECISION
+        """The latest that this broker wrote the marker of; NO_DECISION if it wrote none. Not persisted."""
         self.last_timestamp = NO_TIMESTAMP
         """Of the last batch or marker, by its writer's clock."""
         self.last_active_ms = 0

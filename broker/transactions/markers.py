@@ -13,9 +13,9 @@ transaction also sees its offsets.
 A marker that is sent again finds its transaction ended. It is appended once more and changes nothing. One that arrives
 late, in the next transaction, is refused. In version 2 of the transaction protocol its epoch shows that (KIP-1228;
 ``ProducerStateEntry.accepts_marker``). In version 1 all transactions have the same epoch; there the marker carries the
-offset of the record that decided the end (``ProducerStateManager.is_marker_late``). Markers of Kafka's tools carry none
-and are accepted. The leader keeps the offset in memory only: a marker that was sent to it before it lost and regained
-the leadership is recognised only if this broker wrote the earlier one, too.
+offset of the record that decided the end (``ProducerStateManager.is_marker_late``). The leader compares it with those
+that it has seen since it leads. A marker that was sent to an earlier leadership, perhaps of the same broker, has the
+epoch of that one. Markers of Kafka's tools carry neither and are accepted.
 
 A request may have thousands of markers, and each is an append, so the handler appends them in slices
 (``MarkerWriter.begin``). Their order is kept: a request's markers are appended one after the other, and the next
@@ -38,7 +38,8 @@ from oncelog.broker.process.containment import Containment
 from oncelog.broker.replication.leading_partition import ACKS_ALL
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.storage.partition_log import AppendOrigin
-from oncelog.coordinator.ports import TransactionMarker, WallClock
+from oncelog.broker.storage.producer_state_entry import Decision
+from oncelog.coordinator.ports import NO_LEADER_EPOCH, TransactionMarker, WallClock
 from oncelog.coordinator.promise import Promise
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
@@ -156,8 +157,13 @@ class MarkerWrite:
             return None
         return BuiltMarker(marker, self._now_ms)
 
-    def append(self, built: BuiltMarker | None, topic_partition: TopicPartition) -> None:
-        """Append a marker to one partition; it has an error in any case."""
+    def append(
+        self, built: BuiltMarker | None, topic_partition: TopicPartition, leader_epoch: int = NO_LEADER_EPOCH
+    ) -> None:
+        """Append a marker to one partition; it has an error in any case.
+
+        ``leader_epoch``: of the leadership that it was sent to; NO_LEADER_EPOCH: whichever.
+        """
         if built is None:
             self.errors.append(ErrorCode.INVALID_REQUEST)
             return
@@ -165,8 +171,12 @@ class MarkerWrite:
         if isinstance(partition, ErrorCode):
             self.errors.append(partition)
             return
+        if leader_epoch not in (NO_LEADER_EPOCH, partition.leader_epoch):
+            self.errors.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
         marker, producer_state = built.marker, partition.log.producer_state
-        if producer_state.is_marker_late(marker.producer_id, marker.decision_offset):
+        decision = Decision(marker.coordinator_epoch, marker.decision_offset)
+        if producer_state.is_marker_late(marker.producer_id, decision):
             self.errors.append(ErrorCode.INVALID_PRODUCER_EPOCH)
             return
         info = partition.append(
@@ -180,7 +190,7 @@ class MarkerWrite:
         if isinstance(info, ErrorCode):
             self.errors.append(info)
             return
-        producer_state.note_decision(marker.producer_id, marker.decision_offset)
+        producer_state.note_decision(marker.producer_id, decision)
         if not marker.commit:
             producer_state.note_abort(marker.producer_id, self._replicas.host.now_ms())
         topic, index = topic_partition

@@ -43,7 +43,7 @@ def largest_default(
 
 
 class DefaultMinimums:
-    """The largest default of the brokers that are registered, which is asked for with every partition."""
+    """The largest default of the brokers that are registered, which each decision about a partition needs."""
 
     def __init__(self, stored: StoredSettings) -> None:
         self._stored = stored

@@ -43,7 +43,7 @@ class StoredSettings:
             self.on_min_isr()
 
     def _on_overrides(self, resource: ConfigResource, overrides: Overrides) -> None:
-        """Each broker has its own minimum, if it was given one."""
+        """Look again at the minimums: a broker may have one of its own."""
         if resource.type is ResourceType.BROKER:
             self.on_min_isr()
 

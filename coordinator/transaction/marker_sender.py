@@ -23,7 +23,14 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
 
-from oncelog.coordinator.ports import NO_OFFSET, BrokerChannel, LocalMarkers, TopicMetadata, TransactionMarker
+from oncelog.coordinator.ports import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    BrokerChannel,
+    LocalMarkers,
+    TopicMetadata,
+    TransactionMarker,
+)
 from oncelog.coordinator.timers import Backoff
 from oncelog.coordinator.transaction.state import TransactionMetadata
 from oncelog.coordinator.transaction.transaction_state import TransactionState
@@ -40,14 +47,18 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-MOST_PARTITIONS: Final = 2_000
-"""In one request. Each is three array elements at most, and a broker that is set to the least accepts 7,000."""
+MOST_PARTITIONS: Final = 1_500
+"""In one request. Each is four array elements at most, and a broker that is set to the least accepts 7,000."""
 
 PARTITIONS_PER_TURN: Final = 100
 """Appended to in this broker in one turn of the loop: some milliseconds."""
 
 ATTEMPTS_FOR_INTERNAL_TOPICS: Final = 12
 """Some seconds with the default backoff; far longer than metadata takes to arrive."""
+
+
+_FIRST_WITH_OWN_EPOCHS: Final = 2
+"""The version of the transaction protocol from which each transaction has a producer epoch of its own."""
 
 
 class MarkerOutcome(Enum):
@@ -277,9 +288,15 @@ class MarkerSender:
 
     def _send(self, broker_id: int, batch: _Batch) -> None:
         request = WriteTxnMarkersRequest(
-            markers=[_request_marker(markers.marker, partitions) for markers, partitions in batch.items()]
+            markers=[
+                _request_marker(markers.marker, partitions, self._leader_epoch) for markers, partitions in batch.items()
+            ]
         )
         self._channel.send(broker_id, request, lambda response: self._on_response(broker_id, batch, response))
+
+    def _leader_epoch(self, partition: TopicPartition) -> int:
+        leader = self._metadata.leader(partition)
+        return NO_LEADER_EPOCH if leader is None else leader.epoch
 
     def _on_response(self, broker_id: int, batch: _Batch, response: Message | None) -> None:
         errors: dict[tuple[int, str, int], int] = {}
@@ -358,15 +375,24 @@ def _pieces(batch: _Batch) -> Iterator[_Batch]:
         yield piece
 
 
-def _request_marker(marker: TransactionMarker, partitions: list[TopicPartition]) -> WritableTxnMarker:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
+def _request_marker(
+    marker: TransactionMarker, partitions: list[TopicPartition], leader_epoch: Callable[[TopicPartition], int]
+) -> WritableTxnMarker:
+    """Return a marker as it is sent. Where its epoch tells that it is late, it needs not say to whom it is sent."""
+    topics: dict[str, WritableTxnMarkerTopic] = {}
+    names_leader = marker.transaction_version < _FIRST_WITH_OWN_EPOCHS
+    for partition in partitions:
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = topics[partition.topic] = WritableTxnMarkerTopic(name=partition.topic)
+        topic.partition_indexes.append(partition.partition)
+        if names_leader:
+            topic.leader_epochs.append(leader_epoch(partition))
     return WritableTxnMarker(
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
         transaction_result=marker.commit,
-        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+        topics=list(topics.values()),
         coordinator_epoch=marker.coordinator_epoch,
         transaction_version=marker.transaction_version,
         decision_offset=marker.decision_offset,

@@ -4,8 +4,9 @@ The transaction coordinator has commit or abort markers written to the partition
 
 2: the transaction protocol's version for each marker (KIP-1228).
 
-Tag 10000 is specific to Oncelog: the offset of the record that decided the end, in the transaction log. Apache Kafka
-skips it and sends none.
+Tag 10000 is specific to Oncelog. Of a marker it is the offset of the record that decided the end, in the transaction
+log; of a topic, the leader epochs of its partitions, in their order, as the sender knows them. Apache Kafka skips both
+and sends none.
 """
 
 from oncelog.protocol.schema import OWN_TAGS, Message, array, array_of, boolean, int8, int16, int32, int64, string
@@ -14,6 +15,7 @@ from oncelog.protocol.schema import OWN_TAGS, Message, array, array_of, boolean,
 class WritableTxnMarkerTopic(Message):
     name: str = string("0+", default="")
     partition_indexes: list[int] = array_of(int32, "0+", default_factory=list)
+    leader_epochs: list[int] = array_of(int32, "1+", default_factory=list, tag=OWN_TAGS)
 
 
 class WritableTxnMarker(Message):

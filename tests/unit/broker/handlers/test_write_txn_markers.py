@@ -32,6 +32,7 @@ def markers(
     coordinator_epoch: int = 0,
     transaction_version: int = 0,
     decision_offset: int = -1,
+    leader_epochs: tuple[int, ...] = (),
 ) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(
         markers=[
@@ -40,7 +41,10 @@ def markers(
                 producer_epoch=epoch,
                 transaction_result=commit,
                 coordinator_epoch=coordinator_epoch,
-                topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index]) for topic, index in partitions],
+                topics=[
+                    WritableTxnMarkerTopic(name=topic, partition_indexes=[index], leader_epochs=list(leader_epochs))
+                    for topic, index in partitions
+                ],
                 transaction_version=transaction_version,
                 decision_offset=decision_offset,
             )
@@ -381,6 +385,45 @@ async def test_late_marker_of_an_earlier_transaction_is_refused() -> None:
         assert errors(refused) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert errors(await call(broker, markers(("t", 0), commit=False, decision_offset=14))) == [ErrorCode.NONE]
     assert written(broker) == [(1, 0, True, 0), (1, 0, False, 0)]
+
+
+@in_virtual_time
+async def test_marker_of_a_later_coordinator_is_not_late_although_its_log_has_lost_its_end() -> None:
+    """B109: its offsets come again. Such a marker, refused as late, would leave its transaction open for ever."""
+    broker = ReplicaSide()
+    broker.lead("t")
+    broker.append(transactional())
+    earlier = markers(("t", 0), decision_offset=11, coordinator_epoch=3)
+    assert errors(await call(broker, earlier)) == [ErrorCode.NONE]
+    broker.append(transactional(sequence=1))
+    later = markers(("t", 0), decision_offset=5, coordinator_epoch=4)
+    assert errors(await call(broker, later)) == [ErrorCode.NONE]
+    broker.append(transactional(sequence=2))
+    assert errors(await call(broker, later)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert len(written(broker)) == 2
+
+
+@pytest.mark.parametrize(
+    ("leader_epochs", "error"),
+    [
+        ((), ErrorCode.NONE),
+        ((-1,), ErrorCode.NONE),
+        ((4,), ErrorCode.NONE),
+        ((3,), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ((5,), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ((3, 3), ErrorCode.NONE),
+    ],
+)
+@in_virtual_time
+async def test_marker_that_was_sent_to_another_leadership_is_refused(
+    leader_epochs: tuple[int, ...], error: ErrorCode
+) -> None:
+    """B109: this broker led before, and has forgotten what it decided then. The coordinator sends a good one again."""
+    broker = ReplicaSide()
+    broker.lead("t", epoch=4)
+    broker.append(transactional())
+    assert errors(await call(broker, markers(("t", 0), leader_epochs=leader_epochs))) == [error]
+    assert len(written(broker)) == (error is ErrorCode.NONE)
 
 
 @in_virtual_time

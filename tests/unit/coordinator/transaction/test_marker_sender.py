@@ -485,6 +485,20 @@ def test_leader_that_knows_no_transaction_versions_gets_its_marker_all_the_same(
     )
 
 
+@pytest.mark.parametrize(("version", "epochs"), [(0, [7, 7]), (1, [7, 7]), (2, [])])
+def test_marker_names_the_leaderships_that_it_is_sent_to(sender: Sender, version: int, epochs: list[int]) -> None:
+    """B109: from version 2 on its own epoch tells that it is late."""
+    sender.cluster.add_topic("many", 2, leader=ELSEWHERE)
+    partitions = [TopicPartition("many", index) for index in range(2)]
+    for partition in partitions:
+        sender.cluster.partitions[partition].leader_epoch = 7
+    markers = PendingMarkers("id", prepared(*partitions, version=version), log_partition=0, coordinator_epoch=5)
+    sender.world.do(lambda: sender.begin(markers))
+    sender.world.turn()
+    (sent,) = sender.cluster.on_the_way
+    assert [topic.leader_epochs for marker in sent.request.markers for topic in marker.topics] == [epochs]
+
+
 MANY = 12_000
 LEAST_ELEMENTS = 7_000
 """What a broker accepts in WriteTxnMarkers if ``oncelog.request.max.elements`` is set to the least."""
@@ -517,7 +531,7 @@ def elements(request: WriteTxnMarkersRequest) -> int:
     buffer = encode(request, 1)
     decoder(WriteTxnMarkersRequest, 1)(buffer, 0, LEAST_ELEMENTS)
     topics = [topic for marker in request.markers for topic in marker.topics]
-    return len(request.markers) + len(topics) + sum(len(topic.partition_indexes) for topic in topics)
+    return len(request.markers) + len(topics) + sum(len(t.partition_indexes) + len(t.leader_epochs) for t in topics)
 
 
 def test_markers_of_many_transactions_share_requests_that_fit(sender: Sender) -> None:
@@ -533,9 +547,9 @@ def test_markers_of_many_transactions_share_requests_that_fit(sender: Sender) ->
     sender.world.do(send)
     sender.world.turn()
     assert [elements(sent.request) for sent in sender.cluster.on_the_way] == [
-        MOST_PARTITIONS + 4,
-        MOST_PARTITIONS + 4,
-        MOST_PARTITIONS + 2,
+        2 * MOST_PARTITIONS + 4,
+        2 * MOST_PARTITIONS + 4,
+        2 * MOST_PARTITIONS + 2,
     ]
     sender.deliver()
     assert len(sender.done) == 3

@@ -208,6 +208,7 @@ class DataPartition:
     """A partition that transactions write to."""
 
     leader: int | None = HERE
+    leader_epoch: int = 0
     markers: list[TransactionMarker] = field(default_factory=list)
     errors: list[ErrorCode] = field(default_factory=list)
     """The errors that the next markers get."""
@@ -267,7 +268,7 @@ class Cluster:
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         known = self.partitions.get(partition)
-        return None if known is None or known.leader is None else LeaderAndEpoch(known.leader, 0)
+        return None if known is None or known.leader is None else LeaderAndEpoch(known.leader, known.leader_epoch)
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
         assert isinstance(request, WriteTxnMarkersRequest)
