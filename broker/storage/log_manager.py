@@ -123,16 +123,17 @@ class LogManager:
         power_held = directory.power_held
         offsets_of = self.checkpoints.read()
         config_of = cache(self._log_config)  # A topic has many partitions.
-        for name in self.disk.list_dir(self.log_dir):
-            topic_partition = self._partition_of(name)
-            if topic_partition is not None:
-                noted = NotedLog(
-                    **offsets_of(topic_partition)._asdict(),
-                    clean_shutdown=directory.was_closed_cleanly,
-                    is_end_noted=directory.intact.ends_are_noted,
-                    power_held=power_held,
-                )
-                self._add(topic_partition, config_of(topic_partition.topic), noted)
+        found = [each for name in self.disk.list_dir(self.log_dir) if (each := self._partition_of(name)) is not None]
+        if found and not directory.was_closed_cleanly:
+            _log.info("%s was not closed cleanly: checking the ends of %d logs", self.log_dir, len(found))
+        for topic_partition in found:
+            noted = NotedLog(
+                **offsets_of(topic_partition)._asdict(),
+                clean_shutdown=directory.was_closed_cleanly,
+                is_end_noted=directory.intact.ends_are_noted,
+                power_held=power_held,
+            )
+            self._add(topic_partition, config_of(topic_partition.topic), noted)
         self._note_missing_logs()
         # A cleaned offset that proved wrong must not count again after the log has grown over it.
         self.checkpoints.cleaned_offsets.write()
