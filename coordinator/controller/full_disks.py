@@ -4,7 +4,8 @@ A broker reports that its disk is full, or has room again, by a sequential znode
 as Apache Kafka's brokers report a failed log directory. The znode names only the broker. The controller sends it all of
 its leaderships again, and a broker whose disk is full responds to each with KAFKA_STORAGE_ERROR. A new controller
 learns of full disks in the same way, from the responses to its first requests. A broker has one data directory: the
-response is about all of its partitions.
+response is about all of its partitions. Replicas with an error of their own, a log that cannot be opened, say, respond
+with that one, in whatever portions the partitions are sent.
 
 While the disk of a broker is full, every partition with another in-sync replica on a reliable broker is led by that
 one, and the full broker is in no such ISR, so that no write waits for it. Where there is no other replica it remains
@@ -12,6 +13,8 @@ the leader: it can still be read. It returns to ISRs when it has room again and 
 """
 
 import logging
+from collections.abc import Set as AbstractSet
+from typing import Final
 
 from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.partition_states import elect
@@ -24,6 +27,9 @@ from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+_CARRIED_OUT: Final = frozenset({ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH})
+"""Of a replica whose broker has room; a full one returns KAFKA_STORAGE_ERROR instead."""
 
 
 class FullDisks:
@@ -49,8 +55,8 @@ class FullDisks:
         if not isinstance(response, LeaderAndIsrResponse) or response.error_code:
             return False
         codes = {error.error_code for topic in response.topics for error in topic.partition_errors}
-        full, is_full = self._context.state.full, codes == {ErrorCode.KAFKA_STORAGE_ERROR}
-        if not codes or is_full == (broker_id in full) or broker_id not in self._context.state.brokers:
+        full, is_full = self._context.state.full, _is_full(codes)
+        if is_full in (None, broker_id in full) or broker_id not in self._context.state.brokers:
             return False
         full ^= {broker_id}
         return True
@@ -73,3 +79,10 @@ class FullDisks:
     async def _elect(self, partitions: list[TopicPartition]) -> None:
         elected = await elect(self._context, partitions)
         await send_changes(self._context, elected, partitions)
+
+
+def _is_full(codes: AbstractSet[int]) -> bool | None:
+    """Return whether the disk of a broker with these errors is full; None: they are about single replicas only."""
+    if ErrorCode.KAFKA_STORAGE_ERROR in codes:
+        return True
+    return None if _CARRIED_OUT.isdisjoint(codes) else False

@@ -1138,6 +1138,13 @@ MUTATIONS: Final = (
         f"{_FULL_DISK}::test_full_disk_of_one_broker_stops_no_writes",
     ),
     Mutation(
+        "B84", "coordinator/controller/full_disks.py",
+        "    if ErrorCode.KAFKA_STORAGE_ERROR in codes:\n",
+        "    if codes == {ErrorCode.KAFKA_STORAGE_ERROR}:\n",
+        "tests/unit/coordinator/controller/test_full_disks.py"
+        "::test_full_disk_is_noted_whatever_other_replicas_respond",
+    ),
+    Mutation(
         "B84", "broker/replication/replica_host.py",
         "return is_member and not self.is_offline(topic_partition, broker_id)\n",
         "return is_member\n",

@@ -1,6 +1,7 @@
 """Disks that are full for a while, on one broker of a cluster or on all: writes go on, and everything comes back."""
 
 import asyncio
+import errno
 import random
 
 import pytest
@@ -94,6 +95,23 @@ def test_partition_without_other_replicas_stays_where_it_is_and_takes_writes_aga
         writer.assert_nothing_is_lost(cluster[2].content(T0))
 
     simulate(story)
+
+
+def test_full_disk_is_noticed_although_a_log_of_its_broker_cannot_be_opened() -> None:
+    """B84: that replica responds with an error of its own."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", (3, 1, 2))
+        writer = AcknowledgedWriter(cluster, T0)
+        await writer.write(5)
+        cluster[3].disk.fail("open", f"{0:020d}.log", error=errno.EMFILE, times=1_000_000)
+        await create(cluster, "other", (1, 2, 3))
+        cluster[3].disk.fill()
+        assert not await writer.try_to_write(b"refused")
+        await until(lambda: 3 not in state_of(cluster, "t").isr, MOVED_SECONDS)
+        await writer.write(5)
+
+    simulate(story, settings={"min.insync.replicas": "2"})
 
 
 def test_new_controller_learns_whose_disk_is_full() -> None:

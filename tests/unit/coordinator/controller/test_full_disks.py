@@ -8,6 +8,12 @@ from oncelog.coordinator.controller.active_controller import ActiveController
 from oncelog.coordinator.controller.topic_plan import NewTopic
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Done
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.turns import longest_turn
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
@@ -55,3 +61,23 @@ async def test_broker_that_reports_its_disk_gets_its_leaderships_in_portions() -
         await cluster.settle()
         assert len(cluster.brokers[1].requests) - reported >= PARTITIONS / 50
         assert lines < MOST_LINES
+
+
+def responding(*codes: ErrorCode) -> LeaderAndIsrResponse:
+    errors = [LeaderAndIsrPartitionError(partition_index=i, error_code=code) for i, code in enumerate(codes)]
+    return LeaderAndIsrResponse(topics=[LeaderAndIsrTopicError(partition_errors=errors)])
+
+
+@pytest.mark.parametrize("other", [ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.INVALID_CONFIG])
+async def test_full_disk_is_noted_whatever_other_replicas_respond(other: ErrorCode) -> None:
+    """B84: and a portion without information about the disk changes nothing."""
+    async with running_cluster(1, 2) as cluster:
+        active, full = cluster.active, cluster.active.context.state.full
+        assert not active.full_disks.note_response(2, responding(other))
+        assert active.full_disks.note_response(2, responding(other, ErrorCode.KAFKA_STORAGE_ERROR, other))
+        assert full == {2}
+        assert not active.full_disks.note_response(2, responding(other))
+        assert not active.full_disks.note_response(2, responding(ErrorCode.KAFKA_STORAGE_ERROR))
+        assert full == {2}
+        assert active.full_disks.note_response(2, responding(other, ErrorCode.STALE_CONTROLLER_EPOCH))
+        assert full == set()
