@@ -13,16 +13,19 @@ from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, Leader
 from oncelog.protocol.topic_partition import TopicPartition
 
 
+NO_LEADER_EPOCH: Final = -1
+
+
 class LogEnd(NamedTuple):
-    """How far a log goes. Of two logs, the greater end is that of the log with more of the history."""
+    """How far a log goes. Of two logs with batches, the greater end is that of the log with more of the history."""
 
     leader_epoch: int
-    """Of the last batch; -1: the log has none."""
+    """Of the last batch; -1: the log is empty. Its records may have been deleted (``unclean_recovery``)."""
     offset: int
     """The log end offset."""
 
 
-UNKNOWN_END: Final = LogEnd(-1, -1)
+UNKNOWN_END: Final = LogEnd(NO_LEADER_EPOCH, -1)
 """Of a broker that reports none: less than that of any log."""
 
 

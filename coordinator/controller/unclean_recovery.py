@@ -10,6 +10,10 @@ The strategy says which logs are compared, and what the partition waits for:
   replica that had been behind is compared, too: the others may have lost more than it lacks;
 * ``longest_log``: all replicas. After a bounded time the greatest end that is known decides.
 
+A log whose records were all deleted, by retention or by a client, knows no leader epoch after a restart. What it had was
+committed, since nothing else is deleted so. A log that ends before it lacks committed offsets, whatever its epochs are:
+its records are old ones, and their partition would give offsets out again. So such logs compare by their offsets only.
+
 A broker that reports no log end counts, in the end, as one with less than any other.
 """
 
@@ -17,7 +21,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from oncelog.coordinator.controller.cluster_image import NO_LEADER
-from oncelog.coordinator.controller.log_ends import UNKNOWN_END
+from oncelog.coordinator.controller.log_ends import NO_LEADER_EPOCH, UNKNOWN_END
 from oncelog.coordinator.controller.recovery_strategy import RecoveryStrategy
 from oncelog.coordinator.controller.standing import Standing
 from oncelog.coordinator.metadata_store.znodes import PartitionState
@@ -114,6 +118,12 @@ def _unreported(compared: Collection[int], there: Iterable[int], standing: Stand
     return [each for each in there if each not in standing.log_ends] if len(compared) > 1 else []
 
 
-def _ranked(there: Iterable[int], standing: Standing) -> list[int]:
-    """Return the replicas by their log ends, the greatest first; equal ones in the order in which they come."""
-    return sorted(there, key=lambda each: standing.log_ends.get(each, UNKNOWN_END), reverse=True)
+def _ranked(there: Collection[int], standing: Standing) -> list[int]:
+    """Return the replicas by their log ends, the greatest first; equal ones in the order in which they come.
+
+    Those that end before an emptied log, and those without a report, come last. (A comparison of two ends at a time
+    could go round in a circle: -1/40 is more than 5/30, which is more than 0/60, which is more than -1/40.)
+    """
+    ends = {each: standing.log_ends.get(each, UNKNOWN_END) for each in there}
+    committed = max((end.offset for end in ends.values() if end.leader_epoch == NO_LEADER_EPOCH), default=0)
+    return sorted(there, key=lambda each: (ends[each].offset >= committed, ends[each]), reverse=True)

@@ -270,6 +270,12 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B110", _RECOVERY,
+        "(ends[each].offset >= committed, ends[each])",
+        "ends[each]",
+        f"{_TEST_RECOVERIES}::test_replica_that_was_behind_does_not_lead_before_logs_whose_records_were_deleted",
+    ),
+    Mutation(
+        "B110", _RECOVERY,
         "    absent = uncertain or [each for each in awaited if each not in there]\n",
         "    absent = uncertain\n",
         f"{_TEST_RECOVERY}::test_leader_follows_from_the_strategy_and_the_log_ends",
@@ -306,14 +312,14 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B110", _RECOVERY,
-        "    return sorted(there, key=lambda each: standing.log_ends.get(each, UNKNOWN_END), reverse=True)\n",
+        "    return sorted(there, key=lambda each: (ends[each].offset >= committed, ends[each]), reverse=True)\n",
         "    return list(there)\n",
         f"{_TEST_RECOVERIES}::test_member_that_was_dropped_leads_by_its_longer_log",
     ),
     Mutation(
         "B110", _RECOVERY,
-        "standing.log_ends.get(each, UNKNOWN_END), reverse=True)\n",
-        "standing.log_ends.get(each, UNKNOWN_END)[::-1], reverse=True)\n",
+        "committed, ends[each]), reverse=True)\n",
+        "committed, ends[each][::-1]), reverse=True)\n",
         f"{_TEST_RECOVERY}::test_leader_follows_from_the_strategy_and_the_log_ends",
     ),
     Mutation(

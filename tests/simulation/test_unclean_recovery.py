@@ -19,7 +19,9 @@ from oncelog.coordinator.controller.config_changes import (
 from oncelog.coordinator.controller.recovery_waits import WAIT_SECONDS
 from oncelog.coordinator.controller.waiting_partition import NO_TIME, WaitingPartition
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState
+from tests.simulation import topic_requests
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
+from tests.simulation.cluster_history import log_of
 from tests.simulation.cluster_stories import simulate, state_of
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
 from tests.simulation.test_eligible_leaders import LONG, T0, written
@@ -111,6 +113,39 @@ def test_replica_that_was_behind_leads_if_all_others_lost_more() -> None:
             assert cluster[broker_id].content(T0)[: len(early)] == early
 
     simulate(story, settings=settings("balanced"))
+
+
+def test_replica_that_was_behind_does_not_lead_before_logs_whose_records_were_deleted() -> None:
+    """B110: offsets that consumers have committed would be given to other records."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        writer = await written(cluster, 1, 2, 3)
+        cluster[3].kill()
+        await asyncio.sleep(LONG)
+        await writer.write(5)
+        leader = state_of(cluster, "t").leader
+        end = log_of(cluster, leader, T0).log_end_offset
+        client, version = await cluster[leader].client(), topic_requests.INCREMENTAL_ALTER_CONFIGS_VERSION
+        response = await client.call(topic_requests.set_topic_config("t", "retention.ms", "1000"), version)
+        assert not response.responses[0].error_code
+        await asyncio.sleep(120.0)
+        for broker_id in (1, 2):
+            await cluster[broker_id].stop()
+            await cluster[broker_id].start()
+            await asyncio.sleep(LONG)
+            log = log_of(cluster, broker_id, T0)
+            assert (log.log_start_offset, log.log_end_offset, log.epochs.entries[:-1]) == (end, end, [])
+        for broker_id in (1, 2):
+            cluster[broker_id].crash("power")
+        await asyncio.sleep(LONG)
+        for broker_id in (3, 1, 2):
+            await cluster[broker_id].start()
+        await asyncio.sleep(LONG)
+        state = state_of(cluster, "t")
+        assert (state.leader in (1, 2), set(state.isr)) == (True, {1, 2, 3})
+        assert {log_of(cluster, broker_id, T0).log_end_offset for broker_id in (1, 2, 3)} == {end}
+
+    simulate(story, settings={**settings("balanced"), "log.retention.check.interval.ms": "7000"})
 
 
 def test_last_leader_leads_without_comparison_under_none() -> None:

@@ -19,7 +19,7 @@ GONE = PartitionState(
     leader=NO_LEADER, leader_epoch=6, isr=(2,), controller_epoch=1, elr=(1,), last_leader=2, last_known_elr=(3,)
 )
 """Broker 2 led, 1 is eligible, 3 was known last, and 4 has been behind for long."""
-SHORT, LONG, LATER = LogEnd(5, 10), LogEnd(5, 30), LogEnd(6, 20)
+SHORT, LONG, LATER, EMPTIED = LogEnd(5, 10), LogEnd(5, 30), LogEnd(6, 20), LogEnd(-1, 25)
 
 
 def standing(
@@ -85,6 +85,13 @@ def leaders(strategy: RecoveryStrategy, seen: Standing, state: PartitionState = 
         (LONGEST, standing(4), (None, 4)),
         # An empty log is longer than one that is not known.
         (LONGEST, standing(2, 4, ends={4: LogEnd(-1, 0)}), (None, 4)),
+        # One whose records were all deleted: an older log before its end lacks committed offsets, a longer one does not.
+        (BALANCED, standing(1, 2, 3, ends={1: EMPTIED, 2: SHORT, 3: LATER}), (1, 1)),
+        (BALANCED, standing(1, 2, 3, ends={1: EMPTIED, 2: LONG, 3: LATER}), (2, 2)),
+        (BALANCED, standing(1, 2, 3, ends={1: LogEnd(-1, 15), 2: LONG, 3: LATER}), (3, 3)),
+        (LONGEST, standing(1, 2, 3, 4, ends={1: SHORT, 2: LogEnd(-1, 20), 3: LATER, 4: EMPTIED}), (4, 4)),
+        (BALANCED, standing(1, 2, 3, 4, ends={1: SHORT, 2: SHORT, 4: EMPTIED}), (None, 2)),
+        (BALANCED, standing(1, 2, 3, ends={1: EMPTIED, 3: SHORT}), (None, 1)),
         # One that cannot be reached is not there until it has reported.
         (BALANCED, standing(1, 2, 3, ends={1: SHORT, 2: SHORT}, unreachable={3}), (None, None)),
         (BALANCED, standing(1, 2, 3, ends={1: SHORT, 2: SHORT, 3: LONG}, unreachable={3}), (3, 3)),
@@ -177,7 +184,10 @@ def test_elected_replica_is_there_and_no_compared_log_is_longer(
     compared = set() if strategy is NONE else {1, 2, 3, 4}
     if strategy is BALANCED and not {1, 2, 3} <= known.keys():
         compared = {1, 2, 3}
-    assert all(known.get(other, LogEnd(-1, -1)) <= known.get(leader, LogEnd(-1, -1)) for other in compared)
+    others, elected = [known.get(other, LogEnd(-1, -1)) for other in compared], known.get(leader, LogEnd(-1, -1))
+    committed = max([0, *(end.offset for end in others if end.leader_epoch == -1)])
+    assert all(end.offset < committed for end in others) or elected.offset >= committed or not others
+    assert all(end <= elected for end in others if end.offset >= committed or elected.offset < committed)
     if strategy is not LONGEST:
         assert {1, 2} <= set(seen.broken)
     if strategy is BALANCED:
