@@ -94,7 +94,7 @@ class DataDirectory:
     def open(self) -> None:
         """Read how the last process ended, and remove the clean-shutdown mark. Raise ``OSError``."""
         self.previous_broker_epoch = clean_shutdown.read_mark(self._disk, self.path)
-        self.intact.open(self.previous_broker_epoch)
+        self.intact.open(self.previous_broker_epoch, is_new=read_meta_properties(self._disk, self.path) is None)
         if self.previous_broker_epoch is not None:
             clean_shutdown.remove_mark(self._disk, self.path)
         self.noted_boot = read_boot(self._disk, self.path)

@@ -41,6 +41,7 @@ _ENDED: Final = "ended"
 _MOST_SESSIONS: Final = 100
 """More sessions than that cannot all be in doubt: a later one begins when the one before it has ended."""
 _MOST_EARLIER: Final = 20
+_REMEDY: Final = ". If that directory still exists, stop the broker and start it with that one: log.dirs (--data-dir)"
 _SECTOR: Final = 512
 """Bytes that a disk writes at once."""
 
@@ -85,12 +86,18 @@ class IntactLogs:
         """In which the broker has tried to register since the last epoch that is known."""
         self._is_unwritten = False
         """Whether there was no room for the present epochs."""
+        self._is_new = False
+        """Whether the directory belonged to no broker when it was opened, until the broker begins to register."""
         self._is_registering = False
         self._failed_meanwhile = False
         """Whether damage was noted since the registration began, which does not say so."""
 
-    def open(self, mark_epoch: int | None) -> None:
-        """Read the file, given the broker epoch of the clean-shutdown mark (None: there is none). Raise ``OSError``."""
+    def open(self, mark_epoch: int | None, *, is_new: bool = False) -> None:
+        """Read the file, given the broker epoch of the clean-shutdown mark (None: there is none). Raise ``OSError``.
+
+        ``is_new``: whether the directory belongs to no broker yet.
+        """
+        self._is_new = is_new
         self.ends_are_noted = mark_epoch is not None
         noted = self._read()
         if noted is None:
@@ -150,7 +157,16 @@ class IntactLogs:
         ``last``: session and broker epoch of the last registration of this broker id; None if there is none.
         """
         self._is_registering, self._failed_meanwhile, latest = True, False, self._latest
+        is_new, self._is_new = self._is_new, False
         if latest is None:
+            if is_new and last is not None:
+                _log.warning(
+                    "%s is a new data directory, and this broker id was registered before with another one (broker "
+                    "epoch %d): what was written there is missing here%s",
+                    self._log_dir,
+                    last[1],
+                    _REMEDY,
+                )
             return
         if last is not None and last[1] > latest.until:
             last_session, last_epoch = last
@@ -158,9 +174,10 @@ class IntactLogs:
                 self.epochs = IntactEpochs(last_epoch if self.epochs is None else self.epochs.since, last_epoch)
             elif self.epochs is not None:
                 _log.warning(
-                    "%s: broker epoch %d is that of another data directory: what was written there is missing here",
+                    "%s: broker epoch %d is that of another data directory: what was written there is missing here%s",
                     self._log_dir,
                     last_epoch,
+                    _REMEDY,
                 )
                 self.earlier, self.epochs = (*self.earlier, self.epochs)[-_MOST_EARLIER:], None
         self._sessions = (*(each for each in self._sessions if each != session_id), session_id)[-_MOST_SESSIONS:]

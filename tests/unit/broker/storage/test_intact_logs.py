@@ -43,6 +43,29 @@ async def test_new_directory_is_intact_only_since_its_registration(disk: SimDisk
     assert directory.intact.epochs == IntactEpochs(7, 9)
 
 
+async def test_new_directory_of_a_broker_that_was_registered_before_logs_one_warning(
+    disk: SimDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The wrong directory was named, or the right one is lost: its replicas are empty."""
+    directory = opened(disk)
+    await directory.intact.begin_registration(0xB, (0xA, 317))
+    await directory.intact.begin_registration(0xC, (0xA, 317))
+    [warning] = caplog.messages
+    for words in ("/data", "broker epoch 317", "missing here", "log.dirs (--data-dir)"):
+        assert words in warning
+
+
+@pytest.mark.parametrize("last", [None, (0xA, 317)])
+async def test_first_start_of_a_broker_logs_no_warning(
+    disk: SimDisk, last: tuple[int, int] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if it was killed before it had noted its first registration."""
+    if last is not None:
+        opened(disk).claim(1, "cluster")
+    await opened(disk).intact.begin_registration(0xB, last)
+    assert caplog.messages == []
+
+
 async def test_killed_process_has_lost_nothing(disk: SimDisk) -> None:
     await registered(disk, 7)
     disk.crash("process", random.Random(0))
