@@ -217,7 +217,8 @@ async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
     await stop.wait()
     await _stop(broker)
     side_loop.close()
-    logger.info("[KafkaServer id=%d] shut down completed", broker.broker_id)
+    rest = "" if broker.log_manager.is_closed_cleanly else ", not cleanly: the next start recovers the logs"
+    logger.info("[KafkaServer id=%d] shut down completed%s", broker.broker_id, rest)
     return broker.failure.result() if broker.failure.done() else None
 
 

@@ -96,6 +96,8 @@ class LogManager:
         self._log_config = log_config
         self._rng = rng
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self.is_closed_cleanly = False
+        """Whether ``close`` has left the clean-shutdown mark."""
         self._failed = False
         self._prepared: dict[TopicPartition, OSError | None] = {}
         """Logs whose directories are made or being made, and that are not created; and what went wrong."""
@@ -186,6 +188,7 @@ class LogManager:
             self._write_ends()
             if not self._failed:
                 self.directory.close_cleanly(broker_epoch)
+                self.is_closed_cleanly = True
         except OSError as error:
             _log.error("%s was not closed cleanly: %s. The next start recovers its logs", self.log_dir, error)
         finally:

@@ -196,6 +196,7 @@ async def test_settle_syncs_several_logs_at_once_and_leaves_nothing_for_close(br
     broker.manager.close(broker_epoch=42)
     assert broker.disk.calls["sync"] - before <= 4, "checkpoints and the mark"
     broker.disk.crash("power", Random(3))
+    assert broker.manager.is_closed_cleanly
     broker.manager = broker.new_manager()
     assert broker.start().directory.previous_broker_epoch == 42
     assert [log_of(broker.manager, name).log_end_offset for name in names] == [3] * len(names)
@@ -226,6 +227,7 @@ async def test_stop_without_room_for_small_files_fails_no_log_and_leaves_no_mark
     errors = messages(caplog, "ERROR")
     assert len(errors) == 1, errors
     assert "/data was not closed cleanly" in errors[0]
+    assert not broker.manager.is_closed_cleanly
     broker.disk.make_room()
     manager = broker.manager = broker.new_manager()
     broker.start()
