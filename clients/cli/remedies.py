@@ -24,6 +24,7 @@ _DELETION_WAITS: Final = (
     "the deletion is accepted and goes on by itself, and until it has ended the name is taken: start the brokers "
     "that it waits for: they have replicas of the topic"
 )
+_DISK_IS_FULL: Final = "the disk is full: once it has room again, the broker goes on by itself, so do not restart it"
 _MEMBERS: Final = "stop the group's members first: `oncelog group describe GROUP` lists them"
 
 _REMEDIES: Final[Mapping[ErrorCode, str]] = {
@@ -64,7 +65,8 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not do that with this topic",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this client may not do that with this group",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this client may not do that",
-    ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot write its log: read its output, and check its disk",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the disk of the data directory is full or fails: `oncelog health` names the "
+    "directory, and the broker's output says more",
     ErrorCode.INVALID_UPDATE_VERSION: "`oncelog feature describe` shows which levels there are; "
     "`oncelog feature upgrade` only raises and `oncelog feature downgrade` only lowers them",
     ErrorCode.UNSUPPORTED_VERSION: "the broker is of a version that cannot do this",
@@ -83,6 +85,8 @@ def remedy(refused: Refusal) -> str | None:
         return _MISSING_PARTITION
     if error is ErrorCode.INVALID_UPDATE_VERSION and "unsafe downgrade." in message:
         return _UNSAFE_DOWNGRADE
+    if error is ErrorCode.KAFKA_STORAGE_ERROR and "is full" in message:
+        return _DISK_IS_FULL
     return _REMEDIES.get(error) or (_UNSETTLED if error in RETRIABLE else None)
 
 
