@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from oncelog.clients.cli.absent_brokers import about_absent, absent_brokers, name_brokers
 from oncelog.clients.cli.directories import DIRECTORY_ADVICE, about_directory
+from oncelog.clients.cli.election_settings import ElectionSettings
 from oncelog.clients.cli.in_sync_minimum import about_minimum
 from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
 from oncelog.clients.cli.unreached_brokers import DOCTOR_SETS, count_partitions, unreached_advice
@@ -74,14 +75,13 @@ def assess(
     minimums: Mapping[str, int] | None = None,
     leaderless: Leaderless | None = None,
     about_settings: Sequence[str] = (),
-    *,
-    compares_logs: bool = False,
+    elections: ElectionSettings | None = None,
 ) -> ClusterHealth:
     """Judge a cluster by its metadata and by visits to its brokers.
 
     ``minimums`` is ``min.insync.replicas`` by topic, as far as it is known; ``leaderless`` says more of partitions
     without a leader; ``about_settings`` are sentences about settings of topics with replicas out of sync;
-    ``compares_logs``: whether the controller compares logs before it elects a replica that may lack records.
+    ``elections``: how the controller elects a replica that may lack records.
     """
     alive = {broker.broker_id for broker in brokers}
     partitions = _ailing(metadata, alive, leaderless or {})
@@ -91,7 +91,7 @@ def assess(
     storage = _about_storage(brokers)
     problems = [*controller, *_about_silent_controller(controller_id, brokers)]
     problems += [*about_absent(metadata, alive), *_about_partitions(offline, lacking, alive)]
-    problems += about_waiting(metadata, leaderless or {}, alive, compares_logs=compares_logs)
+    problems += about_waiting(metadata, leaderless or {}, alive, elections or ElectionSettings())
     refusing = about_minimum(metadata, minimums or {}, alive)
     problems += [refusing] if refusing is not None else []
     problems += about_settings

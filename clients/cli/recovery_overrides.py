@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.clients import VERSION
+from oncelog.clients.cli.election_settings import LONGEST_LOG, STRATEGY_KEY, UNCLEAN_KEY
 from oncelog.clients.cli.topic_arguments import left_out, topic_arguments
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError
@@ -20,17 +21,15 @@ from oncelog.protocol.messages.describe_configs import (
 )
 from oncelog.protocol.messages.metadata import MetadataResponse
 
-STRATEGY_KEY: Final = "unclean.recovery.strategy"
 LEVEL_ZERO: Final = (
     f"{STRATEGY_KEY} has no effect: eligible.leader.replicas.version is at level 0; "
     "`oncelog feature upgrade eligible.leader.replicas.version 1`, once all brokers support it"
 )
-_UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 _FEATURE: Final = "eligible.leader.replicas.version"
 _MEANINGS: Final[Mapping[tuple[str, str], str]] = {
-    (STRATEGY_KEY, "longest_log"): "if the in-sync replicas fail, one that lacks acknowledged records may soon lead",
+    (STRATEGY_KEY, LONGEST_LOG): "if the in-sync replicas fail, one that lacks acknowledged records may soon lead",
     (STRATEGY_KEY, "none"): "if the in-sync replicas lose records, the last leader leads without a comparison of logs",
-    (_UNCLEAN_KEY, "true"): "if the in-sync replicas fail, one that lacks acknowledged records may soon lead",
+    (UNCLEAN_KEY, "true"): "if the in-sync replicas fail, one that lacks acknowledged records may soon lead",
 }
 """Of values other than the defaults."""
 _API_VERSIONS: Final = ApiVersionsRequest(client_software_name="oncelog", client_software_version=VERSION)
@@ -54,7 +53,7 @@ async def recovery_overrides(cluster: Cluster, metadata: MetadataResponse) -> Ov
         return {}
     resources = [
         DescribeConfigsResource(
-            resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=[STRATEGY_KEY, _UNCLEAN_KEY]
+            resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=[STRATEGY_KEY, UNCLEAN_KEY]
         )
         for name in lacking[:_MOST_TOPICS]
     ]

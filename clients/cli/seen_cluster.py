@@ -6,6 +6,7 @@ from typing import Final
 
 from oncelog.clients.cli.cluster_health import ClusterHealth, SeenBroker, assess
 from oncelog.clients.cli.directories import failed_directories
+from oncelog.clients.cli.election_settings import election_settings
 from oncelog.clients.cli.in_sync_minimum import in_sync_minimums
 from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.reassigned_partitions import about_reassignments, list_reassignments
@@ -36,7 +37,9 @@ async def see_cluster(cluster: Cluster) -> ClusterHealth:
     settings = about_overrides(overrides, without_strategy=level == 0)
     settings += await _about_moves(cluster, metadata)
     controller_id = cluster.metadata.controller_id
-    return assess(metadata, controller_id, seen, minimums, leaderless, settings, compares_logs=bool(level))
+    recoveries = [(topic, each.recovery) for (topic, _), each in leaderless.items()]
+    elections = await election_settings(cluster, level, recoveries)
+    return assess(metadata, controller_id, seen, minimums, leaderless, settings, elections)
 
 
 async def _about_moves(cluster: Cluster, metadata: MetadataResponse) -> list[str]:

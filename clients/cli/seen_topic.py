@@ -12,9 +12,11 @@ from typing import Final
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.admin.topic_pages import describe_eligible
 from oncelog.clients.admin.topics import TopicDescription
+from oncelog.clients.cli.election_settings import ElectionSettings, election_settings
 from oncelog.clients.cli.in_sync_minimum import about_minimum, in_sync_minimums
 from oncelog.clients.cli.reassigned_partitions import Reassignments, list_reassignments
 from oncelog.clients.cli.recovery_overrides import recovery_level
+from oncelog.clients.cli.topic_description import recovery_of
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, Unreachable
 from oncelog.clients.retry import one_deadline
@@ -39,8 +41,8 @@ class SeenTopic:
     """Why a partition has no known end."""
     alive: frozenset[int]
     moves: Reassignments
-    compares_logs: bool
-    """Whether the controller compares logs before it elects a leader for one that has none."""
+    elections: ElectionSettings
+    """How the controller elects a leader for partitions that have none."""
     unreached: Mapping[int, Unreachable]
     """By broker, where and why a leader is not reached."""
     refusing: str | None
@@ -61,14 +63,16 @@ async def see_topic(cluster: Cluster, name: str, seconds: float, *, offsets: boo
         refusing = await _refused_writes(cluster, name, alive)
         unreached = await _unreached(cluster, {each.leader for each in described.partitions if each.leader is not None})
         moves = await list_reassignments(cluster, cluster.metadata.controller_id)
-        is_led = all(each.leader is not None for each in described.partitions)
+        leaderless = [each for each in described.partitions if each.leader is None]
+        level = await recovery_level(cluster) if leaderless else None
+        recoveries = [(name, recovery_of(each)) for each in leaderless]
         return SeenTopic(
             description=described,
             ends=ends,
             without_end=without_end,
             alive=alive,
             moves={key: each for key, each in moves.items() if key[0] == name},
-            compares_logs=not is_led and bool(await recovery_level(cluster)),
+            elections=await election_settings(cluster, level, recoveries),
             unreached=unreached,
             refusing=refusing,
         )

@@ -140,7 +140,7 @@ def describe(session: Session, name: str, offsets: bool) -> None:
         complain(f"Warning: {tp} has no known end: {error.name}", remedy(Refusal(error=error)))
     described = seen.description
     rows = partition_rows(described, seen.alive, seen.ends)
-    found = problems(described, seen.alive, compares_logs=seen.compares_logs)
+    found = problems(described, seen.alive, seen.elections)
     found += [seen.refusing] if seen.refusing else []
     found += about_unreached(described, seen.unreached)
     fields: dict[str, object] = {
@@ -178,7 +178,8 @@ def alter_config(
 ) -> None:
     """Change settings of topics."""
     from oncelog.clients.admin.configs import Operation, Resource, ResourceType, alter_configs
-    from oncelog.clients.cli.recovery_overrides import LEVEL_ZERO, STRATEGY_KEY, recovery_level
+    from oncelog.clients.cli.election_settings import STRATEGY_KEY
+    from oncelog.clients.cli.recovery_overrides import LEVEL_ZERO, recovery_level
 
     resources = {Resource(type=ResourceType.TOPIC, name=name): changes for name in names}
     set_values = {each.name: each.value for each in changes if each.operation is Operation.SET}

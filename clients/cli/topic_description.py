@@ -6,6 +6,7 @@ from typing import Any
 
 from oncelog.clients.admin.topic_pages import PagedPartitionDescription, RecoveryDescription
 from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
+from oncelog.clients.cli.election_settings import ElectionSettings
 from oncelog.clients.cli.unreached_brokers import unreached_advice
 from oncelog.clients.cli.waiting_partitions import Waiting, awaited_brokers, waiting_of, waiting_sentences
 from oncelog.clients.errors import BrokerSilent, Unreachable
@@ -46,10 +47,10 @@ def columns(rows: Collection[Mapping[str, Any]], *, offsets: bool) -> list[str]:
     return shown + (["begin", "end"] if offsets else [])
 
 
-def problems(topic: TopicDescription, alive: Collection[int], *, compares_logs: bool = False) -> list[str]:
+def problems(topic: TopicDescription, alive: Collection[int], elections: ElectionSettings | None = None) -> list[str]:
     """Return a text, with advice, for each group of brokers that partitions of the topic wait for."""
     return waiting_sentences(
-        (_waiting(topic.name, each, alive) for each in topic.partitions), compares_logs=compares_logs
+        (_waiting(topic.name, each, alive) for each in topic.partitions), elections or ElectionSettings()
     )
 
 
@@ -64,7 +65,7 @@ def about_unreached(topic: TopicDescription, unreached: Mapping[int, Unreachable
 
 
 def _waiting(topic: str, partition: PartitionDescription, alive: Collection[int]) -> Waiting:
-    name, recovery = f"{topic}-{partition.partition}", _recovery_of(partition)
+    name, recovery = f"{topic}-{partition.partition}", recovery_of(partition)
     if partition.leader is not None:
         return Waiting(name, (), recovery)
     return waiting_of(name, _members(partition), partition.replicas, recovery, alive)
@@ -73,7 +74,7 @@ def _waiting(topic: str, partition: PartitionDescription, alive: Collection[int]
 def _waits_for(partition: PartitionDescription, alive: Collection[int]) -> tuple[int, ...]:
     if partition.leader is not None:
         return ()
-    return awaited_brokers(_members(partition), _recovery_of(partition), alive)
+    return awaited_brokers(_members(partition), recovery_of(partition), alive)
 
 
 def _members(partition: PartitionDescription) -> tuple[int, ...]:
@@ -90,12 +91,12 @@ def _formerly_eligible(partition: PartitionDescription) -> tuple[int, ...] | Non
     return tuple(each for each in partition.last_known_eligible_leaders if each not in eligible)
 
 
-def _recovery_of(partition: PartitionDescription) -> RecoveryDescription | None:
+def recovery_of(partition: PartitionDescription) -> RecoveryDescription | None:
     return partition.recovery if isinstance(partition, PagedPartitionDescription) else None
 
 
 def _recovery_row(partition: PartitionDescription) -> dict[str, Any] | None:
-    recovery = _recovery_of(partition)
+    recovery = recovery_of(partition)
     if recovery is None:
         return None
     return {

@@ -11,15 +11,21 @@ from oncelog.clients.admin.topic_pages import (
     RecoveryDescription,
     describe_topic_pages,
 )
+from oncelog.clients.cli.election_settings import (
+    LONGEST_LOG,
+    STRATEGY_KEY,
+    UNCLEAN_KEY,
+    ElectionSettings,
+    SettingInForce,
+)
 from oncelog.clients.cli.topic_arguments import left_out, topic_arguments
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import ClientError, Refusal
 from oncelog.protocol.messages.metadata import MetadataResponse
 
-_STRATEGY: Final = "unclean.recovery.strategy"
-_LONGEST_LOG: Final = "longest_log"
-_RECOVERY_SETTING: Final = f"{_STRATEGY}={_LONGEST_LOG}"
-_OLDER_SETTING: Final = "unclean.leader.election.enable=true"
+_RECOVERY_SETTING: Final = f"{STRATEGY_KEY}={LONGEST_LOG}"
+_OLDER_SETTING: Final = f"{UNCLEAN_KEY}=true"
+_NO_SETTINGS: Final = ElectionSettings()
 """Where the controller compares no log ends: at level 0 of the feature, of earlier releases, and of Kafka."""
 _UNDECIDED: Final = (
     "the leader is not reached, and the controller waits for the end of its ZooKeeper session before it elects another"
@@ -70,12 +76,12 @@ async def describe_leaderless(cluster: Cluster, metadata: MetadataResponse) -> L
 
 
 def about_waiting(
-    metadata: MetadataResponse, leaderless: Leaderless, alive: Collection[int], *, compares_logs: bool = False
+    metadata: MetadataResponse,
+    leaderless: Leaderless,
+    alive: Collection[int],
+    settings: ElectionSettings = _NO_SETTINGS,
 ) -> list[str]:
-    """Return a text, with advice, for each group of brokers that partitions without a leader wait for.
-
-    ``compares_logs``: whether the controller does, as at level 1 of the feature.
-    """
+    """Return a text, with advice, for each group of brokers that partitions without a leader wait for."""
     waiting: list[Waiting] = []
     for topic in sorted(metadata.topics, key=lambda topic: topic.name or ""):
         for partition in topic.partitions:
@@ -88,7 +94,7 @@ def about_waiting(
             else:
                 members = (*described.isr, *described.eligible_leaders)
                 waiting.append(waiting_of(name, members, partition.replica_nodes, described.recovery, alive))
-    return waiting_sentences(waiting, compares_logs=compares_logs)
+    return waiting_sentences(waiting, settings)
 
 
 def waiting_of(
@@ -121,7 +127,7 @@ def awaited_brokers(
     return tuple(sorted(set(members) - set(alive))) if recovery is None else recovery.waits_for
 
 
-def waiting_sentences(partitions: Iterable[Waiting], *, compares_logs: bool = False) -> list[str]:
+def waiting_sentences(partitions: Iterable[Waiting], settings: ElectionSettings = _NO_SETTINGS) -> list[str]:
     """Return a text for each group of brokers that partitions wait for: a sentence, then a line for each fact.
 
     Those that are decided at a certain time are a group of their own: others wait without end.
@@ -129,15 +135,15 @@ def waiting_sentences(partitions: Iterable[Waiting], *, compares_logs: bool = Fa
     groups: defaultdict[tuple[object, ...], list[Waiting]] = defaultdict(list)
     for each in partitions:
         if each.brokers:
-            is_undecided = compares_logs and each.recovery is None
+            is_undecided = settings.compares_logs and each.recovery is None
             is_timed = each.recovery is not None and each.recovery.decides_at_ms is not None
             waits = each.brokers, each.sufficient, each.registered
             key = *waits, is_timed, is_undecided, is_undecided and each.has_others
             groups[key].append(each._replace(is_undecided=is_undecided))
-    return [_text(group) for _, group in sorted(groups.items())]
+    return [_text(group, settings) for _, group in sorted(groups.items())]
 
 
-def _text(group: list[Waiting]) -> str:
+def _text(group: list[Waiting], settings: ElectionSettings) -> str:
     more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
     wait = "1 partition waits" if len(group) == 1 else f"{len(group)} partitions wait"
     group = sorted(group, key=_by_loss)
@@ -148,7 +154,7 @@ def _text(group: list[Waiting]) -> str:
         ("until", _until(group)),
         *_losses(group),
         *_ways_to_wait(first),
-        *([] if first.is_undecided else _ways_not_to_wait([each for each in group if each.has_others])),
+        *([] if first.is_undecided else _ways_not_to_wait([each for each in group if each.has_others], settings)),
     ]
     awaited = _any_of(first.brokers) if first.sufficient == first.brokers else _brokers(first.brokers)
     said = f"{wait} for {awaited}, which may alone have all acknowledged records ({names}{more})"
@@ -207,22 +213,15 @@ def _ways_to_wait(waiting: Waiting) -> list[tuple[str, str]]:
     return facts
 
 
-def _ways_not_to_wait(group: list[Waiting]) -> list[tuple[str, str]]:
+def _ways_not_to_wait(group: list[Waiting], settings: ElectionSettings) -> list[tuple[str, str]]:
     if not group:
         return [("not to wait", "there is no replica on another broker")]
     electing = [each for each in group if each.recovery is None or each.recovery.elects is not None]
     if not electing:
         return [("not to wait", "no replica is up that could lead: start its broker first")]
-    waiting = [each for each in electing if each.recovery is None or each.recovery.strategy != _LONGEST_LOG]
+    waiting = [each for each in electing if each.recovery is None or each.recovery.strategy != LONGEST_LOG]
     if not waiting:
-        undo = f"oncelog topic alter-config {topic_arguments(_topics(electing))} --delete {_STRATEGY}"
-        return [
-            (
-                "not to wait",
-                f"{_RECOVERY_SETTING} holds already: the longest log that is known leads soon; afterwards,",
-            ),
-            ("", f"if the topic has it: {undo}"),
-        ]
+        return _undo_afterwards(_topics(electing), settings)
     setting = _OLDER_SETTING if all(each.recovery is None for each in waiting) else _RECOVERY_SETTING
     topics = _topics(waiting)
     change, more = f"oncelog topic alter-config {topic_arguments(topics)}", left_out(topics)
@@ -232,6 +231,26 @@ def _ways_not_to_wait(group: list[Waiting]) -> list[tuple[str, str]]:
         ("", "elects a replica that is up, and acknowledged records that it lacks are lost; afterwards"),
         ("", f"{change} --delete {setting.partition('=')[0]}"),
     ]
+
+
+def _undo_afterwards(topics: list[str], settings: ElectionSettings) -> list[tuple[str, str]]:
+    """Return which settings are in force that make the longest log lead soon, and how to undo each of them."""
+    groups: defaultdict[SettingInForce, list[str]] = defaultdict(list)
+    for topic in topics:
+        if topic in settings.in_force:
+            groups[settings.in_force[topic]].append(topic)
+    if not groups:
+        keys = f"--key {STRATEGY_KEY} --key {UNCLEAN_KEY}"
+        return [
+            ("not to wait", "a setting holds already by which the longest log that is known leads soon;"),
+            ("", f"which one it is: oncelog config describe topic {topics[0]} {keys}"),
+        ]
+    facts = []
+    for setting, names in groups.items():
+        holds = f"{setting.key}={setting.value} {setting.place} holds already"
+        facts.append(("" if facts else "not to wait", f"{holds}: the longest log that is known leads soon; afterwards"))
+        facts.append(("", setting.undo(names)))
+    return facts
 
 
 def _topics(group: list[Waiting]) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.clients.admin.topic_pages import LogEnd, PagedPartitionDescription, RecoveryDescription
 from oncelog.clients.cli.cluster_health import SeenBroker, assess, table_rows
+from oncelog.clients.cli.election_settings import ElectionSettings
 from oncelog.clients.connection import Address
 from oncelog.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
@@ -281,8 +282,9 @@ def test_assess_partition_that_waits_for_a_broker_with_a_session_says_that_it_ma
 def test_assess_partition_under_longest_log_does_not_recommend_that_again() -> None:
     text = about_waiting_a(leaderless((3,), recovery((3,), strategy="longest_log")), 1)
     assert "--set" not in text
-    assert "not to wait: unclean.recovery.strategy=longest_log holds already" in text
-    assert text.endswith("oncelog topic alter-config a --delete unclean.recovery.strategy")
+    assert text.endswith(
+        "oncelog config describe topic a --key unclean.recovery.strategy --key unclean.leader.election.enable"
+    )
     unled = about_waiting_a(leaderless((3,), recovery((3,), elects=None)), 1)
     assert "--set" not in unled
     assert unled.endswith("  not to wait: no replica is up that could lead: start its broker first")
@@ -334,6 +336,10 @@ def test_assess_many_topics_that_wait_names_them_in_a_command_that_can_be_pasted
 
 def test_assess_partition_with_one_replica_is_not_said_to_elect_another() -> None:
     seen = metadata(a=(-1, [2], [2]))
-    (problem,) = [each for each in assess(seen, 1, [broker(1)], compares_logs=True).problems if "which may" in each]
+    (problem,) = [
+        each
+        for each in assess(seen, 1, [broker(1)], elections=ElectionSettings(compares_logs=True)).problems
+        if "which may" in each
+    ]
     assert "cause:       its leader is not reached, and there is no replica on another broker" in problem
     assert "elects" not in problem

@@ -4,6 +4,7 @@ import pytest
 
 from oncelog.clients.admin.topic_pages import PagedPartitionDescription, describe_eligible
 from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
+from oncelog.clients.cli.election_settings import ElectionSettings
 from oncelog.clients.cli.topic_description import columns, partition_rows, problems
 from oncelog.clients.errors import Refusal
 from oncelog.protocol.errors import ErrorCode
@@ -56,7 +57,7 @@ def test_partition_without_leader_waits_for_the_absent_brokers_of_isr_and_elr() 
 
 def test_partition_of_which_the_controller_decides_later_gets_no_command_to_elect_another() -> None:
     """The session of the leader has not ended. At level 1, the older setting would be the wrong one, too."""
-    (problem,) = problems(topic(described(0, None, (2,))), {1}, compares_logs=True)
+    (problem,) = problems(topic(described(0, None, (2,))), {1}, ElectionSettings(compares_logs=True))
     assert "the controller waits for the end of its ZooKeeper session" in problem
     assert "start broker 2" in problem
     assert "not to wait" not in problem
