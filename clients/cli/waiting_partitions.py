@@ -182,7 +182,10 @@ def _losses(group: list[Waiting]) -> list[tuple[str, str]]:
     """Return what would be lost of the first partitions, and how many of all have nothing to lose."""
     known = [(each.name, each.recovery) for each in group if each.recovery is not None]
     empty = [name for name, recovery in known if _is_empty(recovery)]
-    facts = [_about_loss(name, recovery) for name, recovery in known[:_SHOWN] if name not in empty]
+    losing = [(name, recovery) for name, recovery in known if name not in empty]
+    facts = [_about_loss(name, recovery) for name, recovery in losing[:_SHOWN]]
+    if len(losing) > _SHOWN:
+        facts.append(f"and {len(losing) - _SHOWN} more, which `oncelog topic describe TOPIC --format json` shows")
     if len(empty) == 1:
         facts.append(f"{empty[0]}: nothing: all logs are empty")
     elif empty:
@@ -245,7 +248,7 @@ def _undo_afterwards(topics: list[str], settings: ElectionSettings) -> list[tupl
             ("not to wait", "a setting holds already by which the longest log that is known leads soon;"),
             ("", f"which one it is: oncelog config describe topic {topics[0]} {keys}"),
         ]
-    facts = []
+    facts: list[tuple[str, str]] = []
     for setting, names in groups.items():
         holds = f"{setting.key}={setting.value} {setting.place} holds already"
         facts.append(("" if facts else "not to wait", f"{holds}: the longest log that is known leads soon; afterwards"))

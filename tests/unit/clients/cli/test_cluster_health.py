@@ -326,6 +326,13 @@ def test_assess_partitions_that_wait_names_those_first_that_lose_most() -> None:
     assert rest == "nothing of 2 partitions: all their logs are empty"
 
 
+def test_assess_partitions_that_lose_counts_those_that_are_not_shown() -> None:
+    text = about_all({name: recovery((3,), ends={1: LogEnd(4, 9)}) for name in "abcde"})
+    shown = text.splitlines()[3:7]
+    assert ["if broker 1 leads" in line for line in shown] == [True, True, True, False]
+    assert shown[-1].strip() == "and 2 more, which `oncelog topic describe TOPIC --format json` shows"
+
+
 def test_assess_many_topics_that_wait_names_them_in_a_command_that_can_be_pasted() -> None:
     names = [f"t{index:02}" for index in range(22)]
     text = about_all({name: recovery((3,), ends={1: LogEnd(4, 9)}) for name in names})
