@@ -39,8 +39,7 @@ GZIP_LEVEL: Final = "Level of gzip, 1 to 9; -1: its default."
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SLICES: Final = "the read size is fixed"
-
-
+MIN_ISR: Final = "Minimum number of in-sync replicas for acks=all; above the replication factor it acts as that."
 NO_CLEANUP_POLICY: Final = "log.cleanup.policy= is not valid: expected compact, delete or both"
 
 
@@ -141,7 +140,7 @@ class BrokerConfig:
     delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
     num_partitions: int = integer(1, "Default number of partitions of a new topic.", low=1)
     default_replication_factor: int = integer(1, "Default replication factor of a new topic.", low=1)
-    min_insync_replicas: int = integer(1, "Minimum number of in-sync replicas for a write with acks=all.", low=1)
+    min_insync_replicas: int = integer(1, MIN_ISR, low=1)
     unclean_leader_election_enable: bool = boolean(
         False, "Whether a replica outside the ISR can be elected leader; this loses records."
     )

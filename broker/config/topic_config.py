@@ -14,6 +14,7 @@ from oncelog.broker.config.broker_config import (
     AS_PRODUCED,
     BROKER_SETTINGS,
     GZIP_LEVEL,
+    MIN_ISR,
     BrokerConfig,
     attribute,
 )
@@ -114,7 +115,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
                 0.5, "Minimum ratio of dirty bytes to all bytes of the log for it to be cleaned.", low=0, high=1
             ),
             "min.compaction.lag.ms": long(0, "Minimum milliseconds that a record remains uncompacted.", low=0),
-            "min.insync.replicas": integer(1, "Minimum number of in-sync replicas for a write with acks=all.", low=1),
+            "min.insync.replicas": integer(1, MIN_ISR, low=1),
             "preallocate": boolean(
                 False, "Whether to preallocate segment files.", unused="segment files are not preallocated"
             ),

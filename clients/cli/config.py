@@ -19,7 +19,7 @@ from oncelog.clients.admin.configs import (
 from oncelog.clients.admin.topics import list_topics
 from oncelog.clients.cli.arguments import config_change_options
 from oncelog.clients.cli.lazy_group import LazyGroup
-from oncelog.clients.cli.session import Session, example, with_session
+from oncelog.clients.cli.session import Session, complain, example, with_session
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal
 from oncelog.protocol.config_source import ConfigSource
@@ -171,5 +171,15 @@ async def _describe(
 @with_session()
 def alter(session: Session, resource: Resource, changes: Sequence[ConfigChange], validate_only: bool) -> None:
     """Change settings of a topic or broker: all of them or none."""
-    outcomes = session.change(lambda cluster: alter_configs(cluster, {resource: changes}, validate_only=validate_only))
+    from oncelog.clients.cli.setting_warnings import values_set, warnings_of_change
+
+    async def work(cluster: Cluster) -> tuple[dict[Resource, Refusal | None], list[str]]:
+        outcomes = await alter_configs(cluster, {resource: changes}, validate_only=validate_only)
+        if resource.type is not ResourceType.TOPIC:
+            return outcomes, []
+        return outcomes, await warnings_of_change(cluster, [resource.name], values_set(changes))
+
+    outcomes, warnings = session.change(work)
+    for warning in warnings:
+        complain(f"Warning: {warning}")
     session.show_outcomes("config", "valid" if validate_only else "ok", outcomes)

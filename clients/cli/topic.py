@@ -16,7 +16,6 @@ from oncelog.clients.admin.topics import (
     list_topics,
 )
 from oncelog.clients.cli.arguments import config_change_options, parse_assignments
-from oncelog.clients.cli.in_sync_minimum import MINIMUM_KEY, about_excess
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.remedies import MARKED_FOR_DELETION, remedy
@@ -91,6 +90,8 @@ def create(
     validate_only: bool,
 ) -> None:
     """Create topics."""
+    from oncelog.clients.cli.setting_warnings import warnings_of_creation
+
     settings = parse_assignments(configs, "--config")
     topics = [
         NewTopic(
@@ -101,12 +102,15 @@ def create(
         )
         for name in names
     ]
-    excess = about_excess(
-        settings.get(MINIMUM_KEY), dict.fromkeys(names, replication_factor) if replication_factor else {}
-    )
-    outcomes = session.change(lambda cluster: create_topics(cluster, topics, validate_only=validate_only))
-    if excess and not any(outcomes.values()):
-        complain(f"Warning: {excess}")
+
+    async def work(cluster: Cluster) -> tuple[dict[str, Refusal | None], list[str]]:
+        outcomes = await create_topics(cluster, topics, validate_only=validate_only)
+        accepted = [name for name, refused in outcomes.items() if refused is None]
+        return outcomes, await warnings_of_creation(cluster, accepted, replication_factor, settings)
+
+    outcomes, warnings = session.change(work)
+    for warning in warnings:
+        complain(f"Warning: {warning}")
     if if_not_exists:
         outcomes = {name: unless_it_exists(outcome) for name, outcome in outcomes.items()}
     session.show_outcomes("topic", "valid" if validate_only else "ok", outcomes)
@@ -177,23 +181,14 @@ def alter_config(
     session: Session, names: tuple[str, ...], changes: "Sequence[ConfigChange]", validate_only: bool
 ) -> None:
     """Change settings of topics."""
-    from oncelog.clients.admin.configs import Operation, Resource, ResourceType, alter_configs
-    from oncelog.clients.cli.election_settings import STRATEGY_KEY
-    from oncelog.clients.cli.recovery_overrides import LEVEL_ZERO, recovery_level
+    from oncelog.clients.admin.configs import Resource, ResourceType, alter_configs
+    from oncelog.clients.cli.setting_warnings import values_set, warnings_of_change
 
     resources = {Resource(type=ResourceType.TOPIC, name=name): changes for name in names}
-    set_values = {each.name: each.value for each in changes if each.operation is Operation.SET}
-    minimum = set_values.get(MINIMUM_KEY)
 
     async def work(cluster: Cluster) -> tuple[dict[Resource, Refusal | None], list[str]]:
         outcomes = await alter_configs(cluster, resources, validate_only=validate_only)
-        described = await describe_topics(cluster, names) if minimum is not None else {}
-        factors = {name: each.replication_factor for name, each in described.items() if not isinstance(each, Refusal)}
-        excess = about_excess(minimum, factors)
-        warnings = [excess] if excess else []
-        if STRATEGY_KEY in set_values and await recovery_level(cluster) == 0:
-            warnings.append(LEVEL_ZERO)
-        return outcomes, warnings
+        return outcomes, await warnings_of_change(cluster, names, values_set(changes))
 
     outcomes, warnings = session.change(work)
     for warning in warnings:

@@ -189,6 +189,22 @@ def test_unknown_setting_is_refused_with_the_nearest(oncelog: Oncelog, topic: st
     assert "did you mean retention.ms?" in oncelog.fails(f"topic create {topic}-2 --config log.retention.ms=1")
 
 
+def test_minimum_above_the_replication_factor_is_warned_of_by_each_command_that_sets_it(
+    oncelog: Oncelog, topic: str
+) -> None:
+    assert oncelog.run("config alter broker --default --set min.insync.replicas=1").stderr == ""
+    for command in (
+        f"topic create {topic}-2 --validate-only -c min.insync.replicas=4",
+        f"topic create {topic}-2 -c min.insync.replicas=4",
+        f"topic create {topic}-3 -r 1 -c min.insync.replicas=4",
+        f"topic alter-config {topic} --set min.insync.replicas=4",
+        f"config alter topic {topic} --set min.insync.replicas=4",
+    ):
+        done = oncelog.run(command)
+        assert done.returncode == 0
+        assert "Warning: min.insync.replicas=4 is above the replication factor of" in done.stderr, command
+
+
 def test_config_command_without_resource_requires_one(oncelog: Oncelog) -> None:
     assert "--default" in oncelog.fails("config describe broker", exit_code=2)
     assert "--default" in oncelog.fails("config describe broker 1 --default", exit_code=2)
