@@ -80,9 +80,17 @@ class DataDirectory:
         found = read_meta_properties(self._disk, self.path)
         if found is not None:
             if found.broker_id not in (None, broker_id):
-                raise InvalidMetaProperties(f"{self.path} belongs to broker {found.broker_id}, not {broker_id}")
+                raise InvalidMetaProperties(
+                    f"{self.path} belongs to broker {found.broker_id}, not {broker_id}: start it with "
+                    f"broker.id={found.broker_id} (--broker-id {found.broker_id}), or broker {broker_id} with a "
+                    "directory of its own, log.dirs (--data-dir)"
+                )
             if None not in (found.cluster_id, cluster_id) and found.cluster_id != cluster_id:
-                raise InvalidMetaProperties(f"{self.path} belongs to cluster {found.cluster_id}, not {cluster_id}")
+                raise InvalidMetaProperties(
+                    f"{self.path} belongs to cluster {found.cluster_id}, not {cluster_id}: the address or the chroot "
+                    "in zookeeper.connect (--zookeeper) is not that of its cluster, or ZooKeeper has lost its data, or "
+                    "log.dirs (--data-dir) is not this broker's directory"
+                )
             cluster_id = cluster_id or found.cluster_id
         wanted = MetaProperties(broker_id=broker_id, cluster_id=cluster_id)
         if found is not None:

@@ -290,7 +290,9 @@ def test_directory_of_another_cluster_is_refused(members: Members) -> None:
     assert broker.process is not None
     assert broker.process.wait(SECONDS) == 1
     broker.stop()
-    assert re.search(r"the data directory is not this broker's: \S+ belongs to cluster \S+, not \S+", log_of(broker))
+    assert re.search(r"the data directory is not this broker's: \S+ belongs to cluster \S+, not \S+:", log_of(broker))
+    assert "zookeeper.connect (--zookeeper)" in log_of(broker)
+    assert "log.dirs (--data-dir)" in log_of(broker)
 
 
 def test_broker_without_zookeeper_reports_it(tmp_path: Path) -> None:

@@ -244,6 +244,8 @@ def test_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
     code, log = refused("--port", 0, "--data-dir", tmp_path, "--broker-id", 6)
     assert code == 1
     assert "belongs to broker 5, not 6" in log
+    assert "--broker-id 5" in log
+    assert "--data-dir" in log
 
 
 def test_address_that_is_of_no_use_to_other_machines_is_warned_of_with_the_setting_that_helps(
