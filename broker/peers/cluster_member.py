@@ -56,6 +56,7 @@ _METADATA_AFTER_RESIGN_SECONDS: Final = 0.25
 """Seconds to keep serving Metadata after resigning leadership. A client whose connection is closed instead may wait
 a second before it tries another broker, as librdkafka does when its only connection is to this one."""
 _RETRY_SECONDS: Final = 0.05
+_SHOWN: Final = 3
 
 
 class ClusterMember:
@@ -183,7 +184,7 @@ class ClusterMember:
                 await self._rest(_METADATA_AFTER_RESIGN_SECONDS)
                 return
             tries, alone_since = tries + 1, math.inf
-            logger.warning("No other broker can lead %d partitions of this one yet", len(response.remaining_partitions))
+            logger.warning("%s", _about_remaining(response))
             if tries >= self._config.controlled_shutdown_max_retries:
                 break
             await self._rest(self._config.controlled_shutdown_retry_backoff_ms / 1000)
@@ -297,6 +298,17 @@ class ClusterMember:
             and not await self.channel.reaches(silent_id, _LAST_PROBE_SECONDS)
         ):
             self._controller.report_unreachable(silent_id)
+
+
+def _about_remaining(response: ControlledShutdownResponse) -> str:
+    """Return which partitions a broker that stops waits for, and what would end that."""
+    names = [f"{each.topic_name}-{each.partition_index}" for each in response.remaining_partitions]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    partitions = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
+    return (
+        f"No other broker can lead {partitions} of this one yet ({', '.join(names[:_SHOWN])}{more}), because their "
+        f"other replicas are not in sync; waiting for these, at most {_LEAVE_SECONDS:g} s in all"
+    )
 
 
 def _failure_reason(response: Message | None) -> str:

@@ -122,16 +122,17 @@ def test_metadata_soon_after_leaving_names_the_new_leaders() -> None:
     play(story)
 
 
-def test_leaving_waits_for_a_replica_that_is_about_to_be_in_sync() -> None:
-    """As long as a controller responds, what it cannot move yet is tried again."""
+def test_leaving_waits_for_a_replica_that_is_about_to_be_in_sync(caplog: pytest.LogCaptureFixture) -> None:
+    """As long as a controller responds, what it cannot move yet is tried again, and the log names it."""
 
     async def story(cluster: SimulatedCluster) -> None:
-        await create(cluster, "u", (1, 2))
+        await create(cluster, "u", (1, 2), (1, 2), (1, 2), (1, 2))
         cluster[2].kill()
         await asyncio.sleep(2 * SESSION_SECONDS)
         stopping = asyncio.ensure_future(stop(cluster, 1))  # noqa: TID251
         await asyncio.sleep(2.0)
         assert not stopping.done()
+        assert "No other broker can lead 4 partitions of this one yet (u-0, u-1, u-2 and 1 more)" in caplog.text
         await cluster[2].start()
         assert await stopping < 5.5
         assert state_of(cluster, "u").leader == 2
