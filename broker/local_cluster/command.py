@@ -11,7 +11,6 @@ import random
 import sys
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,15 +18,12 @@ import click
 
 from oncelog.broker.local_cluster.cluster_settings import addressee, brokers_with_listeners
 from oncelog.broker.local_cluster.control_socket import MemberStatus, NotRunning, Order, Report, give_order
+from oncelog.broker.local_cluster.slow_start import about_slow_start
 
 DEFAULT_DIRECTORY: Final = "oncelog-cluster"
 EXIT_FAILED: Final = 1
 _STARTING: Final = frozenset({"start", "restart"})
 _PATIENCE_SECONDS: Final = 3.0
-_SLOW_START: Final = (
-    "Note: still starting. A broker serves when there is a controller; if the last one was killed, another is elected "
-    "when its ZooKeeper session ends, after up to 10 s (zookeeper.session.timeout.ms)"
-)
 EXIT_NOT_RUNNING: Final = 3
 
 
@@ -141,14 +137,36 @@ def _order(directory: Path, order: Order, output: str) -> int:
 
 async def _carry_out(directory: Path, order: Order) -> Report:
     """Give an order, and print what it waits for if brokers start slowly. Raises ``NotRunning``."""
-    note = partial(click.echo, _SLOW_START, err=True)
-    patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, note)
     if order.verb not in _STARTING:
-        patience.cancel()
+        return await give_order(directory, order)
+    async with asyncio.TaskGroup() as group:
+        noting = group.create_task(_note_slow_start(directory, order.members))
+        report = await _attempt(directory, order)
+        noting.cancel()
+    if isinstance(report, NotRunning):
+        raise report
+    return report
+
+
+async def _attempt(directory: Path, order: Order) -> Report | NotRunning:
     try:
         return await give_order(directory, order)
-    finally:
-        patience.cancel()
+    except NotRunning as error:
+        return error
+
+
+async def _note_slow_start(directory: Path, members: tuple[str, ...]) -> None:
+    """Print, once, what the members wait for that are still starting after a few seconds."""
+    noted = False
+    while not noted:
+        await asyncio.sleep(_PATIENCE_SECONDS)
+        report = await _attempt(directory, Order(verb="status", members=members))
+        if isinstance(report, NotRunning):
+            return
+        for status in report.members:
+            if status.state == "starting":
+                click.echo(about_slow_start(status), err=True)
+                noted = True
 
 
 def format_members(members: Iterable[MemberStatus]) -> str:

@@ -119,14 +119,17 @@ class LocalCluster:
         deed = _DEEDS.get(verb)
         if deed is None:
             return [f"{verb} is not something that a cluster can do"]
+        if problems := self._about_zookeeper(verb, members):
+            return problems
         self._announce(f"{verb} {' '.join(member.name for member in members)}")
-        problems = await (_in_turn if verb in _ONE_BY_ONE else _all_at_once)(deed, members)
-        return [*problems, *self._about_zookeeper(verb, members)] if problems else []
+        return await (_in_turn if verb in _ONE_BY_ONE else _all_at_once)(deed, members)
 
     def _about_zookeeper(self, verb: str, members: Sequence[MemberProcess]) -> list[str]:
-        """Return why brokers could not start, if that is ZooKeeper."""
+        """Return why brokers cannot start, if that is ZooKeeper: they would only wait for it, and give up."""
         state = self.zookeeper.state
-        if verb not in _STARTING or state == "running" or self.zookeeper in members:
+        starting = members if verb == "restart" else [member for member in members if not member.is_alive]
+        is_there = state in ("running", "starting") or self.zookeeper in members
+        if verb not in _STARTING or is_there or not starting:
             return []
         remedy = "resume" if state == "paused" else "start"
         return [f"ZooKeeper is {state}, and brokers need it to start: `oncelog cluster {remedy} {self.zookeeper.name}`"]

@@ -128,6 +128,15 @@ def test_command_that_cannot_be_done_prints_the_reason_and_fails(cluster: Cluste
     assert states(cluster)["1"] == "running"
 
 
+def test_start_without_zookeeper_fails_at_once_and_stops_nothing(cluster: ClusterProcess) -> None:
+    cluster.verb("pause", "zookeeper")
+    done = cluster.run_verb("restart", 3)
+    assert done.returncode == 1
+    assert "ZooKeeper is paused, and brokers need it to start: `oncelog cluster resume zookeeper`" in done.stderr
+    assert states(cluster)["3"] == "running"
+    cluster.verb("resume", "zookeeper")
+
+
 def test_process_that_ends_by_itself_is_reported_and_stays_ended(cluster: ClusterProcess) -> None:
     pid = cluster.verb("status")["1"]["pid"]
     os.kill(pid, signal.SIGKILL)
