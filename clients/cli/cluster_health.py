@@ -5,7 +5,7 @@ an exit code of 1.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -90,7 +90,7 @@ def assess(
     controller, unreached = _about_controller(controller_id), _about_unreached(metadata, brokers)
     storage = _about_storage(brokers)
     problems = [*controller, *_about_silent_controller(controller_id, brokers)]
-    problems += [*about_absent(metadata, alive), *_about_partitions(offline, lacking, alive)]
+    problems += [*about_absent(metadata, alive), *_about_partitions(offline, lacking, brokers)]
     problems += about_waiting(metadata, leaderless or {}, alive, elections or ElectionSettings())
     refusing = about_minimum(metadata, minimums or {}, alive)
     problems += [refusing] if refusing is not None else []
@@ -203,24 +203,29 @@ def _about_silent_controller(controller_id: int | None, brokers: Sequence[SeenBr
     return []
 
 
-def _about_partitions(offline: int, lacking: Sequence[Mapping[str, Any]], alive: Collection[int]) -> list[str]:
+def _about_partitions(offline: int, lacking: Sequence[Mapping[str, Any]], brokers: Sequence[SeenBroker]) -> list[str]:
     problems = []
     if offline:
         problems.append(f"{count_partitions(offline)} without a leader: nothing is written to them or read")
     if lacking:
-        remedy = _remedy_of_lacking({node for row in lacking for node in row["not_in_sync"]}, alive)
+        remedy = _remedy_of_lacking(lacking, brokers)
         problems.append(f"{count_partitions(len(lacking))} without all replicas in sync: {remedy}")
     return problems
 
 
-def _remedy_of_lacking(not_in_sync: Collection[int], alive: Collection[int]) -> str:
-    absent = [each for each in not_in_sync if each not in alive]
-    present = [each for each in not_in_sync if each in alive]
+def _remedy_of_lacking(lacking: Sequence[Mapping[str, Any]], brokers: Sequence[SeenBroker]) -> str:
+    """Return what gets the replicas in sync. One whose partition has no leader has nothing to follow before that."""
+    alive = {broker.broker_id for broker in brokers}
+    absent = {node for row in lacking for node in row["not_in_sync"]} - alive
+    present = {node for row in lacking if row["leader"] is not None for node in row["not_in_sync"]} & alive
     remedies = [f"start {name_brokers(absent)}"] if absent else []
     if present:
-        runs, their = ("runs and reaches", "its") if len(present) == 1 else ("run and reach", "their")
-        remedies.append(f"check that {name_brokers(present)} {runs} the leaders, then {their} replicas catch up")
-    return ", and ".join(remedies)
+        runs = all(broker.failure is None for broker in brokers if broker.broker_id in present)
+        reach, their = ("reaches", "its") if len(present) == 1 else ("reach", "their")
+        if not runs:
+            reach = f"{'runs' if len(present) == 1 else 'run'} and {reach}"
+        remedies.append(f"check that {name_brokers(present)} {reach} the leaders, then {their} replicas catch up")
+    return ", and ".join(remedies) or "they follow a leader as soon as there is one"
 
 
 def _about_unreached(metadata: MetadataResponse, brokers: Sequence[SeenBroker]) -> list[str]:

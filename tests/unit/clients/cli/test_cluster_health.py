@@ -89,6 +89,24 @@ def test_assess_offline_and_under_replicated_partitions_names_them() -> None:
     assert (health.summary["offline"], health.summary["under_replicated"]) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("seen", "failure", "remedy"),
+    [
+        (metadata(a=(-1, [1, 2, 3], [])), None, "start brokers 2, 3"),
+        (metadata(a=(-1, [1], [])), None, "they follow a leader as soon as there is one"),
+        (metadata(a=(4, [1, 4], [4])), None, "check that broker 1 reaches the leaders, then its replicas catch up"),
+        (metadata(a=(4, [1, 4], [4])), "refused", "check that broker 1 runs and reaches the leaders, then its "),
+    ],
+)
+def test_assess_replicas_out_of_sync_sends_the_reader_to_brokers_that_can_change_it(
+    seen: MetadataResponse, failure: str | None, remedy: str
+) -> None:
+    health = assess(seen, 4, [broker(1, failure=failure), broker(4)])
+    (lacking,) = [each for each in health.problems if "without all replicas in sync: " in each]
+    assert lacking.partition(": ")[2].startswith(remedy)
+    assert "broker 1" in remedy or "broker 1" not in lacking
+
+
 def test_assess_cluster_with_a_broker_away_names_it_and_what_it_holds_up() -> None:
     seen = metadata(a=(1, [1, 2], [1]), b=(-1, [2], [2]), c=(1, [1, 3], [1]))
     health = assess(seen, 1, [broker(1), broker(3)])
@@ -98,8 +116,8 @@ def test_assess_cluster_with_a_broker_away_names_it_and_what_it_holds_up() -> No
     )
     (lacking,) = [each for each in health.problems if "without all replicas in sync" in each]
     assert lacking == (
-        "2 partitions without all replicas in sync: start broker 2, and check that broker 3 runs and reaches the "
-        "leaders, then its replicas catch up"
+        "2 partitions without all replicas in sync: start broker 2, and check that broker 3 reaches the leaders, "
+        "then its replicas catch up"
     )
     assert [(row["broker"], row["in_cluster"], row["reached"]) for row in health.brokers] == [
         (1, True, True),
