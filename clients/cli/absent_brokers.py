@@ -1,4 +1,6 @@
-"""Brokers that have replicas and are not in the cluster: they have ended, and their ZooKeeper sessions, too. Pure.
+"""Brokers that have replicas and are not in the cluster: their ZooKeeper sessions have ended. Pure.
+
+Most have ended themselves. Others are paused, or cut off from ZooKeeper.
 
 Metadata lists the members of the cluster only. Which others there are is known from the replicas of partitions.
 """
@@ -26,8 +28,9 @@ def _about(broker_id: int, metadata: MetadataResponse, alive: Collection[int]) -
     without_leader = f", {leaderless} of them without a leader" if leaderless else ""
     lack = "lacks" if len(partitions) == 1 else "lack"
     return (
-        f"broker {broker_id} is not in the cluster: start it (of `oncelog cluster`: `oncelog cluster start {broker_id}"
-        f"`); {count_partitions(len(partitions))} {lack} its replica{without_leader}"
+        f"broker {broker_id} is not in the cluster: if it has ended, start it (of `oncelog cluster`: `oncelog cluster "
+        f"start {broker_id}`); if its process is there, it is paused (`oncelog cluster resume {broker_id}`) or cut off "
+        f"from ZooKeeper, as its output says; {count_partitions(len(partitions))} {lack} its replica{without_leader}"
     )
 
 

@@ -111,8 +111,9 @@ def test_assess_cluster_with_a_broker_away_names_it_and_what_it_holds_up() -> No
     seen = metadata(a=(1, [1, 2], [1]), b=(-1, [2], [2]), c=(1, [1, 3], [1]))
     health = assess(seen, 1, [broker(1), broker(3)])
     assert health.problems[0] == (
-        "broker 2 is not in the cluster: start it (of `oncelog cluster`: `oncelog cluster start 2`); "
-        "2 partitions lack its replica, 1 of them without a leader"
+        "broker 2 is not in the cluster: if it has ended, start it (of `oncelog cluster`: `oncelog cluster start 2`); "
+        "if its process is there, it is paused (`oncelog cluster resume 2`) or cut off from ZooKeeper, as its output "
+        "says; 2 partitions lack its replica, 1 of them without a leader"
     )
     (lacking,) = [each for each in health.problems if "without all replicas in sync" in each]
     assert lacking == (
