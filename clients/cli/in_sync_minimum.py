@@ -48,18 +48,19 @@ async def in_sync_minimums(
     except ClientError:
         return {}
     return {
-        result.resource_name: int(entry.value)
+        result.resource_name: minimum
         for result in described.results
         for entry in result.configs
-        if not result.error_code and entry.name == MINIMUM_KEY and entry.value and entry.value.isdecimal()
+        if not result.error_code and entry.name == MINIMUM_KEY and (minimum := _number(entry.value)) is not None
     }
 
 
 def about_excess(minimum: str | None, factors: Mapping[str, int]) -> str | None:
     """Return what a ``min.insync.replicas`` above the replication factor of topics means; None if it is above none."""
-    if minimum is None or not minimum.isdecimal():
+    number = _number(minimum)
+    if number is None:
         return None
-    excessive = {topic: factor for topic, factor in sorted(factors.items()) if factor < int(minimum)}
+    excessive = {topic: factor for topic, factor in sorted(factors.items()) if factor < number}
     if not excessive:
         return None
     topics = ", ".join(f"{topic} ({factor})" for topic, factor in list(excessive.items())[:_SHOWN])
@@ -151,3 +152,11 @@ def _names(partitions: Iterable[tuple[str, int]]) -> str:
 
 def _lacks(partition: MetadataResponsePartition) -> bool:
     return len(partition.isr_nodes) < len(partition.replica_nodes)
+
+
+def _number(text: str | None) -> int | None:
+    """Return the value of a setting as brokers read it, which take +2 for 2."""
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None

@@ -95,3 +95,5 @@ def test_minimum_above_the_replication_factor_is_said_to_act_as_that() -> None:
     )
     assert about_excess("2", {"b": 2, "c": 3}) is None
     assert about_excess(None, {"a": 1}) is None
+    assert "is above the replication factor of a (1)" in (about_excess("+2", {"a": 1}) or "")
+    assert about_excess("two", {"a": 1}) is None
