@@ -1,12 +1,18 @@
 """The partitions that a command names by topic and index, which have to exist."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal, error_code
+from oncelog.clients.routes import Controller
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.metadata import MetadataResponseTopic
+from oncelog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from oncelog.protocol.topic_partition import TopicPartition
 
 HAS_OTHERS: Final = "it has"
@@ -30,6 +36,19 @@ async def find_partitions(
             )
         found += named_partitions(name, topic, wanted[name])
     return found
+
+
+async def is_missing(cluster: Cluster, topic: str) -> bool:
+    """Return whether a topic does not exist, also by the controller: other brokers may learn of a new one later."""
+    topics = (await cluster.refresh([topic])).topics
+    if _is_unknown(topics):
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        topics = (await cluster.call(Controller(), request, MetadataResponse)).topics
+    return _is_unknown(topics)
+
+
+def _is_unknown(topics: Iterable[MetadataResponseTopic]) -> bool:
+    return any(each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in topics)
 
 
 def named_partitions(name: str, topic: MetadataResponseTopic, indexes: Collection[int]) -> list[TopicPartition]:

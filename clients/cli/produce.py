@@ -16,7 +16,7 @@ from oncelog.clients.cli.in_sync_replicas import InSyncReplicas
 from oncelog.clients.cli.line_numbers import LineNumbers
 from oncelog.clients.cli.line_producer import LineProducer, may_be_written
 from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong, SeparatorMissing
-from oncelog.clients.cli.named_partitions import find_partitions
+from oncelog.clients.cli.named_partitions import find_partitions, is_missing
 from oncelog.clients.cli.remedies import remedy
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, wall_clock, with_session
 from oncelog.clients.cli.signals import Heeded, stopped_by_signals
@@ -219,7 +219,10 @@ def produce(session: Session, /, **given: Any) -> None:
 
     async def work(cluster: Cluster, watch: Watch) -> tuple[LineProducer, Heeded]:
         chosen = () if options.partition is None else (options.partition,)
+        was_missing = await is_missing(cluster, options.topic)
         await find_partitions(cluster, {options.topic: chosen}, create=True)
+        if was_missing and session.output != "json":
+            complain(_about_creation(options.topic))
         async with session.cluster() as probe:
             producer = Producer(options.config(session), rng=Random(), wall_clock=wall_clock)
             replicas = InSyncReplicas(producer, probe, options.topic)
@@ -240,6 +243,13 @@ def produce(session: Session, /, **given: Any) -> None:
         raise click.exceptions.Exit(heeded.exit_code)
     if lines.has_failures:
         raise click.exceptions.Exit(NO_BROKER if lines.got_no_response else REFUSED)
+
+
+def _about_creation(topic: str) -> str:
+    return (
+        f"Note: topic {topic} did not exist, and was created (auto.create.topics.enable); if its name is mistyped: "
+        f"oncelog topic delete {topic}"
+    )
 
 
 async def _produce_until_stopped(lines: LineProducer, replicas: InSyncReplicas) -> Heeded:

@@ -37,6 +37,14 @@ def test_line_without_its_separator_is_refused_by_its_number_and_the_others_are_
     assert oncelog(f"consume {topic} -e --format value").split() == ["1", "2", "4"]
 
 
+def test_produce_to_a_topic_that_did_not_exist_notes_that_it_was_created(oncelog: Oncelog, topic: str) -> None:
+    said = oncelog.run(f"produce {topic}-typo", "a\n").stderr
+    assert f"Note: topic {topic}-typo did not exist, and was created (auto.create.topics.enable)" in said
+    assert f"oncelog topic delete {topic}-typo" in said
+    assert oncelog.run(f"produce {topic}-typo", "b\n").stderr == ""
+    assert oncelog.run(f"produce {topic}-more --format json", "a\n").stderr == ""
+
+
 def test_lines_without_keys_for_a_compacted_topic_are_refused_with_the_options_that_give_them_keys(
     oncelog: Oncelog,
 ) -> None:
