@@ -59,6 +59,7 @@ test-deep: $(DEV)  ## Ten times as many seeds of the simulations, and each prope
 	for run in 1 2 3 4 5 6 7 8 9 10; do $(PARALLEL_PYTEST) -m hypothesis tests/unit tests/simulation || exit 1; done
 
 simulate: $(DEV)  ## Fresh histories in virtual time: make simulate [SEEDS=200] [KINDS=writers,transactions] [KEEP_GOING=1] (prints the kinds); those that failed once: make simulate CORPUS=1; the trace of one, with the fewest faults that still fail: make simulate SEED=writers:17 [SHRINK=1]; those of a history of each kind: SEED=17
+	@test -z "$(SHRINK)" || test "$(origin SEED)" != file -a -z "$(CORPUS)" || { echo "SHRINK=1 shrinks one history, which SEED names: make simulate SEED=writers:17 SHRINK=1"; exit 1; }
 	$(BIN)/python -m tests.simulation $(if $(CORPUS),corpus,$(if $(filter file,$(origin SEED)),run $(SIMULATED) $(KEEP_GOING:%=--keep-going),replay $(SEED) $(SHRINK:%=--shrink)))
 
 simulate-determinism: $(DEV)  ## Equal traces of histories under three hash seeds: make simulate-determinism [SEEDS=100]

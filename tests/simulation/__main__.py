@@ -68,11 +68,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_choice(parser: argparse.ArgumentParser, *, seeds: int) -> None:
     parser.add_argument(
-        "--seeds", type=int, default=seeds, help="number of histories, of all kinds together (%(default)s)"
+        "--seeds", type=_seeds, default=seeds, help="number of histories, of all kinds together (%(default)s)"
     )
     parser.add_argument("--base", type=int, help="first seed of each kind; drawn by the system if not given")
     parser.add_argument("--kinds", type=_kinds, default=list(KINDS), help="comma-separated kinds (all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)")
+
+
+def _seeds(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"SEEDS={text} is not a number of histories: 1 or more")
+    return int(text)
 
 
 def _kinds(text: str) -> list[str]:
@@ -205,9 +211,11 @@ def replay(arguments: argparse.Namespace) -> bool:
         out = sys.stdout if arguments.to is None else resources.enter_context(arguments.to.open("w"))
         for name in arguments.names:
             trace = ReadableTrace(most_lines=arguments.lines, everything=arguments.all)
-            faults = _fewest_faults(name, arguments.replays) if arguments.shrink else None
-            if faults == []:
-                continue
+            faults = None
+            if arguments.shrink:
+                holds, faults = _fewest_faults(name, arguments.replays)
+                if holds:
+                    continue
             with trace.with_log_lines(logging.getLevelName(arguments.log_level.upper())):
                 one = play(name, listener=trace.add, faults=faults)
             print(*trace.lines(), sep="\n", file=out)
@@ -228,21 +236,25 @@ def outcome_of_replays(names: Sequence[HistoryName], failed: Sequence[HistoryNam
     return f"{len(names)} histories, {len(failed)} failed{': ' if failed else ''}{', '.join(map(str, failed))}"
 
 
-def _fewest_faults(name: HistoryName, most_replays: int) -> list[Any] | None:
-    """Return what is left of a history's faults, none if it holds; None if they cannot be left out."""
-    if KINDS[name.kind].plan is None:
-        print(f"{name}: histories of this kind cannot be shrunk")
-        return None
+def _fewest_faults(name: HistoryName, most_replays: int) -> tuple[bool, list[Any] | None]:
+    """Return whether a history holds, and else what is left of its faults; None if they cannot be left out."""
+    faults: list[Any] | None = None
     logging.disable(logging.CRITICAL)
     try:
-        first, faults = shrink(name, most_replays=most_replays, progress=partial(print, flush=True))
+        if KINDS[name.kind].plan is None:
+            first = play(name)
+        else:
+            first, faults = shrink(name, most_replays=most_replays, progress=partial(print, flush=True))
     finally:
         logging.disable(logging.NOTSET)
     if not first.failure:
         print(f"{name} holds: there is nothing to shrink. Without SHRINK=1 (--shrink) its trace is printed")
-        return []
+        return True, None
+    if faults is None:
+        print(f"{name} fails; histories of the kind {name.kind} cannot be shrunk: all of its faults are shown")
+        return False, None
     print(f"{name} still fails with these {len(faults)}:", *faults, sep="\n  ", flush=True)
-    return faults
+    return False, faults
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -46,6 +46,24 @@ def test_run_of_fewer_histories_than_kinds_names_the_kinds_that_are_not_played()
     assert about_choice(["groups", "topics", "writers"], 1) == left_out
 
 
+def test_shrinking_a_history_that_holds_says_so_and_prints_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """One of a kind that cannot be shrunk, too."""
+    assert KINDS["one-broker"].plan is None
+    assert main(["replay", "one-broker:1", "--shrink"]) == 0
+    assert capsys.readouterr().out == (
+        "one-broker:1 holds: there is nothing to shrink. Without SHRINK=1 (--shrink) its trace is printed\n"
+    )
+
+
+@pytest.mark.parametrize("seeds", ["0", "-1", "many"])
+def test_run_of_no_history_is_refused_with_the_name_of_the_variable(
+    seeds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", f"--seeds={seeds}"])
+    assert f"SEEDS={seeds} is not a number of histories: 1 or more" in capsys.readouterr().err
+
+
 def test_progress_has_the_number_of_all_histories() -> None:
     totals = Totals(virtual_seconds=7200.0)
     totals.histories["topics"] = 17

@@ -64,6 +64,17 @@ def test_late_frames_are_played_with_the_client_broker_and_seed_that_are_named()
     assert "--seed 7 --frames 10 --client kafkajs --broker oncelog" in shown
 
 
+@pytest.mark.parametrize("words", [["SHRINK=1"], ["SHRINK=1", "SEED=3", "CORPUS=1"]])
+def test_shrinking_needs_the_history_that_is_to_be_shrunk(environment: Path, words: list[str]) -> None:
+    (environment / ".dev").touch()
+    done = subprocess.run(
+        ["make", f"VENV={environment}", "simulate", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "which SEED names: make simulate SEED=writers:17 SHRINK=1" in done.stdout
+    assert (environment / "calls").read_text() == ""
+
+
 MAKEFILE = (ROOT / "Makefile").read_text()
 RECORDING_PYTHON = """#!/bin/sh
 [ "$1" = -c ] && exec python3 "$@"
