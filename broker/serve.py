@@ -214,6 +214,8 @@ async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
     except OSError as error:
         await _stop(broker)
         raise Stopped(f"the ready file {ready_file} cannot be written: {error.strerror or error}") from error
+    for warning in loaded.warnings:  # Once more: those at the beginning are above many lines by now.
+        logger.warning("%s", warning)
     await stop.wait()
     await _stop(broker)
     side_loop.close()

@@ -234,7 +234,9 @@ def test_sources_of_configuration_are_all_read_and_odd_settings_logged(tmp_path:
         assert broker.broker_id == 3
         assert len(broker.metadata("orders").topics[0].partitions) == 4
         _, log = broker.end(signal.SIGTERM)
-    assert "unknown setting num.partition: did you mean num.partitions?" in log
+    warning = "unknown setting num.partition: did you mean num.partitions?"
+    assert log.count(warning) == 2
+    assert log.rindex(warning) > log.index("logs loaded"), "once more when the broker has started"
     assert log.count("num.io.threads has no effect") == 1
     assert "heap" not in log
 
