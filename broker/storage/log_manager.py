@@ -154,7 +154,8 @@ class LogManager:
                 offset,
             )
         if missing:
-            self.directory.intact.note_damage(f"{len(missing)} directories of partitions are missing")
+            are_missing = "directory of a partition is" if len(missing) == 1 else "directories of partitions are"
+            self.directory.intact.note_damage(f"{len(missing)} {are_missing} missing")
         self.checkpoints.correct()
 
     def _partition_of(self, name: str) -> TopicPartition | None:

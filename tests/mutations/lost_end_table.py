@@ -32,7 +32,7 @@ LOST_END_MUTATIONS: Final = (
     ),
     Mutation(
         "B112", _MANAGER,
-        "            self.directory.intact.note_damage(f\"{len(missing)} directories of partitions are missing\")\n",
+        "            self.directory.intact.note_damage(f\"{len(missing)} {are_missing} missing\")\n",
         "            pass\n",
         _TEST_STORY,
     ),

@@ -41,7 +41,7 @@ async def written(cluster: SimulatedCluster) -> AcknowledgedWriter:
 @pytest.mark.parametrize("first", [1, 2])
 @pytest.mark.parametrize("lose", [remove_directory, remove_files, cut_in_half])
 def test_log_that_lost_its_end_waits_for_one_that_has_it(
-    lose: Callable[[SimDisk, TopicPartition], None], first: int
+    lose: Callable[[SimDisk, TopicPartition], None], first: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """B112: broker 1 led; any of them would have led if its log counted as intact."""
 
@@ -51,6 +51,7 @@ def test_log_that_lost_its_end_waits_for_one_that_has_it(
             broker.kill()
         lose(cluster[first].disk, T0)
         await cluster[first].start()
+        assert ("1 directory of a partition is missing" in caplog.text) == (lose is remove_directory)
         await asyncio.sleep(LONG)
         assert state_of(cluster, "t").leader == -1
         others = {1, 2, 3} - {first}

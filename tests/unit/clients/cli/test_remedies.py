@@ -1,4 +1,4 @@
-"""What a user is told to do about an error that a broker returns."""
+"""What a user can do about an error that a broker returns."""
 
 import pytest
 
