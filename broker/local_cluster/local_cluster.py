@@ -4,8 +4,9 @@ The parent starts them, waits until each broker knows all others, and then does 
 ended without an order, and it carries out orders (``control_socket``). It never restarts a process by itself: a killed
 one stays dead until an order starts it, as experiments need it.
 
-Stopping is a controlled shutdown of one broker after the other, so that leaderships and coordinators move in order;
-ZooKeeper is last. If the parent itself is killed, the kernel kills the children (``tether``).
+Stopping is a controlled shutdown of one broker after the other, so that leaderships and coordinators move in order, but
+none waits long for one that was stopped before; ZooKeeper is last. If the parent itself is killed, the kernel kills the
+children (``tether``).
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 _COMPLETE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.05
+_HANDOVER_SECONDS: Final = 2.0
+"""Seconds in which a broker hands over its leaderships and ends."""
 _STATUS: Final = "status"
 
 Deed: TypeAlias = Callable[[MemberProcess], Awaitable[None]]
@@ -90,8 +93,9 @@ class LocalCluster:
                 await member.resume()
         alive = [broker for broker in self.brokers if broker.is_alive]
         # Without ZooKeeper no broker can take over leaderships, so the order does not matter.
-        in_turn = _in_turn if self.zookeeper.is_alive else _all_at_once
-        problems = await in_turn(MemberProcess.stop, alive)
+        problems = await (
+            _stop_staggered(alive) if self.zookeeper.is_alive else _all_at_once(MemberProcess.stop, alive)
+        )
         if self.zookeeper.is_alive:
             problems += await _in_turn(MemberProcess.stop, [self.zookeeper])
         for problem in problems:
@@ -146,6 +150,20 @@ async def _in_turn(deed: Deed, members: Iterable[MemberProcess]) -> list[str]:
         if problem is not None:
             problems.append(problem)
     return problems
+
+
+async def _stop_staggered(members: Iterable[MemberProcess]) -> list[str]:
+    """Stop one after the other; return what could not be done.
+
+    One that takes longer than to hand over waits for replicas on a broker that was stopped before: the next one is
+    stopped, too, until no broker is left to wait for.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = []
+        for member in members:
+            tasks.append(group.create_task(_try(MemberProcess.stop, member)))
+            await asyncio.wait(tasks, timeout=_HANDOVER_SECONDS)
+    return [problem for task in tasks if (problem := task.result()) is not None]
 
 
 async def _all_at_once(deed: Deed, members: Iterable[MemberProcess]) -> list[str]:

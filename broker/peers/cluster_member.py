@@ -307,7 +307,7 @@ def _about_remaining(response: ControlledShutdownResponse) -> str:
     partitions = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
     return (
         f"No other broker can lead {partitions} of this one yet ({', '.join(names[:_SHOWN])}{more}), because their "
-        f"other replicas are not in sync; waiting for these, at most {_LEAVE_SECONDS:g} s in all"
+        f"other replicas are not in sync, or stop as well; waiting for these, at most {_LEAVE_SECONDS:g} s in all"
     )
 
 

@@ -2,6 +2,8 @@
 
 From now on it leads nothing, and is in no ISR, where another in-sync replica can take its place; nothing brings it back
 until it registers anew. Partitions that it alone can lead remain until it is gone. (Kafka: ``doControlledShutdown``.)
+
+When all brokers that are left are about to stop, no partition is named: there is no other broker to wait for.
 """
 
 import logging
@@ -24,7 +26,7 @@ _UNKNOWN_EPOCH = -1
 async def move_leaderships_away(
     context: ControllerContext, request: ControlledShutdownRequest
 ) -> ControlledShutdownResponse:
-    """Do what can be done, and name the partitions that the broker still leads although they have other replicas."""
+    """Do what can be done, and name the partitions that the broker still leads although others may lead them later."""
     broker_id = request.broker_id
     broker = context.state.brokers.get(broker_id)
     if broker is None:
@@ -36,6 +38,8 @@ async def move_leaderships_away(
     partitions = list(context.state.partitions_on(broker_id))
     elected = await elect(context, partitions)
     await send_changes(context, elected, elected)
+    if context.state.brokers.keys() <= context.state.shutting_down:
+        return ControlledShutdownResponse()
     remaining = []
     for partition in partitions:
         if is_being_deleted(context, partition):

@@ -196,6 +196,16 @@ def test_cluster_stops_as_a_whole_and_starts_again_where_it_was(tmp_path: Path) 
     assert not processes_of(tmp_path)
 
 
+def test_cluster_that_stops_waits_for_no_broker_that_it_has_stopped(tmp_path: Path) -> None:
+    """With two replicas on three brokers, the second one leads partitions whose other replica has left."""
+    with ClusterProcess(tmp_path) as cluster:
+        Oncelog(cluster.address)("topic create pairs -r 2 -p 6")
+        assert cluster.stop() == 0
+    logs = [(cluster.cluster_directory / f"broker-{each}.log").read_text() for each in (1, 2, 3)]
+    assert all("shut down completed" in log for log in logs)
+    assert not any("stops while it still leads partitions" in log for log in logs)
+
+
 def test_killed_cluster_command_leaves_no_process(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, brokers=1) as cluster:
         pids = [member["pid"] for member in cluster.verb("status").values()]

@@ -122,6 +122,24 @@ def test_metadata_soon_after_leaving_names_the_new_leaders() -> None:
     play(story)
 
 
+def test_last_brokers_that_leave_while_one_is_away_do_not_wait_for_each_other() -> None:
+    """Broker 2 leads a partition whose other replica has left; then broker 3 stops, too, and no broker stays."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "u", (2, 1))
+        await create(cluster, "w", (3, 2))
+        await stop(cluster, 1)
+        began = cluster.loop.time()
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(stop(cluster, 2))
+            await asyncio.sleep(1.0)
+            assert not waiting.done()
+            assert await stop(cluster, 3) < AT_ONCE
+        assert cluster.loop.time() - began < 1.0 + 2 * AT_ONCE
+
+    play(story)
+
+
 def test_leaving_waits_for_a_replica_that_is_about_to_be_in_sync(caplog: pytest.LogCaptureFixture) -> None:
     """As long as a controller responds, what it cannot move yet is tried again, and the log names it."""
 
