@@ -12,7 +12,6 @@ from oncelog.coordinator.controller.cluster_image import NO_LEADER
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from oncelog.protocol.topic_partition import TopicPartition
 
-
 NO_LEADER_EPOCH: Final = -1
 
 
