@@ -10,9 +10,9 @@ The strategy says which logs are compared, and what the partition waits for:
   replica that had been behind is compared, too: the others may have lost more than it lacks;
 * ``longest_log``: all replicas. After a bounded time the greatest end that is known decides.
 
-A log whose records were all deleted, by retention or by a client, knows no leader epoch after a restart. What it had was
-committed, since nothing else is deleted so. A log that ends before it lacks committed offsets, whatever its epochs are:
-its records are old ones, and their partition would give offsets out again. So such logs compare by their offsets only.
+A log whose records were all deleted, by retention or by a client, knows no leader epoch after a restart. What it had
+was committed, since nothing else is deleted so. A log that ends before it lacks committed offsets, whatever its epochs
+are, and the partition would give these offsets to other records. So such logs compare by their offsets only.
 
 A broker that reports no log end counts, in the end, as one with less than any other.
 """

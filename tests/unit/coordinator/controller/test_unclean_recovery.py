@@ -85,7 +85,7 @@ def leaders(strategy: RecoveryStrategy, seen: Standing, state: PartitionState = 
         (LONGEST, standing(4), (None, 4)),
         # An empty log is longer than one that is not known.
         (LONGEST, standing(2, 4, ends={4: LogEnd(-1, 0)}), (None, 4)),
-        # One whose records were all deleted: an older log before its end lacks committed offsets, a longer one does not.
+        # One whose records were all deleted: a log that ends before lacks committed offsets, a longer one does not.
         (BALANCED, standing(1, 2, 3, ends={1: EMPTIED, 2: SHORT, 3: LATER}), (1, 1)),
         (BALANCED, standing(1, 2, 3, ends={1: EMPTIED, 2: LONG, 3: LATER}), (2, 2)),
         (BALANCED, standing(1, 2, 3, ends={1: LogEnd(-1, 15), 2: LONG, 3: LATER}), (3, 3)),
