@@ -214,7 +214,9 @@ class _Start:
         listeners = data.listeners.with_ports(ports)
         monitor = await self._open_monitor()
         apis = self._controller(data, listeners)
-        data.logs.space.on_change = partial(self._disk_changed, data.logs, apis.controller)
+        changed = partial(self._disk_changed, data.logs, apis.controller)
+        data.logs.space.on_change = data.logs.space.files.on_change = changed
+        data.control.unopened.on_opened = changed
         return _Parts(verifier=verifier, server=server, listeners=listeners, monitor=monitor, apis=apis)
 
     async def _join_and_serve(self, data: "_Data", parts: "_Parts") -> Broker:
@@ -456,11 +458,11 @@ class _Start:
         data.coordinators.start()
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
-        """Report the disk's state to the controller, unless this broker is alone and its disk is full.
+        """Report to the controller what can be written, unless this broker is alone and cannot write.
 
         Then no other broker can lead in its place, and there is no room to write the report.
         """
-        if not (self._config.is_embedded and logs.space.is_full):
+        if not (self._config.is_embedded and (logs.space.is_full or logs.space.files.refusing)):
             controller.disk_report.send()
 
     def _fail(self, reason: str) -> None:

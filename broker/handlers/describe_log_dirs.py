@@ -67,6 +67,7 @@ def _describe(broker: Broker, request: DescribeLogDirsRequest, budget: WorkBudge
         topics=list(topics.values()),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
+        refusing_logs=len(broker.replica_control.refusing),
     )
     return DescribeLogDirsResponse(results=[described])
 

@@ -172,6 +172,10 @@ def _of_open_files(broker: "Broker") -> Iterator[str]:
     if unopened:
         logs = "1 log" if len(unopened) == 1 else f"{len(unopened)} logs"
         yield f"{logs} cannot be opened ({unopened.error}): raise the limit of open files (ulimit -n)"
+    refusing = len(broker.log_manager.space.files.refusing)
+    if refusing:
+        logs = "1 log takes" if refusing == 1 else f"{refusing} logs take"
+        yield f"{logs} no writes, as no file can be opened: raise the limit of open files (RLIMIT_NOFILE, ulimit -n)"
 
 
 def why_not_ready(broker: "Broker") -> str | None:

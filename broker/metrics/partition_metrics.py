@@ -41,6 +41,12 @@ def replica_metrics(replicas: ReplicaManager, control: ReplicaControl) -> Iterat
         value=len(control.unopened),
     )
     yield GaugeMetricFamily(
+        "oncelog_refusing_logs",
+        "Replicas on this broker that take no writes for lack of file descriptors, with those of "
+        "oncelog_unopened_logs; other in-sync replicas lead.",
+        value=len(control.refusing),
+    )
+    yield GaugeMetricFamily(
         "oncelog_deserted_coordinator_partitions",
         "Partitions of internal topics led by this broker of which no in-sync follower has fetched for "
         "oncelog.coordinator.silence.max.ms: the coordinator serves no committed offsets and no transactions.",

@@ -6,13 +6,16 @@ overtook, are refused as a whole; states with an older leader epoch, or for anot
 Logs that a full UpdateMetadata does not assign to this broker are set aside (``stray_replicas``). A broker that is
 alone gets the same requests from its own controller.
 
+A replica that cannot be written because no file can be opened gets REPLICA_NOT_AVAILABLE; one on a full disk gets
+KAFKA_STORAGE_ERROR. The controller has other brokers lead it (``oncelog.coordinator.controller.full_disks``).
+
 A log is created with its topic's configuration or not at all: a partition whose topic's configuration cannot be read
 gets INVALID_CONFIG.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
@@ -75,6 +78,11 @@ class ReplicaControl:
         """The read that an order to create logs awaits, or has awaited in vain."""
         self.unopened = UnopenedLogs(self._carry_out)
         metadata.add_listener(self._set_strays_aside)
+
+    @property
+    def refusing(self) -> Collection[TopicPartition]:
+        """Return the replicas that take no writes because no file can be opened."""
+        return self._log_manager.space.files.refusing | self.unopened.topic_partitions
 
     def stop(self) -> None:
         """Make no further attempt to open a log."""
@@ -150,6 +158,8 @@ class ReplicaControl:
         space = self._log_manager.space
         if space.is_full and error in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH):
             error = ErrorCode.KAFKA_STORAGE_ERROR  # Done as far as possible; the controller must know.
+        elif topic_partition in space.files.refusing and error in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
         elif error and error is not ErrorCode.REPLICA_NOT_AVAILABLE:
             partition = self._replicas.partition(topic_partition)
             # A controller that has just been elected repeats what is known.

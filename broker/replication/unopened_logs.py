@@ -1,9 +1,10 @@
 """``UnopenedLogs``: replicas whose logs cannot be opened because the process may open no more files.
 
-Nothing is wrong with such a log, and no other broker can help: so the controller need not repeat it. The
-requested state of the replica is deferred until the log can be opened: one log is tried at a time, later each time
-that it fails, and when it succeeds the others follow at once. A later request about the replica replaces the
-deferred state. The log reports the first replica that is affected, and when none is any more.
+Nothing is wrong with such a log. The controller has other brokers lead its partition, and need not repeat the request.
+The requested state of the replica is deferred until the log can be opened: one log is tried at a time, later each time
+that it fails, and when it succeeds the others follow at once, and the change is reported to the controller. A later
+request about the replica replaces the deferred state. The log reports the first replica that is affected, and when none
+is any more.
 """
 
 import asyncio
@@ -39,11 +40,18 @@ class UnopenedLogs:
         self._deferred: dict[TopicPartition, DeferredState] = {}
         self._pause = _FIRST_PAUSE_SECONDS
         self._timer: asyncio.TimerHandle | None = None
+        self.on_opened: Callable[[], None] = _nothing
+        """Called after logs could be opened at last."""
         self.error = ""
         """Of the last attempt."""
 
     def __len__(self) -> int:
         return len(self._deferred)
+
+    @property
+    def topic_partitions(self) -> frozenset[TopicPartition]:
+        """Return the replicas that wait."""
+        return frozenset(self._deferred)
 
     def keep(self, deferred: DeferredState, error: OSError) -> None:
         """Carry the state out later."""
@@ -76,7 +84,8 @@ class UnopenedLogs:
         """Carry states out until one fails, which is then the last in turn: also if it ends in an exception."""
         longer = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
         self._timer = asyncio.get_running_loop().call_later(longer, self._try)
-        for topic_partition in list(self._deferred):
+        waiting = list(self._deferred)
+        for topic_partition in waiting:
             deferred = self._deferred.pop(topic_partition)
             is_done = False
             try:
@@ -86,8 +95,16 @@ class UnopenedLogs:
                     self._deferred.setdefault(topic_partition, deferred)
                     self._pause = longer
             if not is_done:
+                if topic_partition != waiting[0]:
+                    self.on_opened()
                 return
+        if waiting:
+            self.on_opened()
         self._timer.cancel()
         self._timer = None
         self._pause = _FIRST_PAUSE_SECONDS
         logger.info("All logs can be opened again")
+
+
+def _nothing() -> None:
+    """Do nothing, until there is a listener."""

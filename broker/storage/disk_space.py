@@ -7,6 +7,7 @@ moves its leaderships to other brokers (``oncelog.coordinator.controller.full_di
 within a minute, the next check comes later (backoff), so that leaderships do not move back and forth.
 
 A lack of file descriptors is logged here, too, and does not make the directory full: the next attempt may succeed.
+If it lasts, single logs take no writes (``files``).
 """
 
 import logging
@@ -15,13 +16,12 @@ from typing import Final
 
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.disk_errors import is_out_of_space
+from oncelog.broker.storage.open_files import OpenFiles
+from oncelog.broker.storage.recheck_pause import RecheckPause
 
 _ENOUGH_BYTES: Final = 64 << 20
 _ENOUGH_SHARE: Final = 20
 """A twentieth of a volume is enough, too."""
-_FIRST_BACKOFF_MS: Final = 1_000
-_LONGEST_BACKOFF_MS: Final = 60_000
-_SOON_MS: Final = 60_000
 _LOG_INTERVAL_MS: Final = 10_000
 """Least time between two errors about descriptors in the log."""
 
@@ -32,12 +32,12 @@ class DiskSpace:
     """The space of one data directory, shared by all its logs."""
 
     __slots__ = (
-        "_backoff_ms",
         "_disk",
         "_log_dir",
         "_logged_ms",
-        "_next_check_ms",
+        "_pause",
         "_wall_clock",
+        "files",
         "is_full",
         "on_change",
     )
@@ -46,8 +46,8 @@ class DiskSpace:
         self._disk = disk
         self._log_dir = log_dir
         self._wall_clock = wall_clock
-        self._backoff_ms = _FIRST_BACKOFF_MS
-        self._next_check_ms = 0
+        self._pause = RecheckPause()
+        self.files = OpenFiles(disk, wall_clock)
         self._logged_ms: int | None = None
         self.is_full = False
         self.on_change: Callable[[], None] = _nothing
@@ -63,20 +63,17 @@ class DiskSpace:
     def check(self) -> None:
         """Check whether a full directory has enough room again."""
         now_ms = self._wall_clock()
-        if not self.is_full or 0 < self._next_check_ms - now_ms <= self._backoff_ms:
-            return  # A longer wait than the backoff shows that the clock was set back.
+        if not self.is_full or not self._pause.is_over(now_ms):
+            return
         total, usable = self._disk.usage(self._log_dir)
         if usable >= min(_ENOUGH_BYTES, total // _ENOUGH_SHARE):
             _log.warning("The disk of %s has room again (%d MiB): writes are accepted", self._log_dir, usable >> 20)
             self.is_full = False
-            self._next_check_ms = now_ms  # The backoff depends on how soon it is full again.
+            self._pause.end(now_ms)
             self.on_change()
 
     def _fill(self, error: OSError, where: str) -> None:
-        now_ms = self._wall_clock()
-        is_soon = self._next_check_ms and now_ms < self._next_check_ms + _SOON_MS
-        self._backoff_ms = min(2 * self._backoff_ms, _LONGEST_BACKOFF_MS) if is_soon else _FIRST_BACKOFF_MS
-        self._next_check_ms = now_ms + self._backoff_ms
+        self._pause.begin(self._wall_clock())
         self.is_full = True
         _log.error(
             "The disk of %s is full: %s (%s). What does not fit is refused with KAFKA_STORAGE_ERROR, which clients "

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from oncelog.broker.storage.disk_errors import failing_unless_transient, is_transient
 from oncelog.broker.storage.flush_state import FlushPlan, FlushState
 from oncelog.broker.storage.log_config import LogConfig
-from oncelog.broker.storage.log_files import DELETED_SUFFIX
+from oncelog.broker.storage.log_files import DELETED_SUFFIX, LOG_SUFFIX
 from oncelog.broker.storage.log_host import LogHost
 from oncelog.broker.storage.log_segment import LogSegment
 from oncelog.broker.storage.log_segments import LogSegments
@@ -308,12 +308,17 @@ class LocalLog:
 
     # Failing
 
-    def note_error(self, error: OSError) -> None:
-        """Note that an operation failed and left the log as it was: the log has failed, unless the error passes."""
+    def note_error(self, error: OSError, *, of_write: bool = False) -> None:
+        """Note that an operation failed and left the log as it was: the log has failed, unless the error passes.
+
+        ``of_write``: nothing was appended. If that lasts for want of descriptors, another broker must lead the log.
+        """
         if self.is_taken_away:
             return
         if is_transient(error):
             self._space.note(error, self.directory)
+            if of_write:
+                self._space.files.note(error, self.topic_partition, self.segments.active.path(LOG_SUFFIX))
         else:
             self.mark_failed(error)
 

@@ -70,7 +70,7 @@ class LogMaintenance:
             self._logs.fail(error)
 
     async def check_space(self) -> None:
-        """Check whether a full disk has room again.
+        """Check whether a full disk has room again, and which logs take no writes because no file can be opened.
 
         The controller may rely on this broker as soon as it reports room. A kill must not make its logs count as
         damaged then, so the present registration is noted first.
@@ -82,8 +82,9 @@ class LogMaintenance:
                 self._logs.fail(error)
             else:
                 self._logs.space.note(error, self._logs.log_dir)
-            return
-        self._logs.space.check()
+        else:
+            self._logs.space.check()
+        self._logs.space.files.check()
 
     async def apply_retention(self) -> None:
         """Delete expired segments, and release the memory and files of segments that are not read."""

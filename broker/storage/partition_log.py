@@ -207,7 +207,7 @@ class PartitionLog(LocalLog):
             segment.append((batch,), size)
         except OSError as error:
             self.producer_state.refuse(header)
-            self.note_error(error)
+            self.note_error(error, of_write=True)
             return ErrorCode.KAFKA_STORAGE_ERROR
         segment.note_batch(position, size, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
@@ -237,7 +237,7 @@ class PartitionLog(LocalLog):
         except CorruptRecord:
             return ErrorCode.CORRUPT_MESSAGE
         except OSError as error:
-            self.note_error(error)
+            self.note_error(error, of_write=True)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.high_watermark < self.log_start_offset:
             self.update_high_watermark(self.log_start_offset)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.clients.cli.absent_brokers import about_absent, absent_brokers, name_brokers
-from oncelog.clients.cli.directories import DIRECTORY_ADVICE, about_directory
+from oncelog.clients.cli.directories import DIRECTORY_ADVICE, OPEN_FILES_ADVICE, about_directory, about_open_files
 from oncelog.clients.cli.election_settings import ElectionSettings
 from oncelog.clients.cli.in_sync_minimum import about_minimum
 from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
@@ -40,6 +40,8 @@ class SeenBroker:
     """Whether it reaches its metadata store; None if that is not known."""
     failed_directories: tuple[str, ...] = ()
     """Directories that accept no writes."""
+    refusing_logs: int = 0
+    """Logs that accept none because the broker can open no more files."""
     unserved_coordinators: tuple[str, ...] = ()
     """The partitions of internal topics that it leads and does not serve."""
     uncreatable_topics: tuple[str, ...] = ()
@@ -125,6 +127,7 @@ def _broker_rows(brokers: Sequence[SeenBroker], absent: Iterable[int]) -> list[d
             "reached": broker.failure is None,
             "store": broker.reaches_store,
             "failed_directories": list(broker.failed_directories),
+            "refusing_logs": broker.refusing_logs,
             "unserved_coordinators": list(broker.unserved_coordinators),
         }
         for broker in brokers
@@ -136,6 +139,7 @@ def _broker_rows(brokers: Sequence[SeenBroker], absent: Iterable[int]) -> list[d
         "reached": False,
         "store": None,
         "failed_directories": [],
+        "refusing_logs": 0,
         "unserved_coordinators": [],
     }
     rows += [{"broker": broker_id, **unknown} for broker_id in absent]
@@ -260,6 +264,11 @@ def _about_storage(brokers: Sequence[SeenBroker]) -> list[str]:
         f"broker {broker.broker_id}: {about_directory(path)}; {DIRECTORY_ADVICE}"
         for broker in brokers
         for path in broker.failed_directories
+    ]
+    problems += [
+        f"broker {broker.broker_id}: {about_open_files(broker.refusing_logs)}; {OPEN_FILES_ADVICE}"
+        for broker in brokers
+        if broker.refusing_logs
     ]
     cut_off = [str(broker.broker_id) for broker in brokers if broker.reaches_store is False]
     if cut_off:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.clients.cli.directories import DIRECTORY_ADVICE, about_directory
+from oncelog.clients.cli.directories import DIRECTORY_ADVICE, OPEN_FILES_ADVICE, about_directory, about_open_files
 from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
 from oncelog.clients.connection import Address
 
@@ -64,6 +64,8 @@ class Visit:
     """Whether the broker reaches its metadata store; None if that is not known."""
     failed_directories: tuple[str, ...] = ()
     """Directories that accept no writes."""
+    refusing_logs: int = 0
+    """Logs that accept none because the broker can open no more files."""
 
 
 _UNREACHED: Final = (
@@ -250,6 +252,9 @@ def _about_directories(brokers: Mapping[int, Visit]) -> Iterator[Finding]:
         if visit.broker_id == broker_id:
             for path in visit.failed_directories:
                 yield Finding(broker_id=broker_id, message=about_directory(path), advice=DIRECTORY_ADVICE)
+            if visit.refusing_logs:
+                message = about_open_files(visit.refusing_logs)
+                yield Finding(broker_id=broker_id, message=message, advice=OPEN_FILES_ADVICE)
 
 
 def _about_disagreement(view: View, brokers: Mapping[int, Visit]) -> Iterator[Finding]:

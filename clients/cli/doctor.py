@@ -164,7 +164,8 @@ async def _talk(address: Address, resolved: tuple[str, ...], connection: Connect
         config=config,
         versions=_versions(connection),
         reaches_store=None if broker_id is None else await reaches_store(connection, broker_id),
-        failed_directories=await failed_directories(connection),
+        failed_directories=(failed := await failed_directories(connection)).paths,
+        refusing_logs=failed.refusing_logs,
     )
 
 

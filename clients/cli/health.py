@@ -71,7 +71,7 @@ async def _require_ready(cluster: Cluster) -> None:
     await cluster.refresh(())
     if cluster.metadata.controller_id is None:
         raise Unreachable("a broker responds, but knows no controller yet")
-    for path in await failed_directories(await cluster.connection_to_any()):
+    for path in (await failed_directories(await cluster.connection_to_any())).paths:
         raise BrokerRefused(path, Refusal(error=ErrorCode.KAFKA_STORAGE_ERROR, message=about_directory(path)))
 
 

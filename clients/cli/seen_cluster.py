@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.clients.cli.cluster_health import ClusterHealth, SeenBroker, assess
-from oncelog.clients.cli.directories import failed_directories
+from oncelog.clients.cli.directories import FailedDirectories, failed_directories
 from oncelog.clients.cli.election_settings import election_settings
 from oncelog.clients.cli.in_sync_minimum import in_sync_minimums
 from oncelog.clients.cli.metadata_store import reaches_store
@@ -72,7 +72,7 @@ async def _visit_all(
 async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rack: str | None) -> SeenBroker:
     """Check whether the broker responds at its advertised address, reaches its store, writes and coordinates."""
     address, failure, has_store, is_silent = cluster.brokers[node_id], None, None, False
-    failed: tuple[str, ...] = ()
+    failed = FailedDirectories()
     unserved: tuple[str, ...] = ()
     factors: dict[str, int] = {}
     try:
@@ -90,7 +90,8 @@ async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rac
         failure=failure,
         is_silent=is_silent,
         reaches_store=has_store,
-        failed_directories=failed,
+        failed_directories=failed.paths,
+        refusing_logs=failed.refusing_logs,
         unserved_coordinators=unserved,
         uncreatable_topics=about_uncreatable_topics(metadata, factors),
     )

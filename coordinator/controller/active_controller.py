@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 _EXPECTED_ERRORS: Final = frozenset(
     {ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE}
 )
-"""Of LeaderAndIsr: the broker knows a newer state, or its disk is full, which ``FullDisks`` handles."""
+"""Of LeaderAndIsr: the broker knows a newer state, or it cannot write, which ``FullDisks`` handles."""
 
 
 class ActiveController:
@@ -225,6 +225,8 @@ class ActiveController:
         self.leaderless.note_response(broker_id, request, response)
         if self.full_disks.note_response(broker_id, response):
             self._put(f"disk of broker {broker_id}", partial(self.full_disks.apply_change, broker_id))
+        if replicas := self.full_disks.note_replicas(broker_id, response):
+            self._put(f"replicas of broker {broker_id}", partial(self.full_disks.apply_to_replicas, replicas))
         match response:
             case LeaderAndIsrResponse(error_code=0, topics=topics):
                 errors = [error for topic in topics for error in topic.partition_errors if error.error_code]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from oncelog.coordinator.controller.assignment import BrokerAndRack
 from oncelog.coordinator.controller.log_ends import LogEnds
 from oncelog.coordinator.controller.recovery_strategy import RecoveryStrategy
+from oncelog.coordinator.controller.unwritable_replicas import UnwritableReplicas
 from oncelog.coordinator.controller.waiting_partition import WaitingPartition
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Znode
@@ -115,6 +116,8 @@ class ClusterState:
     """Registered brokers that are about to stop."""
     full: set[int] = field(default_factory=set)
     """Registered brokers whose disk is full."""
+    unwritable: UnwritableReplicas = field(default_factory=UnwritableReplicas)
+    """Single replicas that cannot be written."""
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_to_delete: dict[str, None] = field(default_factory=dict)
     """Topics whose deletion was accepted and is not finished, oldest first."""
@@ -181,6 +184,7 @@ class ClusterState:
             self.malformed.pop(paths.partition_state(partition), None)
             self.waiting.pop(partition, None)
             self.log_ends.forget(partition)
+            self.unwritable.forget(partition)
         self.topic_names.pop(topic.assignment.topic_id, None)
         self.topics_to_delete.pop(name, None)
         alike = self._unified_names[topic_name.unified(name)]
@@ -204,6 +208,7 @@ class ClusterState:
         self.unreachable.discard(broker_id)
         self.shutting_down.discard(broker_id)
         self.full.discard(broker_id)
+        self.unwritable.remove_broker(broker_id)
 
     def partitions_with_eligible(self) -> Iterator[TopicPartition]:
         """Return the partitions of which replicas outside of the ISR are known to have everything acknowledged."""
@@ -216,17 +221,18 @@ class ClusterState:
         """Return the broker epoch of every registered broker."""
         return {broker_id: broker.epoch for broker_id, broker in self.brokers.items()}
 
-    def reliable_brokers(self) -> set[int]:
-        """Return the brokers that are reachable, can write, and are not shutting down."""
-        return self.brokers.keys() - self.unreachable - self.shutting_down - self.full
+    def reliable_brokers(self, partition: TopicPartition) -> set[int]:
+        """Return the brokers that are reachable, can write to their replica if any, and are not shutting down."""
+        reliable = self.brokers.keys() - self.unreachable - self.shutting_down - self.full
+        return reliable.difference(self.unwritable.of(partition))
 
-    def usable_brokers(self, replicas: Collection[int]) -> Collection[int]:
+    def usable_brokers(self, partition: TopicPartition, replicas: Collection[int]) -> Collection[int]:
         """Return the brokers among which a partition may have its leader and its ISR.
 
-        ``replicas``: those that could lead it. Brokers that are unreachable, shutting down or full count only if none
-        of them is reliable.
+        ``replicas``: those that could lead it. Brokers that are unreachable, shutting down or cannot write count
+        only if none of them is reliable.
         """
-        reliable = self.reliable_brokers()
+        reliable = self.reliable_brokers(partition)
         return self.brokers.keys() if reliable.isdisjoint(replicas) else reliable
 
     def replicas(self, partition: TopicPartition) -> ReplicaAssignment:
@@ -262,14 +268,14 @@ class ClusterState:
             if broker_id in self.replicas(partition).replicas:
                 yield partition
 
-    def usable_members(self, state: VersionedState) -> Collection[int]:
+    def usable_members(self, partition: TopicPartition, state: VersionedState) -> Collection[int]:
         """Return the brokers among which a partition in this state may have its leader and its ISR.
 
         Brokers that registered anew since the state was written are left out, too, where others remain: what they have
         lost is not known. A new controller may find some in an ISR, because there was no controller to remove them when
         they stopped (compare KIP-903).
         """
-        usable = self.usable_brokers(state.state.isr)
+        usable = self.usable_brokers(partition, state.state.isr)
         unbroken = {broker_id for broker_id in usable if self.brokers[broker_id].epoch <= state.mzxid}
         return usable if unbroken.isdisjoint(state.state.isr) else unbroken
 

@@ -181,7 +181,7 @@ class ControlRequests:
             isr=list(state.isr),
             zk_version=versioned.version,
             replicas=list(replicas),
-            offline_replicas=[replica for replica in replicas if self._is_offline(replica, state.leader)],
+            offline_replicas=[replica for replica in replicas if self._is_offline(partition, replica, state.leader)],
             eligible_leader_replicas=elr,
             last_leader=NO_LEADER if state.last_leader is None else state.last_leader,
             last_known_elr=last_known_elr,
@@ -216,9 +216,10 @@ class ControlRequests:
             live_brokers=live_brokers,
         )
 
-    def _is_offline(self, replica: int, leader: int) -> bool:
+    def _is_offline(self, partition: TopicPartition, replica: int, leader: int) -> bool:
         """Return whether nothing can be written to a replica. A leader on a full disk can still be read."""
-        return not self._is_online(replica) or (replica in self._state.full and replica != leader)
+        cannot_write = replica in self._state.full or replica in self._state.unwritable.of(partition)
+        return not self._is_online(replica) or (cannot_write and replica != leader)
 
     @property
     def _is_full_update(self) -> bool:

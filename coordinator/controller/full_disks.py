@@ -1,4 +1,4 @@
-"""Brokers whose data directory takes no writes: other replicas lead their partitions, where there are any.
+"""Brokers that cannot write: other replicas lead their partitions, where there are any.
 
 A broker reports that its disk is full, or has room again, by a sequential znode under ``/log_dir_event_notification``,
 as Apache Kafka's brokers report a failed log directory. The znode names only the broker. The controller sends it all of
@@ -10,6 +10,9 @@ with that one, in whatever portions the partitions are sent.
 While the disk of a broker is full, every partition with another in-sync replica on a reliable broker is led by that
 one, and the full broker is in no such ISR, so that no write waits for it. Where there is no other replica it remains
 the leader: it can still be read. It returns to ISRs when it has room again and has caught up.
+
+A broker that may open no more files can still write where no new file is needed. So this is about single replicas
+(``unwritable_replicas``), with the same reports and the same effects.
 """
 
 import logging
@@ -61,6 +64,29 @@ class FullDisks:
         full ^= {broker_id}
         return True
 
+    def note_replicas(self, broker_id: int, response: Message) -> set[TopicPartition]:
+        """Note which replicas a broker can write; return the partitions for which that is new."""
+        state = self._context.state
+        if not isinstance(response, LeaderAndIsrResponse) or response.error_code or broker_id not in state.brokers:
+            return set()
+        changes = state.unwritable.take(broker_id, response, state.topic_names)
+        if changes.unwritable:
+            logger.warning(
+                "Broker %d can open no file for %d replicas, that of %s among them: others lead them, where they can",
+                broker_id,
+                len(changes.unwritable),
+                min(changes.unwritable),
+            )
+        if changes.writable:
+            logger.info("Broker %d can write %d replicas again", broker_id, len(changes.writable))
+        return changes.unwritable | changes.writable
+
+    async def apply_to_replicas(self, partitions: set[TopicPartition]) -> None:
+        """Elect leaders of partitions of which a replica cannot be written, or can be written again."""
+        await self._elect(
+            [partition for partition in sorted(partitions) if partition.topic in self._context.state.topics]
+        )
+
     async def apply_change(self, broker_id: int) -> None:
         """Elect leaders of the partitions on a broker whose disk is full, or has room again."""
         if broker_id in self._context.state.full:
@@ -70,9 +96,14 @@ class FullDisks:
         await self._elect(list(self._context.state.partitions_on(broker_id)))
 
     async def relieve(self, partitions: list[TopicPartition]) -> None:
-        """Elect other leaders of those partitions that a full broker leads, now that their ISR has grown."""
+        """Elect other leaders of those partitions whose leader cannot write, now that their ISR has grown."""
         state = self._context.state
-        led = [p for p in partitions if (known := state.state(p)) is not None and known.state.leader in state.full]
+        led = [
+            partition
+            for partition in partitions
+            if (known := state.state(partition)) is not None
+            and (known.state.leader in state.full or known.state.leader in state.unwritable.of(partition))
+        ]
         if led:
             await self._elect(led)
 

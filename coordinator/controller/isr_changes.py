@@ -103,7 +103,9 @@ def decide(
     ineligible = [
         broker
         for broker, epoch in proposal.isr.items()
-        if not (_stays(broker, epoch, broken, cluster) if broker in state.isr else _joins(broker, epoch, cluster))
+        if not (
+            _stays(broker, epoch, broken, cluster) if broker in state.isr else _joins(partition, broker, epoch, cluster)
+        )
     ]
     if ineligible:
         logger.debug("%s cannot have brokers %s in its ISR now", partition, ineligible)
@@ -130,14 +132,14 @@ def _stays(broker_id: int, epoch: int, broken: Collection[int], cluster: Cluster
     return broker is not None and epoch in (UNKNOWN_EPOCH, broker.epoch) and broker_id not in broken
 
 
-def _joins(broker_id: int, epoch: int, cluster: ClusterState) -> bool:
+def _joins(partition: TopicPartition, broker_id: int, epoch: int, cluster: ClusterState) -> bool:
     """Return whether a broker may join the ISR: in the incarnation in which the leader saw it fetch.
 
     An unknown epoch proves nothing: the leader may propose what a former incarnation had. It counts only in a cluster
     without eligible replicas, which may have leaders that send none.
     """
     broker = cluster.brokers.get(broker_id)
-    if broker is None or broker_id not in cluster.reliable_brokers():
+    if broker is None or broker_id not in cluster.reliable_brokers(partition):
         return False
     return epoch == broker.epoch or (epoch == UNKNOWN_EPOCH and not cluster.keeps_eligible())
 

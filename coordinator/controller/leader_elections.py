@@ -89,14 +89,12 @@ def _has_leader(context: ControllerContext, partition: TopicPartition, election:
 
 
 def _preferred(context: ControllerContext) -> Decide:
-    reliable = context.state.reliable_brokers()
-
     def decide(partition: TopicPartition) -> PartitionState | None:
         versioned = context.state.state(partition)
         if versioned is None:
             return None
         replicas = context.state.replicas(partition).replicas
-        fit = fit_to_lead(context.state, versioned, reliable)
+        fit = fit_to_lead(context.state, versioned, context.state.reliable_brokers(partition))
         decided = preferred_state(versioned.state, replicas, fit, context.epoch)
         return None if decided is None else completed(context.state, partition, decided, context.epoch)
 

@@ -154,7 +154,7 @@ def _decide(context: ControllerContext, partition: TopicPartition) -> PartitionS
     cluster = context.state
     replicas, versioned = cluster.replicas(partition).replicas, cluster.state(partition)
     if versioned is None:
-        first = initial_state(replicas, cluster.usable_brokers(replicas), context.epoch)
+        first = initial_state(replicas, cluster.usable_brokers(partition, replicas), context.epoch)
         return None if first is None else replica_standing.first_state(cluster, first)
     if cluster.keeps_eligible():
         return eligible_leaders.next_state(
@@ -168,7 +168,7 @@ def _decide(context: ControllerContext, partition: TopicPartition) -> PartitionS
     decided = next_state(
         known.state,
         replicas,
-        cluster.usable_members(known),
+        cluster.usable_members(partition, known),
         context.epoch,
         leader_restarted=cluster.leader_restarted(known),
         unclean_allowed=cluster.unclean_election_allowed(partition.topic),

@@ -118,7 +118,7 @@ class Reassignments:
             return None
         if is_reordered(present, planned):
             return _Step(assignment=planned, state=self._as_judged(versioned.state, versioned))
-        usable = cluster.usable_brokers(fit_to_lead(cluster, versioned, versioned.state.isr))
+        usable = cluster.usable_brokers(partition, fit_to_lead(cluster, versioned, versioned.state.isr))
         fit = fit_to_lead(cluster, versioned, usable)
         state = begun_state(versioned.state, planned, fit, self._context.epoch)
         if state is not None:
@@ -159,7 +159,7 @@ class Reassignments:
         if not is_moving(assignment) or not is_complete(assignment, versioned.state):
             return None
         target = target_of(assignment)
-        fit = fit_to_lead(cluster, versioned, cluster.reliable_brokers())
+        fit = fit_to_lead(cluster, versioned, cluster.reliable_brokers(partition))
         state = completed_state(versioned.state, target, fit, self._context.epoch)
         return None if state is None else self._step(partition, ReplicaAssignment(replicas=target), state)
 

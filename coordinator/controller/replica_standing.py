@@ -19,7 +19,7 @@ def standing_of(cluster: ClusterState, partition: TopicPartition, controller_epo
     return Standing(
         replicas=cluster.replicas(partition).replicas,
         incarnations=incarnations,
-        usable=cluster.usable_brokers([member for member in members if member not in broken]),
+        usable=cluster.usable_brokers(partition, [member for member in members if member not in broken]),
         broken=broken,
         min_isr=cluster.min_isr(partition.topic),
         controller_epoch=controller_epoch,

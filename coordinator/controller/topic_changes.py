@@ -116,9 +116,11 @@ class _Creation:
     def _first_states(self) -> Iterator[tuple[TopicPartition, PartitionState]]:
         for index in range(min(self.plan.partition_count, PARTITIONS_PER_MULTI)):
             replicas = self.plan.assignment.partitions[index].replicas
-            state = initial_state(replicas, self._context.state.usable_brokers(replicas), self._context.epoch)
+            partition = TopicPartition(self.plan.name, index)
+            usable = self._context.state.usable_brokers(partition, replicas)
+            state = initial_state(replicas, usable, self._context.epoch)
             if state is not None:
-                yield TopicPartition(self.plan.name, index), first_state(self._context.state, state)
+                yield partition, first_state(self._context.state, state)
 
     def operations(self, config_znode: Znode | None) -> Iterator[Operation]:
         """Yield the writes, the configuration first: a broker that sees the topic can read it.

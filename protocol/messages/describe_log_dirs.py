@@ -4,9 +4,11 @@ The log directories of a broker and the sizes of the partitions in them.
 
 1: throttling moves to the client. 3: an error code for the whole request. 4: total and usable bytes of the volume.
 5: whether a directory is cordoned.
+
+The tagged field ``refusing_logs`` is our own.
 """
 
-from oncelog.protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string
+from oncelog.protocol.schema import OWN_TAGS, Message, array, array_of, boolean, int16, int32, int64, string
 
 
 class DescribableLogDirTopic(Message):
@@ -39,6 +41,8 @@ class DescribeLogDirsResult(Message):
     total_bytes: int = int64("4+", default=-1)
     usable_bytes: int = int64("4+", default=-1)
     is_cordoned: bool = boolean("5+", default=False)
+    refusing_logs: int = int32("2+", default=0, tag=OWN_TAGS)
+    """Replicas that take no writes because the broker can open no more files."""
 
 
 class DescribeLogDirsResponse(Message, api_key=35, versions="1-5", flexible="2+"):

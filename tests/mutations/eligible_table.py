@@ -74,8 +74,8 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B57", _STANDING,
-        "usable=cluster.usable_brokers([member for member in members if member not in broken]),",
-        "usable=cluster.usable_brokers(members),",
+        "usable=cluster.usable_brokers(partition, [member for member in members if member not in broken]),",
+        "usable=cluster.usable_brokers(partition, members),",
         f"{_TEST_STANDING}::test_unreachable_whole_member_counts_as_usable_beside_reachable_broken_one",
     ),
     Mutation(
@@ -124,8 +124,8 @@ ELIGIBLE_MUTATIONS: Final = (
     ),
     Mutation(
         "B57", "coordinator/controller/leader_elections.py",
-        "        fit = fit_to_lead(context.state, versioned, reliable)\n",
-        "        fit = reliable\n",
+        "        fit = fit_to_lead(context.state, versioned, context.state.reliable_brokers(partition))\n",
+        "        fit = context.state.reliable_brokers(partition)\n",
         f"{_TEST_STORIES}::test_reassignment_elects_no_replica_that_lost_its_tail",
     ),
     Mutation(

@@ -56,6 +56,7 @@ _IMAGE: Final = "coordinator/controller/cluster_image.py"
 _ISR_CHANGES: Final = "coordinator/controller/isr_changes.py"
 
 _FULL_DISK: Final = "tests/simulation/test_full_disk.py"
+_OPEN_FILES: Final = "tests/simulation/test_open_files.py"
 _LATE: Final = "tests/scenarios/test_late_requests.py"
 _SCENARIOS_2: Final = "tests/scenarios/test_version_2.py"
 _TEST_CHALLENGE: Final = "tests/unit/coordinator/transaction/test_connection_challenge.py"
@@ -1136,6 +1137,25 @@ MUTATIONS: Final = (
         "self.brokers.keys() - self.unreachable - self.shutting_down - self.full\n",
         "self.brokers.keys() - self.unreachable - self.shutting_down\n",
         f"{_FULL_DISK}::test_full_disk_of_one_broker_stops_no_writes",
+    ),
+    Mutation(
+        "B84", "coordinator/controller/cluster_state.py",
+        "        return reliable.difference(self.unwritable.of(partition))\n",
+        "        return reliable\n",
+        f"{_OPEN_FILES}::test_new_partition_whose_log_cannot_be_opened_by_its_leader_is_led_by_another_replica",
+    ),
+    Mutation(
+        "B84", "broker/replication/replica_control.py",
+        "        elif topic_partition in space.files.refusing and ",
+        "        elif False and ",
+        f"{_OPEN_FILES}"
+        "::test_log_that_cannot_be_continued_for_want_of_descriptors_is_led_elsewhere_until_it_can",
+    ),
+    Mutation(
+        "B84", "broker/storage/open_files.py",
+        "_ENOUGH_FILES if self.refusing else 1",
+        "1",
+        "tests/unit/broker/storage/test_shortages.py::TestOpenFiles",
     ),
     Mutation(
         "B84", "coordinator/controller/full_disks.py",

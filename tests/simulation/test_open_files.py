@@ -11,6 +11,8 @@ from oncelog.broker.metrics.partition_metrics import replica_metrics
 from oncelog.broker.parts import Broker
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
+from tests.simulation.acknowledged_writers import records_of
+from tests.simulation.cluster_history import log_of
 from tests.simulation.cluster_stories import assert_agreement, create, simulate, state_of
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.test_cluster_administration import until
@@ -18,6 +20,8 @@ from tests.simulation.test_cluster_administration import until
 NEW_LOG = f"{0:020d}.log"
 HEALED_SECONDS = 31.0
 """Seconds after which logs are open for which there are descriptors again."""
+REFUSING_SECONDS = 8.0
+"""Seconds after which a log that refuses writes for want of descriptors is led elsewhere."""
 COUNT = 20
 
 
@@ -70,6 +74,79 @@ def test_logs_beyond_the_limit_of_open_files_are_opened_when_they_can_be(caplog:
         assert all(len(state_of(cluster, "t", index).isr) == 2 for index in range(3))
         assert len(lines_about(caplog, "can be opened again")) == 1
         assert_agreement(cluster)
+
+    simulate(story)
+
+
+def test_log_that_cannot_be_continued_for_want_of_descriptors_is_led_elsewhere_until_it_can() -> None:
+    """B84: and a log that needs no new file stays where it is."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", (3, 1, 2))
+        await create(cluster, "small", (3, 1, 2))
+        small = state_of(cluster, "small")
+        writer = AcknowledgedWriter(cluster, TopicPartition("t", 0))
+        await writer.write(5)
+        cluster[3].disk.fail("open", ".log", error=errno.EMFILE, times=1_000_000)
+        while await writer.try_to_write(bytes(100)):
+            pass
+        assert state_of(cluster, "t").leader == 3
+        await until(lambda: 3 not in state_of(cluster, "t").isr, REFUSING_SECONDS)
+        assert state_of(cluster, "t").leader != 3
+        await writer.write(50)
+        (warning,) = warnings(cluster[3].running)
+        assert "ulimit -n" in warning
+        await AcknowledgedWriter(cluster, TopicPartition("small", 0)).write(3)
+        epoch = state_of(cluster, "t").leader_epoch
+        await asyncio.sleep(300.0)
+        assert state_of(cluster, "t").leader_epoch == epoch
+        assert state_of(cluster, "small") == small
+        cluster[3].disk.make_room()
+        await until(lambda: set(state_of(cluster, "t").isr) == {1, 2, 3}, HEALED_SECONDS)
+        assert not warnings(cluster[3].running)
+        await asyncio.sleep(1.0)
+        for broker_id in (1, 2, 3):
+            writer.assert_in_place(dict(records_of(log_of(cluster, broker_id, TopicPartition("t", 0)))))
+        assert_agreement(cluster)
+
+    simulate(story, settings={"min.insync.replicas": "2", "log.segment.bytes": "4096"})
+
+
+def test_follower_that_cannot_continue_its_log_holds_up_no_write_for_long() -> None:
+    """B84: it leaves the ISR before it has lagged for replica.lag.time.max.ms."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", (1, 2, 3))
+        writer = AcknowledgedWriter(cluster, TopicPartition("t", 0), pause=0.05)
+        cluster[3].disk.fail("open", ".log", error=errno.EMFILE, times=1_000_000)
+        writing = asyncio.ensure_future(writer.run())  # noqa: TID251
+        await until(lambda: 3 not in state_of(cluster, "t").isr, 60.0)
+        await asyncio.sleep(1.0)
+        writer.stop()
+        await writing
+        assert writer.longest_stall() < REFUSING_SECONDS
+
+    simulate(story, settings={"log.segment.bytes": "4096"})
+
+
+def test_new_partition_whose_log_cannot_be_opened_by_its_leader_is_led_by_another_replica() -> None:
+    """B84"""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        without_descriptors(cluster, 3)
+        await create(cluster, "t", (3, 1, 2))
+        await until(lambda: 3 not in state_of(cluster, "t").isr, 1.0)
+        writer = AcknowledgedWriter(cluster, TopicPartition("t", 0))
+        await writer.write(3)
+        (controller_id,) = cluster.controllers
+        cluster[controller_id].kill()
+        await asyncio.sleep(20.0)
+        assert state_of(cluster, "t").leader == ({1, 2} - {controller_id}).pop(), "a new controller knows it, too"
+        assert 3 not in state_of(cluster, "t").isr
+        await cluster[controller_id].start()
+        cluster[3].disk.make_room()
+        await until(lambda: set(state_of(cluster, "t").isr) == {1, 2, 3}, HEALED_SECONDS)
+        writer.assert_nothing_is_lost(cluster[3].content(TopicPartition("t", 0)))
 
     simulate(story)
 

@@ -84,6 +84,7 @@ async def test_partitions_that_are_not_whole_are_counted() -> None:
         manager + "produceridcount": 0,
         "oncelog_deserted_coordinator_partitions": 0,
         "oncelog_unopened_logs": 0,
+        "oncelog_refusing_logs": 0,
     }
 
 

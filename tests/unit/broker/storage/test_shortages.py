@@ -7,11 +7,13 @@ import pytest
 
 from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.open_files import OpenFiles
 from oncelog.broker.storage.partition_log import AppendInfo, PartitionLog
 from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import read_header
-from tests.simulation.sim_disk import SimDisk
+from oncelog.protocol.topic_partition import TopicPartition
+from tests.simulation.sim_disk import SimDisk, SimFile
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (
     DIRECTORY,
@@ -367,3 +369,91 @@ class TestDiskSpace:
         space = DiskSpace(SimDisk(), "/data", lambda: 0)
         space.note(OSError(errno.EMFILE, "Too many open files"), "t-0")
         assert not space.is_full
+
+
+class _FewFiles(SimDisk):
+    left = 1_000
+    """Files that may still be opened."""
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        if not self.left:
+            raise OSError(errno.EMFILE, "Too many open files")
+        self.left -= 1
+        return super().open(path, create=create)
+
+
+class TestOpenFiles:
+    """B84: which logs take no writes because no file can be opened."""
+
+    def refused(self) -> tuple[_FewFiles, OpenFiles, list[int], list[frozenset[TopicPartition]]]:
+        disk, now, changes = _FewFiles(), [1_000_000], list[frozenset[TopicPartition]]()
+        disk.make_dirs("/data")
+        disk.open("/data/0.log", create=True).close()
+        files = OpenFiles(disk, lambda: now[0])
+        files.on_change = lambda: changes.append(files.refusing)
+        return disk, files, now, changes
+
+    def note(self, files: OpenFiles, error: int = errno.EMFILE) -> None:
+        files.note(OSError(error, "refused"), TP, "/data/0.log")
+
+    def pass_seconds(self, files: OpenFiles, now: list[int], seconds: int) -> None:
+        for _ in range(seconds):
+            now[0] += 1_000
+            files.check()
+
+    def test_log_refuses_once_no_file_could_be_opened_for_long(self) -> None:
+        disk, files, now, changes = self.refused()
+        disk.fail("open", ".log", error=errno.EMFILE, times=1_000)
+        self.note(files)
+        self.pass_seconds(files, now, 4)
+        self.note(files)
+        assert changes == []
+        self.pass_seconds(files, now, 1)
+        assert changes == [frozenset({TP})]
+        disk.make_room()
+        self.pass_seconds(files, now, 1)
+        assert changes == [frozenset({TP}), frozenset()]
+
+    @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOSPC])
+    def test_log_does_not_refuse_while_files_can_be_opened(self, error: int) -> None:
+        _, files, now, changes = self.refused()
+        for _ in range(100):
+            self.note(files, error)
+            self.pass_seconds(files, now, 1)
+        assert changes == []
+
+    def test_log_refuses_until_several_files_can_be_opened_at_once(self) -> None:
+        disk, files, now, changes = self.refused()
+        disk.fail("open", ".log", error=errno.EMFILE, times=5)
+        self.note(files)
+        self.pass_seconds(files, now, 5)
+        disk.left = 15
+        self.pass_seconds(files, now, 1)
+        assert changes == [frozenset({TP})]
+        disk.left = 16
+        self.pass_seconds(files, now, 1)
+        assert changes[1:] == [frozenset()]
+
+    def test_log_that_refuses_again_soon_does_so_for_longer_each_time(self) -> None:
+        disk, files, now, changes = self.refused()
+        lasted = []
+        for _ in range(5):
+            disk.fail("open", ".log", error=errno.EMFILE, times=1_000)
+            self.note(files)
+            self.pass_seconds(files, now, 5)
+            disk.make_room()
+            began = now[0]
+            while files.refusing:
+                self.pass_seconds(files, now, 1)
+            lasted.append(now[0] - began)
+        assert lasted == [1_000, 2_000, 4_000, 8_000, 16_000]
+        assert len(changes) == 10
+
+    def test_log_that_was_deleted_refuses_no_more(self) -> None:
+        disk, files, now, changes = self.refused()
+        disk.fail("open", ".log", error=errno.EMFILE, times=1_000)
+        self.note(files)
+        self.pass_seconds(files, now, 5)
+        disk.remove("/data/0.log")
+        self.pass_seconds(files, now, 1)
+        assert changes == [frozenset({TP}), frozenset()]

@@ -235,6 +235,15 @@ def test_diagnose_broker_with_failed_directory_is_a_problem() -> None:
     assert "/data takes no writes (KAFKA_STORAGE_ERROR)" in finding.message
 
 
+def test_diagnose_broker_without_file_descriptors_is_a_problem() -> None:
+    reported = view("a:1", "b:2")
+    short = replace(found(reported, "b:2", 2), refusing_logs=3)
+    finding = only(findings(reported, [found(reported, "a:1", 1)], [found(reported, "a:1", 1), short]))
+    assert (finding.broker_id, finding.is_problem) == (2, True)
+    assert "3 replicas accept no writes" in finding.message
+    assert "RLIMIT_NOFILE" in (finding.advice or "")
+
+
 def test_diagnose_broker_unreachable_at_reachable_host_keeps_its_address() -> None:
     reported = view("localhost:9092", "localhost:9093")
     visits = [found(reported, "localhost:9092", 1), closed("localhost:9093")]

@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroker, VersionedState
 from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, PartitionState
+from oncelog.protocol.topic_partition import TopicPartition
 
 WRITTEN = 50
 
@@ -33,4 +34,4 @@ def test_broker_registered_since_state_was_written_is_not_usable(epochs: Mapping
     """B57: while another broker is in sync, which did not."""
     state = PartitionState(leader=1, leader_epoch=5, isr=(1, 2, 3), controller_epoch=1)
     versioned = VersionedState(state=state, version=7, mzxid=WRITTEN)
-    assert set(cluster_of(epochs).usable_members(versioned)) == usable
+    assert set(cluster_of(epochs).usable_members(TopicPartition("t", 0), versioned)) == usable
