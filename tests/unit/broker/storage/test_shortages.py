@@ -99,7 +99,7 @@ def test_appended_batch_of_an_older_epoch_removes_no_newer_refusal(replicated: b
 
 
 def test_appended_batch_of_a_newer_epoch_removes_an_older_refusal() -> None:
-    """The refused batch can come no more; a batch of that epoch is fenced, not waited for."""
+    """The refused batch can come no more; a batch of that epoch is fenced, and holds up no other."""
     log = open_log(new_disk(), SMALL)
     log.producer_state.refuse(read_header(idempotent(0, epoch=4)))
     must_append(log, idempotent(0, epoch=5))
