@@ -225,8 +225,8 @@ class ActiveController:
         self.leaderless.note_response(broker_id, request, response)
         if self.full_disks.note_response(broker_id, response):
             self._put(f"disk of broker {broker_id}", partial(self.full_disks.apply_change, broker_id))
-        if replicas := self.full_disks.note_replicas(broker_id, response):
-            self._put(f"replicas of broker {broker_id}", partial(self.full_disks.apply_to_replicas, replicas))
+        if self.full_disks.note_replicas(broker_id, response):
+            self._put("replicas can be written, or cannot", self.full_disks.apply_to_replicas)
         match response:
             case LeaderAndIsrResponse(error_code=0, topics=topics):
                 errors = [error for topic in topics for error in topic.partition_errors if error.error_code]

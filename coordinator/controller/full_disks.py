@@ -40,6 +40,8 @@ class FullDisks:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
+        self._changed: set[TopicPartition] = set()
+        """Of which a replica cannot be written, or can be again, and whose leaders are to be elected."""
 
     async def read_reports(self, changed: Watch) -> None:
         """Remove the reports, and send their brokers LeaderAndIsr: the responses say whether a disk is full."""
@@ -64,11 +66,11 @@ class FullDisks:
         full ^= {broker_id}
         return True
 
-    def note_replicas(self, broker_id: int, response: Message) -> set[TopicPartition]:
-        """Note which replicas a broker can write; return the partitions for which that is new."""
+    def note_replicas(self, broker_id: int, response: Message) -> bool:
+        """Note which replicas a broker can write; return whether that has changed. ``apply_to_replicas`` follows."""
         state = self._context.state
         if not isinstance(response, LeaderAndIsrResponse) or response.error_code or broker_id not in state.brokers:
-            return set()
+            return False
         changes = state.unwritable.take(broker_id, response, state.topic_names)
         if changes.unwritable:
             logger.warning(
@@ -79,13 +81,13 @@ class FullDisks:
             )
         if changes.writable:
             logger.info("Broker %d can write %d replicas again", broker_id, len(changes.writable))
-        return changes.unwritable | changes.writable
+        self._changed.update(changes.unwritable, changes.writable)
+        return bool(changes.unwritable or changes.writable)
 
-    async def apply_to_replicas(self, partitions: set[TopicPartition]) -> None:
-        """Elect leaders of partitions of which a replica cannot be written, or can be written again."""
-        await self._elect(
-            [partition for partition in sorted(partitions) if partition.topic in self._context.state.topics]
-        )
+    async def apply_to_replicas(self) -> None:
+        """Elect leaders of the partitions of which a replica cannot be written, or can be written again."""
+        changed, self._changed = sorted(self._changed), set()
+        await self._elect([partition for partition in changed if partition.topic in self._context.state.topics])
 
     async def apply_change(self, broker_id: int) -> None:
         """Elect leaders of the partitions on a broker whose disk is full, or has room again."""

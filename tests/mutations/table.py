@@ -1159,6 +1159,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B84", "coordinator/controller/full_disks.py",
+        "        self._changed.update(changes.unwritable, changes.writable)\n",
+        "        self._changed = changes.unwritable | changes.writable\n",
+        "tests/unit/coordinator/controller/test_full_disks.py"
+        "::test_replicas_that_several_responses_report_before_the_election_all_get_other_leaders",
+    ),
+    Mutation(
+        "B84", "coordinator/controller/full_disks.py",
         "    if ErrorCode.KAFKA_STORAGE_ERROR in codes:\n",
         "    if codes == {ErrorCode.KAFKA_STORAGE_ERROR}:\n",
         "tests/unit/coordinator/controller/test_full_disks.py"

@@ -17,6 +17,7 @@ from oncelog.protocol.messages.leader_and_isr import (
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.turns import longest_turn
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
+from tests.unit.coordinator.controller.test_controller import create, manual, state_of
 
 PARTITIONS = 4_000
 MOST_LINES = 150_000
@@ -81,3 +82,16 @@ async def test_full_disk_is_noted_whatever_other_replicas_respond(other: ErrorCo
         assert full == {2}
         assert active.full_disks.note_response(2, responding(other, ErrorCode.STALE_CONTROLLER_EPOCH))
         assert full == set()
+
+
+async def test_replicas_that_several_responses_report_before_the_election_all_get_other_leaders() -> None:
+    """B84: a broker responds in portions, and the controller may be at work on something else meanwhile."""
+    async with running_cluster(1, 2) as cluster:
+        await create(cluster, manual("t", (2, 1), (2, 1), (2, 1)))
+        topic_id, disks = cluster.brokers[1].metadata.image.topics["t"].topic_id, cluster.active.full_disks
+        for index in (0, 1):
+            error = LeaderAndIsrPartitionError(partition_index=index, error_code=ErrorCode.REPLICA_NOT_AVAILABLE)
+            of_topic = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[error])
+            assert disks.note_replicas(2, LeaderAndIsrResponse(topics=[of_topic]))
+        await disks.apply_to_replicas()
+        assert [(await state_of(cluster, "t", index)).leader for index in range(3)] == [1, 1, 2]
