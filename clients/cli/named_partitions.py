@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.errors import BrokerRefused, Refusal, error_code
-from oncelog.clients.routes import Controller
+from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from oncelog.clients.timely_connection import connection_within
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.metadata import (
     MetadataRequest,
@@ -15,6 +15,7 @@ from oncelog.protocol.messages.metadata import (
 )
 from oncelog.protocol.topic_partition import TopicPartition
 
+_CONTROLLER_SECONDS: Final = 0.5
 HAS_OTHERS: Final = "it has"
 """How a refusal of a partition goes on whose topic exists."""
 NOT_CREATED: Final = "it does not exist, and the brokers do not create it (auto.create.topics.enable=false)"
@@ -39,11 +40,20 @@ async def find_partitions(
 
 
 async def is_missing(cluster: Cluster, topic: str) -> bool:
-    """Return whether a topic does not exist, also by the controller: other brokers may learn of a new one later."""
+    """Return whether a topic does not exist, by a broker and by the controller if that is reached at once.
+
+    Other brokers may learn of a new topic later than the controller.
+    """
     topics = (await cluster.refresh([topic])).topics
-    if _is_unknown(topics):
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        topics = (await cluster.call(Controller(), request, MetadataResponse)).topics
+    controller_id = cluster.metadata.controller_id
+    if not _is_unknown(topics) or controller_id is None:
+        return _is_unknown(topics)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    try:
+        controller = await connection_within(cluster, controller_id, _CONTROLLER_SECONDS)
+        topics = (await controller.send(request, MetadataResponse, timeout=_CONTROLLER_SECONDS)).topics
+    except ClientError:
+        pass  # What follows says why, if it matters.
     return _is_unknown(topics)
 
 
