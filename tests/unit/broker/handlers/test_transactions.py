@@ -42,6 +42,7 @@ from oncelog.protocol.messages.update_metadata import (
 )
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.unit.broker.deciding import Deciding
 from tests.unit.broker.outcomes import without_shape
 from tests.unit.coordinator.transaction.world import HERE, World
 
@@ -56,7 +57,7 @@ NEWEST = {
 }
 
 
-class Rules:
+class Rules(Deciding):
     """An authorizer that denies what the test says."""
 
     def __init__(self) -> None:

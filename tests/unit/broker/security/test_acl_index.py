@@ -1,0 +1,212 @@
+"""Decisions by access control lists: every rule by itself, and all of them against a plain reading of the lists."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.broker.security.acl_index import AclIndex, Entries, principal_of
+from oncelog.protocol.acl import (
+    EVERYONE,
+    OPERATIONS,
+    WILDCARD,
+    AccessControlEntry,
+    AclBinding,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+    pattern_matches,
+)
+
+ALICE = ("User", "alice")
+HERE = "127.0.0.1"
+
+
+def rule(text: str) -> AclBinding:
+    """``allow alice READ t``; ``deny alice@10.0.0.1 ALL t*``, where a star at the end of a longer name is a prefix."""
+    permission, who, operation, name = text.split()
+    principal, _, host = who.partition("@")
+    is_prefix = len(name) > 1 and name.endswith("*")
+    pattern = ResourcePattern(
+        ResourceType.TOPIC,
+        name[:-1] if is_prefix else name,
+        PatternType.PREFIXED if is_prefix else PatternType.LITERAL,
+    )
+    entry = AccessControlEntry(
+        principal if ":" in principal else f"User:{principal}",
+        host or WILDCARD,
+        Operation[operation],
+        PermissionType[permission.upper()],
+    )
+    return AclBinding(pattern, entry)
+
+
+def by_pattern(bindings: Iterable[AclBinding]) -> dict[ResourcePattern, Entries]:
+    gathered: dict[ResourcePattern, set[AccessControlEntry]] = {}
+    for binding in bindings:
+        gathered.setdefault(binding.pattern, set()).add(binding.entry)
+    return {pattern: frozenset(entries) for pattern, entries in gathered.items()}
+
+
+def index_of(*rules: str) -> AclIndex:
+    return AclIndex().changed(by_pattern(map(rule, rules)))
+
+
+def allows(index: AclIndex, operation: str, name: str = "orders", host: str = HERE) -> bool:
+    return bool((index.allowed(ALICE, host, ResourceType.TOPIC, name) or 0) & 1 << Operation[operation])
+
+
+@pytest.mark.parametrize(
+    ("rules", "operation", "allowed"),
+    [
+        ([], "READ", False),
+        (["allow alice READ orders"], "READ", True),
+        (["allow alice READ orders"], "WRITE", False),
+        (["allow alice READ orders"], "DESCRIBE", True),
+        (["allow alice WRITE orders"], "DESCRIBE", True),
+        (["allow alice DELETE orders"], "DESCRIBE", True),
+        (["allow alice ALTER orders"], "DESCRIBE", True),
+        (["allow alice CREATE orders"], "DESCRIBE", False),
+        (["allow alice ALTER_CONFIGS orders"], "DESCRIBE_CONFIGS", True),
+        (["allow alice ALTER_CONFIGS orders"], "DESCRIBE", False),
+        (["allow alice ALL orders"], "DESCRIBE_CONFIGS", True),
+        (["allow alice READ ord*"], "READ", True),
+        (["allow alice READ orders*"], "READ", True),
+        (["allow alice READ orders2*"], "READ", False),
+        (["allow alice READ Ord*"], "READ", False),
+        (["allow alice READ *"], "READ", True),
+        (["allow alice READ **"], "READ", False),
+        (["allow User:* READ orders"], "READ", True),
+        (["allow Group:alice READ orders"], "READ", False),
+        (["allow Alice READ orders"], "READ", False),
+        (["allow a* READ orders"], "READ", False),
+        (["allow alice@127.0.0.1 READ orders"], "READ", True),
+        (["allow alice@10.0.0.1 READ orders"], "READ", False),
+        (["allow alice READ orders", "deny alice@127.0.0.1 READ orders"], "READ", False),
+        (["allow alice READ orders", "deny alice@10.0.0.1 READ orders"], "READ", True),
+        (["allow alice READ orders", "deny alice READ *"], "READ", False),
+        (["allow alice READ orders", "deny alice READ ord*"], "READ", False),
+        (["allow alice READ ord*", "deny alice READ orders"], "READ", False),
+        (["allow alice READ orders*", "deny alice READ o*"], "READ", False),
+        (["allow alice READ orders", "deny User:* ALL orders"], "READ", False),
+        (["allow alice ALL orders", "deny alice READ orders"], "READ", False),
+        (["allow alice READ orders", "deny alice READ orders"], "DESCRIBE", True),
+        (["allow alice READ orders", "deny alice DESCRIBE orders"], "DESCRIBE", False),
+        (["allow alice READ orders", "deny alice DESCRIBE orders"], "READ", True),
+        (["allow alice READ orders", "deny bob READ orders"], "READ", True),
+    ],
+)
+def test_operation_on_a_topic_is_decided_as_in_kafka(rules: list[str], operation: str, allowed: bool) -> None:
+    assert allows(index_of(*rules), operation) is allowed
+
+
+def test_resource_of_another_type_and_the_same_name_is_not_covered() -> None:
+    index = index_of("allow alice READ orders")
+    assert index.allowed(ALICE, HERE, ResourceType.GROUP, "orders") is None
+    assert index.allowed(ALICE, HERE, ResourceType.TOPIC, "other") is None
+
+
+def test_denial_of_another_principal_covers_the_resource() -> None:
+    assert index_of("deny bob READ orders").allowed(ALICE, HERE, ResourceType.TOPIC, "orders") == 0
+
+
+def test_change_leaves_the_former_index_as_it_was() -> None:
+    before = index_of("allow alice READ orders", "allow alice WRITE ord*")
+    after = before.changed({rule("allow alice READ orders").pattern: frozenset()})
+    assert (allows(before, "READ"), allows(before, "WRITE")) == (True, True)
+    assert (allows(after, "READ"), allows(after, "WRITE")) == (False, True)
+    gone = after.changed({rule("allow alice WRITE ord*").pattern: frozenset()})
+    assert gone.allowed(ALICE, HERE, ResourceType.TOPIC, "orders") is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "allowed"),
+    [
+        ([], False),
+        (["allow alice WRITE orders"], True),
+        (["allow alice READ orders"], False),
+        (["allow alice ALL ord*"], True),
+        (["allow alice WRITE *", "deny alice WRITE orders"], True),
+        (["allow alice WRITE orders", "deny alice WRITE *"], False),
+        (["allow alice WRITE orders", "deny alice WRITE orders"], False),
+        (["allow alice WRITE orders", "deny alice WRITE ord*"], False),
+        (["allow alice WRITE orders", "deny alice WRITE other"], True),
+        (["allow alice WRITE ord*", "deny alice WRITE ord"], True),
+        (["allow alice WRITE ord*", "deny alice WRITE orders*"], True),
+        (["allow alice WRITE orders*", "deny alice WRITE ord*"], False),
+        (["allow alice WRITE ord*", "deny alice WRITE ord*"], False),
+        (["allow alice WRITE orders", "deny alice@10.0.0.1 WRITE orders"], True),
+        (["allow alice@10.0.0.1 WRITE orders"], False),
+        (["allow User:* WRITE orders", "deny alice WRITE orders"], False),
+    ],
+)
+def test_write_on_any_topic_is_decided_as_in_kafka(rules: list[str], allowed: bool) -> None:
+    assert index_of(*rules).allows_any(ALICE, HERE, Operation.WRITE, ResourceType.TOPIC) is allowed
+
+
+IMPLIED = {
+    Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
+    Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
+}
+
+
+def read_plainly(bindings: list[AclBinding], host: str, operation: Operation, name: str) -> bool:
+    """Each rule in turn."""
+    matching = [
+        entry
+        for pattern, entry in bindings
+        if pattern_matches(pattern, name)
+        and entry.host in (WILDCARD, host)
+        and principal_of(entry.principal) in (ALICE, principal_of(EVERYONE))
+    ]
+    if any(e.permission_type is PermissionType.DENY and e.operation in (operation, Operation.ALL) for e in matching):
+        return False
+    enough = {operation, Operation.ALL} | IMPLIED.get(operation, set())
+    return any(e.permission_type is PermissionType.ALLOW and e.operation in enough for e in matching)
+
+
+NAMES = st.text("ab*", min_size=1, max_size=4)
+BINDINGS = st.builds(
+    AclBinding,
+    st.builds(
+        ResourcePattern,
+        st.just(ResourceType.TOPIC),
+        NAMES,
+        st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    ),
+    st.builds(
+        AccessControlEntry,
+        st.sampled_from(["User:alice", "User:bob", EVERYONE]),
+        st.sampled_from([WILDCARD, HERE, "10.0.0.1"]),
+        st.sampled_from(OPERATIONS),
+        st.sampled_from([PermissionType.ALLOW, PermissionType.DENY]),
+    ),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(first=st.lists(BINDINGS, max_size=12), then=st.lists(BINDINGS, max_size=6), name=NAMES)
+def test_index_decides_as_a_plain_reading_of_all_rules(
+    first: list[AclBinding], then: list[AclBinding], name: str
+) -> None:
+    index = AclIndex().changed(by_pattern(first))
+    index.allowed(ALICE, HERE, ResourceType.TOPIC, name)
+    changed = by_pattern(then)
+    index = index.changed(changed)
+    bindings = [binding for binding in first if binding.pattern not in changed] + then
+    for operation in OPERATIONS:
+        allowed = index.allowed(ALICE, HERE, ResourceType.TOPIC, name) or 0
+        if operation is not Operation.ALL:
+            assert bool(allowed & 1 << operation) is read_plainly(bindings, HERE, operation, name), operation.name
+
+
+def test_decisions_that_an_index_keeps_are_bounded() -> None:
+    index = index_of("allow alice READ ord*")
+    for number in range(25_000):
+        index.allowed(ALICE, HERE, ResourceType.TOPIC, f"orders{number}")
+    index.allowed(ALICE, HERE, ResourceType.TOPIC, "o" * 30_000)
+    assert index.kept_decisions <= 10_000
+    assert allows(index, "READ", "orders7")
