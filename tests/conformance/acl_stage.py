@@ -40,16 +40,16 @@ class AclStage:
         topic = self._broker.metadata.image.topic(name)
         return ZERO_UUID if topic is None else topic.topic_id
 
-    async def set_up(self, api: str, version: int, **fields: Any) -> Message:
+    async def set_up(self, api: str, version: int, **fields: Any) -> Any:
         """Send a request as an administrator, until it succeeds."""
         for _ in range(_ATTEMPTS):
-            response = await self._send(api, version, fields, ANONYMOUS)
+            response = await self.send(api, version, fields, ANONYMOUS)
             if not _NOT_YET.intersection(error_codes(response, version)):
                 return response
             await asyncio.sleep(0.002)
         raise AssertionError(f"{api} does not succeed: {response}")
 
-    async def _send(self, api: str, version: int, fields: Mapping[str, Any], principal: Principal) -> Message:
+    async def send(self, api: str, version: int, fields: Mapping[str, Any], principal: Principal) -> Any:
         handler = self._handlers[api]
         request = _message(handler.request_type, fields)
         received = decode(handler.request_type, version, bytes(encode(request, version)))
@@ -71,7 +71,7 @@ class AclStage:
 
     async def _find_coordinator(self, key_type: int, key: str) -> None:
         for _ in range(_ATTEMPTS):
-            response: Any = await self._send("FindCoordinator", 3, {"key_type": key_type, "key": key}, ANONYMOUS)
+            response = await self.send("FindCoordinator", 3, {"key_type": key_type, "key": key}, ANONYMOUS)
             if response.error_code == ErrorCode.NONE:
                 return
             await asyncio.sleep(0.002)
@@ -86,7 +86,7 @@ class AclStage:
 
     async def producer(self, transactional_id: str | None) -> tuple[int, int]:
         """A new producer, by its id and epoch."""
-        response: Any = await self.set_up(
+        response = await self.set_up(
             "InitProducerId", 4, transactional_id=transactional_id, transaction_timeout_ms=600_000
         )
         return response.producer_id, response.producer_epoch
@@ -115,7 +115,7 @@ class AclStage:
         await self.set_rules(cell.rules)
         for _ in range(_ATTEMPTS):
             fields = await REQUESTS[cell.request](self)
-            response = await self._send(cell.api, cell.version, fields, SUPER if cell.is_super else ALICE)
+            response = await self.send(cell.api, cell.version, fields, SUPER if cell.is_super else ALICE)
             if not _NOT_YET.intersection(error_codes(response, cell.version)):
                 break
             await asyncio.sleep(0.002)

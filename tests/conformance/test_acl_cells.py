@@ -53,6 +53,6 @@ def test_table_is_whole_and_every_request_is_sent() -> None:
     assert {cell.request for cell in CELLS} <= REQUESTS.keys()
 
 
-def test_every_difference_is_one_of_the_table() -> None:
+def test_difference_names_a_response_of_the_table() -> None:
     responses = {(cell.case, cell.response) for cell in CELLS}
     assert [each for each in DIFFERENCES if (each.case, each.kafka) not in responses] == []
