@@ -46,14 +46,16 @@ class DenialLog:
             self._more[denial] = more + 1
         elif len(self._more) < _MOST_COUNTED:
             self._more[denial] = 0
-            logger.info(
+            of_broker = denial.operation is Operation.CLUSTER_ACTION
+            logger.log(
+                logging.WARNING if of_broker else logging.INFO,
                 "Denied %s at %s: %s on %s %s%s",
                 denial.principal,
                 denial.host,
                 denial.operation.name,
                 denial.resource_type.name,
                 name,
-                _OF_BROKERS if denial.operation is Operation.CLUSTER_ACTION else "",
+                _OF_BROKERS if of_broker else "",
             )
         else:
             self._uncounted += 1
@@ -64,7 +66,7 @@ class DenialLog:
         for denial, more in ended.items():
             if more:
                 logger.info(
-                    "Denied %s at %s: %s on %s, %d more times within %d s",
+                    "Denied %s at %s: %s on %s, %d more within %d s",
                     denial.principal,
                     denial.host,
                     denial.operation.name,
@@ -74,4 +76,4 @@ class DenialLog:
                 )
         uncounted, self._uncounted = self._uncounted, 0
         if uncounted:
-            logger.info("Denied other clients %d times within %d s", uncounted, WINDOW_SECONDS)
+            logger.info("Denied others %d times within %d s", uncounted, WINDOW_SECONDS)
