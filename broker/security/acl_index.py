@@ -84,6 +84,7 @@ def principal_of(text: str) -> Who:
 
 
 _EVERYONE: Final = principal_of(EVERYONE)
+_NO_RULES: Final[_RulesOfPattern] = MappingProxyType({})
 
 
 class _Prefixes:
@@ -112,30 +113,37 @@ class _Prefixes:
         return prefix
 
 
+_ByPrincipal: TypeAlias = dict[Who, dict[ResourcePattern, _Rules]]
+
+
 class _TypeIndex:
     """The patterns of one resource type."""
 
     __slots__ = ("_by_principal", "_literals", "_prefixes", "_wildcard")
 
-    def __init__(self, literals: Mapping[str, _RulesOfPattern], prefixes: _Prefixes) -> None:
+    def __init__(
+        self, literals: Mapping[str, _RulesOfPattern], prefixes: _Prefixes, by_principal: _ByPrincipal | None
+    ) -> None:
         self._literals = literals
         self._wildcard = literals.get(WILDCARD)
         self._prefixes = prefixes
-        self._by_principal: dict[Who, list[tuple[ResourcePattern, _Rules]]] | None = None
+        self._by_principal = by_principal
         """None until it is needed."""
 
     def changed(self, changes: Mapping[ResourcePattern, Entries]) -> "_TypeIndex":
         """Return the index with other entries for some patterns."""
         literals = dict(self._literals)
         prefixes = {prefix.name: prefix.rules for prefix in self._prefixes.all}
+        by_principal = None if self._by_principal is None else dict(self._by_principal)
         for pattern, entries in changes.items():
             group = prefixes if pattern.pattern_type is PatternType.PREFIXED else literals
-            if entries:
-                group[pattern.name] = _rules_of(entries)
-            else:
-                group.pop(pattern.name, None)
+            before, after = group.pop(pattern.name, _NO_RULES), _rules_of(entries)
+            if after:
+                group[pattern.name] = after
+            if by_principal is not None:
+                _replace_rules(by_principal, pattern, before, after)
         are_same = all(pattern.pattern_type is PatternType.LITERAL for pattern in changes)
-        return _TypeIndex(literals, self._prefixes if are_same else _Prefixes(prefixes))
+        return _TypeIndex(literals, self._prefixes if are_same else _Prefixes(prefixes), by_principal)
 
     def matching(self, name: str) -> list[_RulesOfPattern]:
         """Return the rules of every pattern that is about a name."""
@@ -154,23 +162,39 @@ class _TypeIndex:
         """Yield the patterns with rules about a principal or about everyone."""
         if self._by_principal is None:
             self._by_principal = self._arranged_by_principal()
-        yield from self._by_principal.get(who, ())
+        yield from self._by_principal.get(who, {}).items()
         if who != _EVERYONE:
-            yield from self._by_principal.get(_EVERYONE, ())
+            yield from self._by_principal.get(_EVERYONE, {}).items()
 
-    def _arranged_by_principal(self) -> dict[Who, list[tuple[ResourcePattern, _Rules]]]:
-        arranged: dict[Who, list[tuple[ResourcePattern, _Rules]]] = {}
+    def _arranged_by_principal(self) -> _ByPrincipal:
+        arranged: _ByPrincipal = {}
+        kind, literal, prefixed = ResourceType.ANY, PatternType.LITERAL, PatternType.PREFIXED
         for name, by_principal in self._literals.items():
-            for who, rules in by_principal.items():
-                arranged.setdefault(who, []).append((ResourcePattern(ResourceType.ANY, name), rules))
+            _add_rules(arranged, ResourcePattern(kind, name, literal), by_principal)
         for prefix in self._prefixes.all:
-            pattern = ResourcePattern(ResourceType.ANY, prefix.name, PatternType.PREFIXED)
-            for who, rules in prefix.rules.items():
-                arranged.setdefault(who, []).append((pattern, rules))
+            _add_rules(arranged, ResourcePattern(kind, prefix.name, prefixed), prefix.rules)
         return arranged
 
 
-_NO_PATTERNS: Final = _TypeIndex({}, _Prefixes({}))
+def _add_rules(arranged: _ByPrincipal, pattern: ResourcePattern, rules: _RulesOfPattern) -> None:
+    for who, of_principal in rules.items():
+        arranged.setdefault(who, {})[pattern] = of_principal
+
+
+def _replace_rules(
+    arranged: _ByPrincipal, pattern: ResourcePattern, before: _RulesOfPattern, after: _RulesOfPattern
+) -> None:
+    """Put other rules of a pattern in place; what earlier indexes share is copied."""
+    pattern = pattern._replace(resource_type=ResourceType.ANY)
+    for who in before.keys() | after.keys():
+        patterns = {each: rules for each, rules in arranged.pop(who, {}).items() if each != pattern}
+        if who in after:
+            patterns[pattern] = after[who]
+        if patterns:
+            arranged[who] = patterns
+
+
+_NO_PATTERNS: Final = _TypeIndex({}, _Prefixes({}), None)
 
 
 class AclIndex:

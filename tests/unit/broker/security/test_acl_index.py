@@ -210,3 +210,20 @@ def test_decisions_that_an_index_keeps_are_bounded() -> None:
     index.allowed(ALICE, HERE, ResourceType.TOPIC, "o" * 30_000)
     assert index.kept_decisions <= 10_000
     assert allows(index, "READ", "orders7")
+
+
+@settings(max_examples=100, deadline=None)
+@given(first=st.lists(BINDINGS, max_size=8), then=st.lists(BINDINGS, max_size=4), gone=st.lists(BINDINGS, max_size=4))
+def test_changed_index_decides_on_any_topic_as_a_new_one(
+    first: list[AclBinding], then: list[AclBinding], gone: list[AclBinding]
+) -> None:
+    index = AclIndex().changed(by_pattern(first))
+    before = index.allows_any(ALICE, HERE, Operation.WRITE, ResourceType.TOPIC)
+    changes = {**by_pattern(then), **{binding.pattern: frozenset() for binding in gone}}
+    changed = index.changed(changes)
+    new = AclIndex().changed({**by_pattern(first), **changes})
+    for who in (ALICE, ("User", "bob"), ("User", "eve")):
+        for operation in (Operation.WRITE, Operation.READ):
+            expected = new.allows_any(who, HERE, operation, ResourceType.TOPIC)
+            assert changed.allows_any(who, HERE, operation, ResourceType.TOPIC) is expected
+    assert index.allows_any(ALICE, HERE, Operation.WRITE, ResourceType.TOPIC) is before
