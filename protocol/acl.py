@@ -18,7 +18,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 
 
-class ResourceType(IntEnum):
+class AclResourceType(IntEnum):
     """What an operation is about."""
 
     UNKNOWN = 0
@@ -31,7 +31,7 @@ class ResourceType(IntEnum):
     USER = 7
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """What a client wants to do to a resource (Kafka's ``AclOperation``)."""
 
     UNKNOWN = 0
@@ -63,7 +63,7 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class PermissionType(IntEnum):
+class AclPermissionType(IntEnum):
     """What an entry does to the operations that match it."""
 
     UNKNOWN = 0
@@ -72,16 +72,16 @@ class PermissionType(IntEnum):
     ALLOW = 3
 
 
-RESOURCE_TYPES: Final = tuple(kind for kind in ResourceType if kind > ResourceType.ANY)
+RESOURCE_TYPES: Final = tuple(kind for kind in AclResourceType if kind > AclResourceType.ANY)
 """Those that resources have."""
-OPERATIONS: Final = tuple(operation for operation in Operation if operation > Operation.ANY)
+OPERATIONS: Final = tuple(operation for operation in AclOperation if operation > AclOperation.ANY)
 """Those that entries have."""
 
 
 class ResourcePattern(NamedTuple):
     """The resources that a binding is about."""
 
-    resource_type: ResourceType
+    resource_type: AclResourceType
     name: str
     pattern_type: PatternType = PatternType.LITERAL
 
@@ -93,8 +93,8 @@ class AccessControlEntry(NamedTuple):
     """``Type:name``, or ``User:*`` for everyone."""
     host: str
     """The text of an address, or ``*``."""
-    operation: Operation
-    permission_type: PermissionType
+    operation: AclOperation
+    permission_type: AclPermissionType
 
 
 class AclBinding(NamedTuple):
@@ -107,13 +107,13 @@ class AclBinding(NamedTuple):
 class AclBindingFilter(NamedTuple):
     """Selects bindings; the default selects all."""
 
-    resource_type: ResourceType = ResourceType.ANY
+    resource_type: AclResourceType = AclResourceType.ANY
     name: str | None = None
     pattern_type: PatternType = PatternType.ANY
     principal: str | None = None
     host: str | None = None
-    operation: Operation = Operation.ANY
-    permission_type: PermissionType = PermissionType.ANY
+    operation: AclOperation = AclOperation.ANY
+    permission_type: AclPermissionType = AclPermissionType.ANY
 
     def matches(self, binding: AclBinding) -> bool:
         """Return whether the filter selects a binding."""
@@ -121,7 +121,7 @@ class AclBindingFilter(NamedTuple):
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
         """Return whether the filter selects bindings of a pattern."""
-        if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
+        if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
         if self.pattern_type is PatternType.MATCH:
             return self.name is None or pattern_matches(pattern, self.name)
@@ -132,8 +132,8 @@ class AclBindingFilter(NamedTuple):
         return (
             self.principal in (None, entry.principal)
             and self.host in (None, entry.host)
-            and self.operation in (Operation.ANY, entry.operation)
-            and self.permission_type in (PermissionType.ANY, entry.permission_type)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission_type in (AclPermissionType.ANY, entry.permission_type)
         )
 
 

@@ -9,7 +9,7 @@ from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from oncelog.coordinator.controller.acl_repository import AclRepository
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
-from oncelog.protocol.acl import AclBindingFilter, PatternType, PermissionType
+from oncelog.protocol.acl import AclBindingFilter, AclPermissionType, PatternType
 from oncelog.protocol.errors import ErrorCode
 
 NO_STORE: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store does not respond: {WITHOUT_ZOOKEEPER}.")
@@ -49,7 +49,7 @@ def filter_of(wire: FilterOnWire) -> AclBindingFilter:
         wire.principal_filter,
         wire.host_filter,
         member(Operation, wire.operation),
-        member(PermissionType, wire.permission_type),
+        member(AclPermissionType, wire.permission_type),
     )
 
 

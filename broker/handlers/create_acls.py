@@ -22,7 +22,7 @@ from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.controller.acl_changes import MOST_CHANGES, TOO_MANY, additions
 from oncelog.coordinator.controller.acl_repository import AclRepository
 from oncelog.coordinator.controller.api_error import ApiError
-from oncelog.protocol.acl import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
+from oncelog.protocol.acl import AccessControlEntry, AclBinding, AclPermissionType, PatternType, ResourcePattern
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_acls import (
@@ -81,7 +81,7 @@ def _binding(creation: AclCreation) -> AclBinding:
             creation.principal,
             creation.host,
             member(Operation, creation.operation),
-            member(PermissionType, creation.permission_type),
+            member(AclPermissionType, creation.permission_type),
         ),
     )
 

@@ -11,7 +11,7 @@ from typing import Final
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.security.acl_index import AclIndex, Entries
 from oncelog.broker.security.denial_log import Denial, DenialLog
-from oncelog.protocol.acl import Operation, ResourcePattern, ResourceType
+from oncelog.protocol.acl import AclOperation, AclResourceType, ResourcePattern
 
 _ANY_NAME: Final = "hardcode"
 """Kafka's: the name of a resource about which there is no list, as a rule."""
@@ -32,14 +32,18 @@ class AclAuthorizer:
         if changes or self._index is None:
             self._index = (self._index or AclIndex()).changed(changes)
 
-    def authorize(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def authorize(
+        self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
         if self.permits(context, operation, resource_type, name):
             return True
         connection = context.connection
         self.denials.add(Denial(connection.principal, connection.client_host, operation, resource_type), name)
         return False
 
-    def permits(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def permits(
+        self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
         connection = context.connection
         if connection.principal in self._super_users:
             return True
@@ -51,7 +55,7 @@ class AclAuthorizer:
             return self._allows_everyone_without_acl
         return bool(allowed & 1 << operation)
 
-    def permits_any(self, context: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
+    def permits_any(self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType) -> bool:
         connection, index = context.connection, self._index
         if connection.principal in self._super_users:
             return True

@@ -28,11 +28,11 @@ from oncelog.protocol.acl import (
     OPERATIONS,
     WILDCARD,
     AccessControlEntry,
-    Operation,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    PermissionType,
     ResourcePattern,
-    ResourceType,
 )
 
 Who: TypeAlias = tuple[str, str]
@@ -45,14 +45,14 @@ _MOST_KEPT: Final = 10_000
 _LONGEST_KEPT: Final = 256
 """Characters of a name whose decision is kept; topics are shorter."""
 _ALL: Final = sum(1 << operation for operation in OPERATIONS)
-_DESCRIBE: Final = 1 << Operation.DESCRIBE
-_IMPLIED: Final[Mapping[Operation, int]] = {
-    Operation.READ: _DESCRIBE,
-    Operation.WRITE: _DESCRIBE,
-    Operation.DELETE: _DESCRIBE,
-    Operation.ALTER: _DESCRIBE,
-    Operation.ALTER_CONFIGS: 1 << Operation.DESCRIBE_CONFIGS,
-    Operation.ALL: _ALL,
+_DESCRIBE: Final = 1 << AclOperation.DESCRIBE
+_IMPLIED: Final[Mapping[AclOperation, int]] = {
+    AclOperation.READ: _DESCRIBE,
+    AclOperation.WRITE: _DESCRIBE,
+    AclOperation.DELETE: _DESCRIBE,
+    AclOperation.ALTER: _DESCRIBE,
+    AclOperation.ALTER_CONFIGS: 1 << AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALL: _ALL,
 }
 """What else an allowed operation allows."""
 
@@ -168,7 +168,7 @@ class _TypeIndex:
 
     def _arranged_by_principal(self) -> _ByPrincipal:
         arranged: _ByPrincipal = {}
-        kind, literal, prefixed = ResourceType.ANY, PatternType.LITERAL, PatternType.PREFIXED
+        kind, literal, prefixed = AclResourceType.ANY, PatternType.LITERAL, PatternType.PREFIXED
         for name, by_principal in self._literals.items():
             _add_rules(arranged, ResourcePattern(kind, name, literal), by_principal)
         for prefix in self._prefixes.all:
@@ -185,7 +185,7 @@ def _replace_rules(
     arranged: _ByPrincipal, pattern: ResourcePattern, before: _RulesOfPattern, after: _RulesOfPattern
 ) -> None:
     """Put other rules of a pattern in place; what earlier indexes share is copied."""
-    pattern = pattern._replace(resource_type=ResourceType.ANY)
+    pattern = pattern._replace(resource_type=AclResourceType.ANY)
     for who in before.keys() | after.keys():
         patterns = {each: rules for each, rules in arranged.pop(who, {}).items() if each != pattern}
         if who in after:
@@ -202,19 +202,19 @@ class AclIndex:
 
     __slots__ = ("_decided", "_types")
 
-    def __init__(self, types: Mapping[ResourceType, _TypeIndex] = MappingProxyType({})) -> None:
+    def __init__(self, types: Mapping[AclResourceType, _TypeIndex] = MappingProxyType({})) -> None:
         self._types = types
-        self._decided: dict[tuple[Who, str, ResourceType, str], int | None] = {}
+        self._decided: dict[tuple[Who, str, AclResourceType, str], int | None] = {}
 
     def changed(self, changes: Mapping[ResourcePattern, Entries]) -> "AclIndex":
         """Return the index with other entries for some patterns; none remove the pattern."""
-        by_type: dict[ResourceType, dict[ResourcePattern, Entries]] = {}
+        by_type: dict[AclResourceType, dict[ResourcePattern, Entries]] = {}
         for pattern, entries in changes.items():
             by_type.setdefault(pattern.resource_type, {})[pattern] = entries
         types = {kind: self._types.get(kind, _NO_PATTERNS).changed(of_type) for kind, of_type in by_type.items()}
         return AclIndex({**self._types, **types})
 
-    def allowed(self, who: Who, host: str, resource_type: ResourceType, name: str) -> int | None:
+    def allowed(self, who: Who, host: str, resource_type: AclResourceType, name: str) -> int | None:
         """Return the allowed operations, as bits by their numbers; None if no pattern is about the resource."""
         key = (who, host, resource_type, name)
         try:
@@ -233,7 +233,7 @@ class AclIndex:
         """How many decisions are kept."""
         return len(self._decided)
 
-    def _decide(self, who: Who, host: str, resource_type: ResourceType, name: str) -> int | None:
+    def _decide(self, who: Who, host: str, resource_type: AclResourceType, name: str) -> int | None:
         index = self._types.get(resource_type)
         if index is None:
             return None
@@ -252,7 +252,7 @@ class AclIndex:
                         denied |= of_host[1]
         return allowed & ~denied
 
-    def allows_any(self, who: Who, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, who: Who, host: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
         """Return whether there may be a resource of the type on which the operation is allowed.
 
         That is so if all resources of the type are allowed, or one pattern is allowed of which neither the name nor the
@@ -269,7 +269,7 @@ class AclIndex:
                 allowed.add(pattern)
             if (rules.denied | of_host[1]) & bit:
                 denied.add(pattern)
-        everything = ResourcePattern(ResourceType.ANY, WILDCARD)
+        everything = ResourcePattern(AclResourceType.ANY, WILDCARD)
         if everything in denied:
             return False
         if everything in allowed:
@@ -285,7 +285,7 @@ def _is_dominated(pattern: ResourcePattern, denied: set[ResourcePattern]) -> boo
         return True
     name = pattern.name
     beginnings = (name[:length] for length in range(1, len(name) + 1))
-    return any(ResourcePattern(ResourceType.ANY, each, PatternType.PREFIXED) in denied for each in beginnings)
+    return any(ResourcePattern(AclResourceType.ANY, each, PatternType.PREFIXED) in denied for each in beginnings)
 
 
 def _rules_of(entries: Entries) -> _RulesOfPattern:
@@ -294,8 +294,8 @@ def _rules_of(entries: Entries) -> _RulesOfPattern:
     for principal, host, operation, permission in entries:
         hosts = gathered.setdefault(principal_of(principal), {})
         allowed, denied = hosts.get(host, (0, 0))
-        if permission is PermissionType.DENY:
-            denied |= _ALL if operation is Operation.ALL else 1 << operation
+        if permission is AclPermissionType.DENY:
+            denied |= _ALL if operation is AclOperation.ALL else 1 << operation
         else:
             allowed |= 1 << operation | _IMPLIED.get(operation, 0)
         hosts[host] = allowed, denied

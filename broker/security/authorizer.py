@@ -8,7 +8,9 @@ A broker without ``authorizer.class.name`` has ``AllowAll``; one with it decides
 from typing import Final, Protocol
 
 from oncelog.broker.dispatch.request import RequestContext
-from oncelog.protocol.acl import CLUSTER_NAME, Operation, ResourceType
+from oncelog.protocol.acl import CLUSTER_NAME
+from oncelog.protocol.acl import AclOperation as Operation
+from oncelog.protocol.acl import AclResourceType as ResourceType
 
 __all__ = ["AllowAll", "Authorizer", "CLUSTER_NAME", "Operation", "ResourceType", "authorized_operations"]
 

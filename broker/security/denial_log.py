@@ -9,7 +9,7 @@ import logging
 from typing import Final, NamedTuple
 
 from oncelog.broker.dispatch.request import Principal
-from oncelog.protocol.acl import Operation, ResourceType
+from oncelog.protocol.acl import AclOperation, AclResourceType
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ class Denial(NamedTuple):
 
     principal: Principal
     host: str
-    operation: Operation
-    resource_type: ResourceType
+    operation: AclOperation
+    resource_type: AclResourceType
 
 
 class DenialLog:
@@ -46,7 +46,7 @@ class DenialLog:
             self._more[denial] = more + 1
         elif len(self._more) < _MOST_COUNTED:
             self._more[denial] = 0
-            of_broker = denial.operation is Operation.CLUSTER_ACTION
+            of_broker = denial.operation is AclOperation.CLUSTER_ACTION
             logger.log(
                 logging.WARNING if of_broker else logging.INFO,
                 "Denied %s at %s: %s on %s %s%s",

@@ -10,11 +10,11 @@ from oncelog.protocol.acl import (
     AccessControlEntry,
     AclBinding,
     AclBindingFilter,
-    Operation,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    PermissionType,
     ResourcePattern,
-    ResourceType,
 )
 from oncelog.protocol.errors import ErrorCode
 
@@ -32,17 +32,17 @@ TOO_MANY: Final = ApiError(
 def why_invalid_binding(binding: AclBinding) -> ApiError | None:
     """Return why a binding makes no sense, or cannot be kept; None if it can be created."""
     pattern, entry = binding
-    if pattern.resource_type <= ResourceType.ANY:
+    if pattern.resource_type <= AclResourceType.ANY:
         return _invalid(f"The resource type {pattern.resource_type.name} is that of no resource.")
     if pattern.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         return _invalid(f"The pattern type {pattern.pattern_type.name} is for filters only.")
-    if entry.operation <= Operation.ANY:
+    if entry.operation <= AclOperation.ANY:
         return _invalid(f"The operation {entry.operation.name} is for filters only.")
-    if entry.permission_type <= PermissionType.ANY:
+    if entry.permission_type <= AclPermissionType.ANY:
         return _invalid(f"The permission type {entry.permission_type.name} is for filters only.")
     if not pattern.name:
         return _invalid("The name of the resource is empty.")
-    if pattern.resource_type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
+    if pattern.resource_type is AclResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
         return _invalid(f"The only name of a CLUSTER resource is {CLUSTER_NAME}.")
     kind, colon, _ = entry.principal.partition(":")
     if not colon or not kind:
@@ -54,10 +54,10 @@ def why_invalid_binding(binding: AclBinding) -> ApiError | None:
 def why_invalid_filter(binding_filter: AclBindingFilter) -> ApiError | None:
     """Return why a filter makes no sense, or None."""
     parts = (
-        binding_filter.resource_type is ResourceType.UNKNOWN,
+        binding_filter.resource_type is AclResourceType.UNKNOWN,
         binding_filter.pattern_type is PatternType.UNKNOWN,
-        binding_filter.operation is Operation.UNKNOWN,
-        binding_filter.permission_type is PermissionType.UNKNOWN,
+        binding_filter.operation is AclOperation.UNKNOWN,
+        binding_filter.permission_type is AclPermissionType.UNKNOWN,
     )
     return _invalid("The filter has a type that is unknown.") if any(parts) else None
 
@@ -114,7 +114,7 @@ def additions(bindings: Sequence[AclBinding]) -> tuple[dict[ResourcePattern, Cha
 def _candidates(acls: Acls, binding_filter: AclBindingFilter) -> Iterable[ResourcePattern]:
     """Return patterns among which are all that a filter selects: one, where it names one."""
     kind, name, pattern_type = binding_filter[:3]
-    is_one = kind is not ResourceType.ANY and pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
+    is_one = kind is not AclResourceType.ANY and pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
     if name is None or not is_one:
         return list(acls)
     pattern = ResourcePattern(kind, name, pattern_type)

@@ -39,14 +39,16 @@ from oncelog.coordinator.metadata_store.store import (
 )
 from oncelog.coordinator.metadata_store.znodes import MalformedZnode
 from oncelog.protocol import acl
-from oncelog.protocol.acl import EVERYONE, WILDCARD, AccessControlEntry, PermissionType, ResourcePattern
+from oncelog.protocol.acl import EVERYONE, WILDCARD, AccessControlEntry, AclPermissionType, ResourcePattern
 from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
 AclListener: TypeAlias = Callable[[Mapping[ResourcePattern, Entries]], None]
 
-_EVERYTHING_DENIED: Final = frozenset({AccessControlEntry(EVERYONE, WILDCARD, acl.Operation.ALL, PermissionType.DENY)})
+_EVERYTHING_DENIED: Final = frozenset(
+    {AccessControlEntry(EVERYONE, WILDCARD, acl.AclOperation.ALL, AclPermissionType.DENY)}
+)
 _ATTEMPTS: Final = 10
 _PATTERNS_AT_ONCE: Final = 500
 _KEPT_CHANGES: Final = 500

@@ -15,10 +15,10 @@ from oncelog.protocol.acl import (
     OPERATIONS,
     RESOURCE_TYPES,
     AccessControlEntry,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    PermissionType,
     ResourcePattern,
-    ResourceType,
 )
 
 LITERAL_CHANGES: Final = "/kafka-acl-changes"
@@ -42,7 +42,7 @@ def _pascal_case(name: str) -> str:
 _TYPE_NAMES: Final = {kind: _pascal_case(kind.name) for kind in RESOURCE_TYPES}
 _OPERATION_NAMES: Final = {operation: _pascal_case(operation.name) for operation in OPERATIONS}
 _OPERATIONS: Final = {name: operation for operation, name in _OPERATION_NAMES.items()}
-_PERMISSION_NAMES: Final = {PermissionType.DENY: "Deny", PermissionType.ALLOW: "Allow"}
+_PERMISSION_NAMES: Final = {AclPermissionType.DENY: "Deny", AclPermissionType.ALLOW: "Allow"}
 _PERMISSIONS: Final = {name: permission for permission, name in _PERMISSION_NAMES.items()}
 
 PATTERN_FOLDERS: Final = {
@@ -134,9 +134,9 @@ def decode_change(folder: str, data: bytes) -> ResourcePattern:
             type_name, colon, name = data.decode().partition(":")
             if not colon:
                 raise ValueError("a type and a name with a colon between them")
-            return ResourcePattern(ResourceType[type_name], name)
+            return ResourcePattern(AclResourceType[type_name], name)
         content = _from_json(data)
-        kind, pattern_type = ResourceType[content["resourceType"]], PatternType[content["patternType"]]
+        kind, pattern_type = AclResourceType[content["resourceType"]], PatternType[content["patternType"]]
         return ResourcePattern(kind, _text(content["name"]), pattern_type)
     except (KeyError, ValueError, TypeError) as error:
         raise MalformedZnode(f"not a change of access control entries: {data[:500]!r}") from error

@@ -9,11 +9,11 @@ from oncelog.protocol.acl import (
     CLUSTER_NAME,
     AccessControlEntry,
     AclBinding,
-    Operation,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    PermissionType,
     ResourcePattern,
-    ResourceType,
 )
 
 TABLE = Path(__file__).parent / "acl_cells.txt"
@@ -28,21 +28,21 @@ _EVERYONE = "everyone-"
 class Need(NamedTuple):
     """What a request needs."""
 
-    operation: Operation
-    resource_type: ResourceType
+    operation: AclOperation
+    resource_type: AclResourceType
     name: str
     wrong: str | None
     """An operation that does not allow it."""
 
     def rule(
         self,
-        permission: PermissionType = PermissionType.ALLOW,
+        permission: AclPermissionType = AclPermissionType.ALLOW,
         *,
         name: str | None = None,
         pattern_type: PatternType = PatternType.LITERAL,
         principal: str = ALICE,
         host: str = "*",
-        operation: Operation | None = None,
+        operation: AclOperation | None = None,
     ) -> AclBinding:
         pattern = ResourcePattern(self.resource_type, self.name if name is None else name, pattern_type)
         return AclBinding(pattern, AccessControlEntry(principal, host, operation or self.operation, permission))
@@ -79,15 +79,15 @@ class Cell(NamedTuple):
 
 def rules_of(state: str, need: Need) -> list[AclBinding]:
     """The rules about one need, by the name of the state."""
-    is_cluster = need.resource_type is ResourceType.CLUSTER
-    allow, deny, prefixed = need.rule(), PermissionType.DENY, PatternType.PREFIXED
+    is_cluster = need.resource_type is AclResourceType.CLUSTER
+    allow, deny, prefixed = need.rule(), AclPermissionType.DENY, PatternType.PREFIXED
     if state.startswith("implied-by-"):
-        return [need.rule(operation=Operation[state.removeprefix("implied-by-")])]
+        return [need.rule(operation=AclOperation[state.removeprefix("implied-by-")])]
     match state:
         case "none" | "super-user":
             return []
         case "wrong-operation":
-            return [need.rule(operation=Operation[need.wrong or ""])]
+            return [need.rule(operation=AclOperation[need.wrong or ""])]
         case "other-host":
             return [need.rule(host="10.1.2.3")]
         case "right-literal":
@@ -99,14 +99,14 @@ def rules_of(state: str, need: Need) -> list[AclBinding]:
         case "user-wildcard":
             return [need.rule(principal="User:*")]
         case "all-operation":
-            return [need.rule(operation=Operation.ALL)]
+            return [need.rule(operation=AclOperation.ALL)]
         case "deny-beside-allow":
             return [allow, need.rule(deny)]
         case "deny-describe-beside-allow":
-            return [allow, need.rule(deny, operation=Operation.DESCRIBE)]
+            return [allow, need.rule(deny, operation=AclOperation.DESCRIBE)]
         case "deny-all-wildcard-beside-allow":
             name = CLUSTER_NAME if is_cluster else "*"
-            return [allow, need.rule(deny, name=name, principal="User:*", operation=Operation.ALL)]
+            return [allow, need.rule(deny, name=name, principal="User:*", operation=AclOperation.ALL)]
     raise ValueError(f"a state without rules: {state}")
 
 
@@ -154,7 +154,7 @@ def _cells(lines: list[str]) -> Iterator[Cell]:
 def _need(line: str) -> Need:
     match = _NEED.fullmatch(line)
     assert match is not None, line
-    return Need(Operation[match[1]], ResourceType[match[2]], match[3], match[4])
+    return Need(AclOperation[match[1]], AclResourceType[match[2]], match[3], match[4])
 
 
 def _rule(text: str) -> AclBinding:
@@ -162,5 +162,5 @@ def _rule(text: str) -> AclBinding:
     assert match is not None, text
     permission, principal, operation, kind, prefixed, name, host = match.groups()
     pattern_type = PatternType.PREFIXED if prefixed else PatternType.LITERAL
-    entry = AccessControlEntry(principal, host or "*", Operation[operation], PermissionType[permission.upper()])
-    return AclBinding(ResourcePattern(ResourceType[kind], name, pattern_type), entry)
+    entry = AccessControlEntry(principal, host or "*", AclOperation[operation], AclPermissionType[permission.upper()])
+    return AclBinding(ResourcePattern(AclResourceType[kind], name, pattern_type), entry)

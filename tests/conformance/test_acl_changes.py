@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from oncelog.protocol.acl import ResourceType
+from oncelog.protocol.acl import AclResourceType
 from oncelog.protocol.errors import ErrorCode
 from tests.conformance.acl_requests import REQUESTS, T
 from tests.conformance.acl_stage import ALICE, AclStage, acl_stage
-from tests.conformance.acl_table import Need, Operation
+from tests.conformance.acl_table import AclOperation, Need
 
-MAY_READ = Need(Operation.READ, ResourceType.TOPIC, T, None).rule()
+MAY_READ = Need(AclOperation.READ, AclResourceType.TOPIC, T, None).rule()
 
 
 async def fetched(

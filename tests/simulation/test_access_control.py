@@ -12,11 +12,11 @@ from oncelog.coordinator.controller.api_error import NO_ERROR
 from oncelog.protocol.acl import (
     AccessControlEntry,
     AclBindingFilter,
-    Operation,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    PermissionType,
     ResourcePattern,
-    ResourceType,
 )
 from tests.simulation.cluster_stories import create, session_of, simulate, state_of
 from tests.simulation.sim_zookeeper import Direction
@@ -25,9 +25,9 @@ from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, S
 AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
 SETTINGS = {**AUTHORIZER, "super.users": "User:ANONYMOUS"}
 ALICE = ConnectionInfo(client_host="10.0.0.1", listener_name="PLAINTEXT", principal=Principal("User", "alice"))
-ORDERS = ResourcePattern(ResourceType.TOPIC, "orders")
-PREFIX = ResourcePattern(ResourceType.TOPIC, "ord", PatternType.PREFIXED)
-READ = AccessControlEntry("User:alice", "*", Operation.READ, PermissionType.ALLOW)
+ORDERS = ResourcePattern(AclResourceType.TOPIC, "orders")
+PREFIX = ResourcePattern(AclResourceType.TOPIC, "ord", PatternType.PREFIXED)
+READ = AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
 ALLOW: Change = Addition(frozenset({READ}))
 REMOVE: Change = Removal((AclBindingFilter(),))
 FOLLOWED_SECONDS = 1.0
@@ -35,7 +35,7 @@ FOLLOWED_SECONDS = 1.0
 
 def may_read(broker: ClusterBroker) -> bool:
     context = RequestContext(0, 1, "client", ALICE)
-    return broker.running.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, "orders")
+    return broker.running.authorizer.authorize(context, AclOperation.READ, AclResourceType.TOPIC, "orders")
 
 
 async def change(broker: ClusterBroker, pattern: ResourcePattern, change: Change) -> None:

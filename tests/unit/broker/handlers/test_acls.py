@@ -11,7 +11,7 @@ from oncelog.broker.handlers.describe_acls import handle_describe_acls
 from oncelog.broker.handlers.list_offsets import handle_list_offsets
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.protocol.acl import PatternType, PermissionType, ResourceType
+from oncelog.protocol.acl import AclPermissionType, AclResourceType, PatternType
 from oncelog.protocol.compiler import decode, encode
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
@@ -81,12 +81,12 @@ async def test_acl_requests_of_an_unauthorized_client_are_refused_first() -> Non
 def creation(name: str = "orders", **fields: Any) -> AclCreation:
     """Alice may read the topic, unless ``fields`` say otherwise."""
     given = {
-        "resource_type": ResourceType.TOPIC,
+        "resource_type": AclResourceType.TOPIC,
         "resource_pattern_type": PatternType.LITERAL,
         "principal": "User:alice",
         "host": "*",
         "operation": Operation.READ,
-        "permission_type": PermissionType.ALLOW,
+        "permission_type": AclPermissionType.ALLOW,
     }
     return AclCreation(resource_name=name, **{**given, **fields})
 
@@ -100,13 +100,13 @@ async def create(broker: Broker, *creations: AclCreation, version: int = 3) -> l
 
 def everything(**fields: Any) -> DescribeAclsRequest:
     given = {
-        "resource_type_filter": ResourceType.ANY,
+        "resource_type_filter": AclResourceType.ANY,
         "resource_name_filter": None,
         "pattern_type_filter": PatternType.ANY,
         "principal_filter": None,
         "host_filter": None,
         "operation": Operation.ANY,
-        "permission_type": PermissionType.ANY,
+        "permission_type": AclPermissionType.ANY,
     }
     return DescribeAclsRequest(**{**given, **fields})
 
@@ -116,8 +116,8 @@ async def described(broker: Broker, version: int = 3, **fields: Any) -> list[str
     response = decode(DescribeAclsResponse, version, encode(response, version))
     assert response.error_code == ErrorCode.NONE
     return [
-        f"{ResourceType(each.resource_type).name}:{PatternType(each.pattern_type).name}:{each.resource_name} "
-        f"{PermissionType(acl.permission_type).name} {acl.principal} {Operation(acl.operation).name} from {acl.host}"
+        f"{AclResourceType(each.resource_type).name}:{PatternType(each.pattern_type).name}:{each.resource_name} "
+        f"{AclPermissionType(acl.permission_type).name} {acl.principal} {Operation(acl.operation).name} from {acl.host}"
         for each in response.resources
         for acl in each.acls
     ]
@@ -135,13 +135,13 @@ async def delete(broker: Broker, *filters: DeleteAclsFilter, version: int = 3) -
 
 def of_topic(name: str | None, **fields: Any) -> DeleteAclsFilter:
     given = {
-        "resource_type_filter": ResourceType.TOPIC,
+        "resource_type_filter": AclResourceType.TOPIC,
         "resource_name_filter": name,
         "pattern_type_filter": PatternType.LITERAL,
         "principal_filter": None,
         "host_filter": None,
         "operation": Operation.ANY,
-        "permission_type": PermissionType.ANY,
+        "permission_type": AclPermissionType.ANY,
     }
     return DeleteAclsFilter(**{**given, **fields})
 
@@ -194,10 +194,10 @@ async def test_acl_decides_from_its_response_on_and_after_a_restart() -> None:
         {"name": "a/b"},
         {"name": "a\0b"},
         {"name": ".."},
-        {"resource_type": ResourceType.CLUSTER, "name": "*"},
-        {"resource_type": ResourceType.CLUSTER, "name": "cluster"},
-        {"resource_type": ResourceType.ANY},
-        {"resource_type": ResourceType.UNKNOWN},
+        {"resource_type": AclResourceType.CLUSTER, "name": "*"},
+        {"resource_type": AclResourceType.CLUSTER, "name": "cluster"},
+        {"resource_type": AclResourceType.ANY},
+        {"resource_type": AclResourceType.UNKNOWN},
         {"resource_type": 99},
         {"resource_pattern_type": PatternType.ANY},
         {"resource_pattern_type": PatternType.MATCH},
@@ -205,8 +205,8 @@ async def test_acl_decides_from_its_response_on_and_after_a_restart() -> None:
         {"operation": Operation.ANY},
         {"operation": Operation.UNKNOWN},
         {"operation": 77},
-        {"permission_type": PermissionType.ANY},
-        {"permission_type": PermissionType.UNKNOWN},
+        {"permission_type": AclPermissionType.ANY},
+        {"permission_type": AclPermissionType.UNKNOWN},
         {"principal": "alice"},
         {"principal": ""},
         {"principal": ":alice"},

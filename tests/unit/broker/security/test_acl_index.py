@@ -13,11 +13,11 @@ from oncelog.protocol.acl import (
     WILDCARD,
     AccessControlEntry,
     AclBinding,
-    Operation,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    PermissionType,
     ResourcePattern,
-    ResourceType,
     pattern_matches,
 )
 
@@ -31,15 +31,15 @@ def rule(text: str) -> AclBinding:
     principal, _, host = who.partition("@")
     is_prefix = len(name) > 1 and name.endswith("*")
     pattern = ResourcePattern(
-        ResourceType.TOPIC,
+        AclResourceType.TOPIC,
         name[:-1] if is_prefix else name,
         PatternType.PREFIXED if is_prefix else PatternType.LITERAL,
     )
     entry = AccessControlEntry(
         principal if ":" in principal else f"User:{principal}",
         host or WILDCARD,
-        Operation[operation],
-        PermissionType[permission.upper()],
+        AclOperation[operation],
+        AclPermissionType[permission.upper()],
     )
     return AclBinding(pattern, entry)
 
@@ -56,7 +56,7 @@ def index_of(*rules: str) -> AclIndex:
 
 
 def allows(index: AclIndex, operation: str, name: str = "orders", host: str = HERE) -> bool:
-    return bool((index.allowed(ALICE, host, ResourceType.TOPIC, name) or 0) & 1 << Operation[operation])
+    return bool((index.allowed(ALICE, host, AclResourceType.TOPIC, name) or 0) & 1 << AclOperation[operation])
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ def test_operation_on_a_topic_is_decided_as_in_kafka(rules: list[str], operation
 
 def test_resource_of_another_type_and_the_same_name_is_not_covered() -> None:
     index = index_of("allow alice READ orders")
-    assert index.allowed(ALICE, HERE, ResourceType.GROUP, "orders") is None
-    assert index.allowed(ALICE, HERE, ResourceType.TOPIC, "other") is None
+    assert index.allowed(ALICE, HERE, AclResourceType.GROUP, "orders") is None
+    assert index.allowed(ALICE, HERE, AclResourceType.TOPIC, "other") is None
 
 
 def test_denial_of_another_principal_covers_the_resource() -> None:
-    assert index_of("deny bob READ orders").allowed(ALICE, HERE, ResourceType.TOPIC, "orders") == 0
+    assert index_of("deny bob READ orders").allowed(ALICE, HERE, AclResourceType.TOPIC, "orders") == 0
 
 
 def test_change_leaves_the_former_index_as_it_was() -> None:
@@ -119,7 +119,7 @@ def test_change_leaves_the_former_index_as_it_was() -> None:
     assert (allows(before, "READ"), allows(before, "WRITE")) == (True, True)
     assert (allows(after, "READ"), allows(after, "WRITE")) == (False, True)
     gone = after.changed({rule("allow alice WRITE ord*").pattern: frozenset()})
-    assert gone.allowed(ALICE, HERE, ResourceType.TOPIC, "orders") is None
+    assert gone.allowed(ALICE, HERE, AclResourceType.TOPIC, "orders") is None
 
 
 @pytest.mark.parametrize(
@@ -144,16 +144,16 @@ def test_change_leaves_the_former_index_as_it_was() -> None:
     ],
 )
 def test_write_on_any_topic_is_decided_as_in_kafka(rules: list[str], allowed: bool) -> None:
-    assert index_of(*rules).allows_any(ALICE, HERE, Operation.WRITE, ResourceType.TOPIC) is allowed
+    assert index_of(*rules).allows_any(ALICE, HERE, AclOperation.WRITE, AclResourceType.TOPIC) is allowed
 
 
 IMPLIED = {
-    Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
-    Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
+    AclOperation.DESCRIBE: {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER},
+    AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
 
 
-def read_plainly(bindings: list[AclBinding], host: str, operation: Operation, name: str) -> bool:
+def read_plainly(bindings: list[AclBinding], host: str, operation: AclOperation, name: str) -> bool:
     """Each rule in turn."""
     matching = [
         entry
@@ -162,10 +162,12 @@ def read_plainly(bindings: list[AclBinding], host: str, operation: Operation, na
         and entry.host in (WILDCARD, host)
         and principal_of(entry.principal) in (ALICE, principal_of(EVERYONE))
     ]
-    if any(e.permission_type is PermissionType.DENY and e.operation in (operation, Operation.ALL) for e in matching):
+    if any(
+        e.permission_type is AclPermissionType.DENY and e.operation in (operation, AclOperation.ALL) for e in matching
+    ):
         return False
-    enough = {operation, Operation.ALL} | IMPLIED.get(operation, set())
-    return any(e.permission_type is PermissionType.ALLOW and e.operation in enough for e in matching)
+    enough = {operation, AclOperation.ALL} | IMPLIED.get(operation, set())
+    return any(e.permission_type is AclPermissionType.ALLOW and e.operation in enough for e in matching)
 
 
 NAMES = st.text("ab*", min_size=1, max_size=4)
@@ -173,7 +175,7 @@ BINDINGS = st.builds(
     AclBinding,
     st.builds(
         ResourcePattern,
-        st.just(ResourceType.TOPIC),
+        st.just(AclResourceType.TOPIC),
         NAMES,
         st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
     ),
@@ -182,7 +184,7 @@ BINDINGS = st.builds(
         st.sampled_from(["User:alice", "User:bob", EVERYONE]),
         st.sampled_from([WILDCARD, HERE, "10.0.0.1"]),
         st.sampled_from(OPERATIONS),
-        st.sampled_from([PermissionType.ALLOW, PermissionType.DENY]),
+        st.sampled_from([AclPermissionType.ALLOW, AclPermissionType.DENY]),
     ),
 )
 
@@ -193,21 +195,21 @@ def test_index_decides_as_a_plain_reading_of_all_rules(
     first: list[AclBinding], then: list[AclBinding], name: str
 ) -> None:
     index = AclIndex().changed(by_pattern(first))
-    index.allowed(ALICE, HERE, ResourceType.TOPIC, name)
+    index.allowed(ALICE, HERE, AclResourceType.TOPIC, name)
     changed = by_pattern(then)
     index = index.changed(changed)
     bindings = [binding for binding in first if binding.pattern not in changed] + then
     for operation in OPERATIONS:
-        allowed = index.allowed(ALICE, HERE, ResourceType.TOPIC, name) or 0
-        if operation is not Operation.ALL:
+        allowed = index.allowed(ALICE, HERE, AclResourceType.TOPIC, name) or 0
+        if operation is not AclOperation.ALL:
             assert bool(allowed & 1 << operation) is read_plainly(bindings, HERE, operation, name), operation.name
 
 
 def test_decisions_that_an_index_keeps_are_bounded() -> None:
     index = index_of("allow alice READ ord*")
     for number in range(25_000):
-        index.allowed(ALICE, HERE, ResourceType.TOPIC, f"orders{number}")
-    index.allowed(ALICE, HERE, ResourceType.TOPIC, "o" * 30_000)
+        index.allowed(ALICE, HERE, AclResourceType.TOPIC, f"orders{number}")
+    index.allowed(ALICE, HERE, AclResourceType.TOPIC, "o" * 30_000)
     assert index.kept_decisions <= 10_000
     assert allows(index, "READ", "orders7")
 
@@ -218,12 +220,12 @@ def test_changed_index_decides_on_any_topic_as_a_new_one(
     first: list[AclBinding], then: list[AclBinding], gone: list[AclBinding]
 ) -> None:
     index = AclIndex().changed(by_pattern(first))
-    before = index.allows_any(ALICE, HERE, Operation.WRITE, ResourceType.TOPIC)
+    before = index.allows_any(ALICE, HERE, AclOperation.WRITE, AclResourceType.TOPIC)
     changes = {**by_pattern(then), **{binding.pattern: frozenset() for binding in gone}}
     changed = index.changed(changes)
     new = AclIndex().changed({**by_pattern(first), **changes})
     for who in (ALICE, ("User", "bob"), ("User", "eve")):
-        for operation in (Operation.WRITE, Operation.READ):
-            expected = new.allows_any(who, HERE, operation, ResourceType.TOPIC)
-            assert changed.allows_any(who, HERE, operation, ResourceType.TOPIC) is expected
-    assert index.allows_any(ALICE, HERE, Operation.WRITE, ResourceType.TOPIC) is before
+        for operation in (AclOperation.WRITE, AclOperation.READ):
+            expected = new.allows_any(who, HERE, operation, AclResourceType.TOPIC)
+            assert changed.allows_any(who, HERE, operation, AclResourceType.TOPIC) is expected
+    assert index.allows_any(ALICE, HERE, AclOperation.WRITE, AclResourceType.TOPIC) is before

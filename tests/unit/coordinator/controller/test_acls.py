@@ -18,20 +18,20 @@ from oncelog.protocol import acl
 from oncelog.protocol.acl import (
     AccessControlEntry,
     AclBindingFilter,
+    AclPermissionType,
+    AclResourceType,
     PatternType,
-    PermissionType,
     ResourcePattern,
-    ResourceType,
 )
 from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
 
-T1 = ResourcePattern(ResourceType.TOPIC, "t1")
-TX = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "tx", PatternType.PREFIXED)
-WRITE = AccessControlEntry("User:alice", "*", acl.Operation.WRITE, PermissionType.ALLOW)
-READ = WRITE._replace(operation=acl.Operation.READ)
-DENY = AccessControlEntry("User:bob", "10.0.0.1", acl.Operation.DESCRIBE_CONFIGS, PermissionType.DENY)
-ALL_DENIED = AccessControlEntry("User:*", "*", acl.Operation.ALL, PermissionType.DENY)
+T1 = ResourcePattern(AclResourceType.TOPIC, "t1")
+TX = ResourcePattern(AclResourceType.TRANSACTIONAL_ID, "tx", PatternType.PREFIXED)
+WRITE = AccessControlEntry("User:alice", "*", acl.AclOperation.WRITE, AclPermissionType.ALLOW)
+READ = WRITE._replace(operation=acl.AclOperation.READ)
+DENY = AccessControlEntry("User:bob", "10.0.0.1", acl.AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
+ALL_DENIED = AccessControlEntry("User:*", "*", acl.AclOperation.ALL, AclPermissionType.DENY)
 
 
 def adding(*entries: AccessControlEntry) -> Change:
@@ -118,7 +118,7 @@ async def test_change_reaches_another_broker_as_one_piece_of_news() -> None:
     await one.acls.change({T1: adding(WRITE, READ), TX: adding(DENY)})
     await other.refresh()
     assert other.heard[1:] == [{T1: {WRITE, READ}, TX: {DENY}}]
-    await change(one, T1, Removal((AclBindingFilter(operation=acl.Operation.READ),)))
+    await change(one, T1, Removal((AclBindingFilter(operation=acl.AclOperation.READ),)))
     await other.refresh()
     assert other.heard[2:] == [{T1: {WRITE}}]
     assert await change(one, T1, REMOVE_ALL) == {WRITE}
@@ -297,7 +297,7 @@ async def test_thousand_patterns_are_changed_together() -> None:
 
 def every_entry() -> Iterable[AccessControlEntry]:
     for operation in acl.OPERATIONS:
-        for permission in (PermissionType.ALLOW, PermissionType.DENY):
+        for permission in (AclPermissionType.ALLOW, AclPermissionType.DENY):
             yield AccessControlEntry("User:å:b", "::1", operation, permission)
 
 
