@@ -199,6 +199,15 @@ class AclRepository:
         if news:
             acls = {**self._acls, **news}
             self._acls = {pattern: entries for pattern, entries in acls.items() if entries}
+            (pattern, entries), more = next(iter(news.items())), len(news) - 1
+            logger.info(
+                "Access control lists: %d for the %s %s %s%s",
+                len(entries),
+                pattern.pattern_type.name,
+                pattern.resource_type.name,
+                pattern.name,
+                f", and others for {more} more patterns" if more else "",
+            )
             self._listener(news)
 
     # Changing
