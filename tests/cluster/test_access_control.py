@@ -95,7 +95,7 @@ async def test_kafka_lists_what_this_broker_created(broker: Broker) -> None:
     assert "(principal=User:bob, host=10.0.0.7, operation=ALL, permissionType=DENY)" in listed
 
 
-async def test_this_broker_follows_what_kafka_changes(broker: Broker) -> None:
+async def test_changes_of_kafka_are_followed_by_this_broker(broker: Broker) -> None:
     async def kafka(*arguments: str) -> None:
         await asyncio.to_thread(acl_command, broker.connect_string, *arguments)
 

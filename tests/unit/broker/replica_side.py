@@ -80,7 +80,7 @@ def monotonic_ms() -> int:
 
 
 class NoProducerIds:
-    """Nobody asks for one."""
+    """No one asks for one."""
 
     def next_nowait(self) -> int | None:
         return None

@@ -54,14 +54,14 @@ def test_denial_of_a_cluster_action_names_super_users(
     assert (record.levelno, "super.users" in record.getMessage()) == (logging.WARNING, True)
 
 
-def test_what_is_only_looked_at_leaves_no_line(authorizer: AclAuthorizer, caplog: pytest.LogCaptureFixture) -> None:
+def test_check_that_only_widens_leaves_no_line(authorizer: AclAuthorizer, caplog: pytest.LogCaptureFixture) -> None:
     assert not authorizer.permits(client(), AclOperation.READ, AclResourceType.TOPIC, "t")
     assert not authorizer.permits_any(client(), AclOperation.WRITE, AclResourceType.TOPIC)
     assert authorizer.authorize(client("admin"), AclOperation.READ, AclResourceType.TOPIC, "t")
     assert caplog.messages == []
 
 
-def test_nothing_is_allowed_before_the_lists_are_known() -> None:
+def test_client_is_allowed_nothing_before_the_lists_are_known() -> None:
     authorizer = AclAuthorizer(frozenset({("User", "admin")}), allows_everyone_without_acl=True)
     assert not authorizer.authorize(client(), AclOperation.READ, AclResourceType.TOPIC, "t")
     assert not authorizer.permits_any(client(), AclOperation.WRITE, AclResourceType.TOPIC)
