@@ -76,7 +76,7 @@ ACCESS_MUTATIONS: Final = (
         "B116", _INDEX,
         "            prefix = prefix.parent\n        return prefix\n",
         "            prefix = None\n        return prefix\n",
-        f"{_TEST_INDEX}::test_index_decides_as_a_plain_reading_of_all_rules",
+        f"{_TEST_INDEX}::test_prefix_that_a_name_begins_with_is_found_among_others",
     ),
     Mutation(
         "B116", _INDEX,

@@ -205,6 +205,16 @@ def test_index_decides_as_a_plain_reading_of_all_rules(
             assert bool(allowed & 1 << operation) is read_plainly(bindings, HERE, operation, name), operation.name
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    prefixes=st.sets(st.text("ab", min_size=1, max_size=5), max_size=15),
+    name=st.text("ab", min_size=1, max_size=6),
+)
+def test_prefix_that_a_name_begins_with_is_found_among_others(prefixes: set[str], name: str) -> None:
+    index = index_of(*(f"allow alice READ {prefix}*" for prefix in prefixes))
+    assert allows(index, "READ", name) is name.startswith(tuple(prefixes))
+
+
 def test_decisions_that_an_index_keeps_are_bounded() -> None:
     index = index_of("allow alice READ ord*")
     for number in range(25_000):
