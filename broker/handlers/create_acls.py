@@ -19,7 +19,7 @@ from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.handlers.acl_requests import NO_STORE, acls_for, is_without_store, member, seconds_for_changes
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.coordinator.controller.acl_changes import MOST_CHANGES, TOO_MANY, additions
+from oncelog.coordinator.controller.acl_changes import MOST_CHANGES, TOO_MANY, Addition, Change, why_invalid_binding
 from oncelog.coordinator.controller.acl_repository import AclRepository
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.protocol.acl import AccessControlEntry, AclBinding, AclPermissionType, PatternType, ResourcePattern
@@ -31,8 +31,9 @@ from oncelog.protocol.messages.create_acls import (
     CreateAclsRequest,
     CreateAclsResponse,
 )
+from oncelog.protocol.records.record_walk import WorkBudget
 
-_UNITS_PER_CREATION: Final = 2
+_UNITS_PER_CREATION: Final = 4
 
 
 def refuse_create_acls(
@@ -55,19 +56,40 @@ def handle_create_acls(broker: Broker, context: RequestContext, request: CreateA
 async def _create(
     broker: Broker, context: RequestContext, request: CreateAclsRequest, acls: AclRepository
 ) -> CreateAclsResponse:
-    budget = new_budget()
-    steps: Steps[list[AclBinding]] = in_slices(request.creations, _binding, budget, _UNITS_PER_CREATION)
-    bindings = await broker.sliced_work.finish(steps, budget, context.connection)
-    changes, errors = additions(bindings)
+    budget, work, connection = new_budget(), broker.sliced_work, context.connection
+    bindings = await work.finish(_bindings(request.creations, budget), budget, connection)
+    changes = await work.finish(_additions(bindings, budget), budget, connection)
     if changes and is_without_store(broker):
-        return _response([error if error.code else NO_STORE for error in errors])
+        return _response([each if isinstance(each, ApiError) else NO_STORE for each in bindings])
     results = await acls.change(changes, timeout_seconds=seconds_for_changes(broker))
-    return _response(
-        [
-            error if error.code else results[binding.pattern].error
-            for binding, error in zip(bindings, errors, strict=True)
-        ]
-    )
+
+    def result(each: AclBinding | ApiError) -> AclCreationResult:
+        return _result(each if isinstance(each, ApiError) else results[each.pattern].error)
+
+    made = in_slices(bindings, result, budget, _UNITS_PER_CREATION)
+    return CreateAclsResponse(results=await work.finish(made, budget, connection))
+
+
+def _bindings(creations: Sequence[AclCreation], budget: WorkBudget) -> Steps[list[AclBinding | ApiError]]:
+    """Return what is to be created, or why it is not."""
+    return in_slices(creations, _binding_or_error, budget, _UNITS_PER_CREATION)
+
+
+def _binding_or_error(creation: AclCreation) -> AclBinding | ApiError:
+    binding = _binding(creation)
+    return why_invalid_binding(binding) or binding
+
+
+def _additions(bindings: Sequence[AclBinding | ApiError], budget: WorkBudget) -> Steps[dict[ResourcePattern, Change]]:
+    """Return what to add to each pattern."""
+    wanted: dict[ResourcePattern, list[AccessControlEntry]] = {}
+    for each in bindings:
+        budget.left -= _UNITS_PER_CREATION
+        if budget.left <= 0:
+            yield None
+        if not isinstance(each, ApiError):
+            wanted.setdefault(each.pattern, []).append(each.entry)
+    return {pattern: Addition(frozenset(entries)) for pattern, entries in wanted.items()}
 
 
 def _binding(creation: AclCreation) -> AclBinding:
@@ -87,6 +109,8 @@ def _binding(creation: AclCreation) -> AclBinding:
 
 
 def _response(errors: Sequence[ApiError]) -> CreateAclsResponse:
-    return CreateAclsResponse(
-        results=[AclCreationResult(error_code=error.code, error_message=error.message) for error in errors]
-    )
+    return CreateAclsResponse(results=list(map(_result, errors)))
+
+
+def _result(error: ApiError) -> AclCreationResult:
+    return AclCreationResult(error_code=error.code, error_message=error.message)

@@ -39,7 +39,9 @@ from oncelog.protocol.messages.delete_acls import (
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 
-_PATTERNS_PER_UNIT: Final = 20
+_UNITS_PER_PATTERN: Final = 3
+"""For one of which a filter selects entries."""
+_PATTERNS_PER_UNIT: Final = 5
 """Patterns that a filter is compared with."""
 
 
@@ -91,13 +93,15 @@ def _removals(
     chosen: dict[ResourcePattern, list[AclBindingFilter]] = {}
     number = 0
     for each in filters:
-        found = selected(acls, each)
-        for pattern, entries in found.items():
+        for pattern, entries in selected(acls, each):
             chosen.setdefault(pattern, []).append(each)
             number += len(entries)
+            budget.left -= _UNITS_PER_PATTERN + len(entries)
+            if budget.left <= 0:
+                yield None
         if number > MOST_CHANGES:
             return TOO_MANY
-        budget.left -= 1 + len(found) + len(acls) // _PATTERNS_PER_UNIT
+        budget.left -= 1 + len(acls) // _PATTERNS_PER_UNIT
         if budget.left <= 0:
             yield None
     return {pattern: Removal(tuple(of_pattern)) for pattern, of_pattern in chosen.items()}
@@ -114,8 +118,11 @@ def _results(
     for binding_filter, error in filters:
         result = _filter_result(error)
         if not error.code:
-            for pattern, entries in selected(removed, binding_filter).items():
+            for pattern, entries in selected(removed, binding_filter):
                 result.matching_acls += [_matching(pattern, entry, results[pattern].error) for entry in entries]
+                budget.left -= _UNITS_PER_PATTERN + len(entries)
+                if budget.left <= 0:
+                    yield None
             failed = (each.error for pattern, each in results.items() if binding_filter.matches_pattern(pattern))
             failure = next((each for each in failed if each.code), None)
             if failure is not None and not result.matching_acls:

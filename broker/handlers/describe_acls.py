@@ -6,6 +6,7 @@ without access control from one that is too old for the request.
 Versions: 2 is flexible; 3 has user resources.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
@@ -26,7 +27,7 @@ from oncelog.protocol.messages.describe_acls import (
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 
-_UNITS_PER_ENTRY: Final = 1
+_UNITS_PER_PATTERN: Final = 2
 
 
 @handles(ApiKey.DESCRIBE_ACLS, versions="1-3")
@@ -47,12 +48,12 @@ def _refused(error: ApiError) -> DescribeAclsResponse:
 
 
 def _describe(
-    found: dict[ResourcePattern, list[AccessControlEntry]], budget: WorkBudget
+    found: Iterable[tuple[ResourcePattern, list[AccessControlEntry]]], budget: WorkBudget
 ) -> Steps[DescribeAclsResponse]:
     response = DescribeAclsResponse(error_message=None)
-    for pattern, entries in found.items():
+    for pattern, entries in found:
         response.resources.append(_resource(pattern, entries))
-        budget.left -= _UNITS_PER_ENTRY * len(entries)
+        budget.left -= _UNITS_PER_PATTERN + len(entries)
         if budget.left <= 0:
             yield None
     return response

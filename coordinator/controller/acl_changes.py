@@ -1,9 +1,9 @@
 """Changes of access control lists: what a client may add, and what comes of it. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.metadata_store import acl_znodes
 from oncelog.protocol.acl import (
     CLUSTER_NAME,
@@ -99,18 +99,6 @@ class Removal(NamedTuple):
 Change: TypeAlias = Addition | Removal
 
 
-def additions(bindings: Sequence[AclBinding]) -> tuple[dict[ResourcePattern, Change], list[ApiError]]:
-    """Return what to add to which pattern, and for each binding why it is not added, or no error."""
-    errors: list[ApiError] = []
-    wanted: dict[ResourcePattern, set[AccessControlEntry]] = {}
-    for binding in bindings:
-        error = why_invalid_binding(binding)
-        errors.append(error or NO_ERROR)
-        if error is None:
-            wanted.setdefault(binding.pattern, set()).add(binding.entry)
-    return {pattern: Addition(frozenset(entries)) for pattern, entries in wanted.items()}, errors
-
-
 def _candidates(acls: Acls, binding_filter: AclBindingFilter) -> Iterable[ResourcePattern]:
     """Return patterns among which are all that a filter selects: one, where it names one."""
     kind, name, pattern_type = binding_filter[:3]
@@ -121,11 +109,11 @@ def _candidates(acls: Acls, binding_filter: AclBindingFilter) -> Iterable[Resour
     return [pattern] if pattern in acls else []
 
 
-def selected(acls: Acls, binding_filter: AclBindingFilter) -> dict[ResourcePattern, list[AccessControlEntry]]:
-    """Return the bindings that a filter selects, by their patterns, in order."""
-    found: dict[ResourcePattern, list[AccessControlEntry]] = {}
-    for pattern in sorted(filter(binding_filter.matches_pattern, _candidates(acls, binding_filter))):
-        entries = sorted(filter(binding_filter.matches_entry, acls[pattern]))
+def selected(
+    acls: Acls, binding_filter: AclBindingFilter
+) -> Iterator[tuple[ResourcePattern, list[AccessControlEntry]]]:
+    """Yield the patterns of which a filter selects entries, with these in order."""
+    for pattern in filter(binding_filter.matches_pattern, _candidates(acls, binding_filter)):
+        entries = list(filter(binding_filter.matches_entry, acls[pattern]))
         if entries:
-            found[pattern] = entries
-    return found
+            yield pattern, sorted(entries)

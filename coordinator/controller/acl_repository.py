@@ -16,9 +16,9 @@ repair of the znode ends this; a change through a broker is refused.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from oncelog.coordinator.controller.acl_changes import NO_ENTRIES, Acls, Addition, Change, Entries, why_too_large
 from oncelog.coordinator.controller.api_error import NO_ERROR, UNFINISHED, ApiError
@@ -43,6 +43,7 @@ from oncelog.protocol.acl import EVERYONE, WILDCARD, AccessControlEntry, AclPerm
 from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 AclListener: TypeAlias = Callable[[Mapping[ResourcePattern, Entries]], None]
 
@@ -50,7 +51,12 @@ _EVERYTHING_DENIED: Final = frozenset(
     {AccessControlEntry(EVERYONE, WILDCARD, acl.AclOperation.ALL, AclPermissionType.DENY)}
 )
 _ATTEMPTS: Final = 10
-_PATTERNS_AT_ONCE: Final = 500
+_READ_AT_ONCE: Final = 500
+"""Znodes that are requested together."""
+_REMOVED_AT_ONCE: Final = 50
+"""Change notifications that are removed in one turn of the loop."""
+_PATTERNS_AT_ONCE: Final = 50
+"""Patterns that are decoded, or decided, in one turn of the loop."""
 _KEPT_CHANGES: Final = 500
 _CHANGE_SECONDS: Final = 10.0
 _UNTAKEN: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, "The metadata store did not take the change.")
@@ -139,8 +145,9 @@ class AclRepository:
         await self._watch_unreadable(session, changed)
         for folder, (names, _) in zip(self._folders, announced, strict=True):
             if len(names) >= 2 * _KEPT_CHANGES:
-                oldest = names[:-_KEPT_CHANGES]
-                await session.multi_many([[Delete(path=f"{folder.path}/{name}")] for name in oldest])
+                for some in _slices(names[:-_KEPT_CHANGES], _REMOVED_AT_ONCE):
+                    await session.multi_many([[Delete(path=f"{folder.path}/{name}")] for name in some])
+                    await asyncio.sleep(0)
 
     async def _read_announced(self, session: Session, announced: Sequence[_Announced]) -> None:
         patterns = dict.fromkeys(pattern for _, of_folder in announced for pattern in of_folder)
@@ -150,65 +157,73 @@ class AclRepository:
 
     async def _watch_unreadable(self, session: Session, changed: Watch) -> None:
         """Have malformed znodes read again when they change: the repair may leave no change notification."""
-        learned: dict[ResourcePattern, Entries] = {}
         for pattern in list(self._unreadable):
             znode = await session.get(acl_znodes.pattern_path(pattern), changed)
             if znode is not None:
-                self._learn_znode(pattern, znode, learned)
-        self._publish(learned)
+                self._learn_znode(pattern, znode)
+                self._publish([pattern])
 
     async def _read(self, session: Session, patterns: Sequence[ResourcePattern]) -> None:
+        for some in _slices(patterns, _READ_AT_ONCE):
+            await self._learn_stored(session, some)
+        self._publish(patterns)
+
+    async def _learn_stored(self, session: Session, patterns: Sequence[ResourcePattern]) -> None:
         before = [self._known.get(pattern) for pattern in patterns]
         found = await session.get_many([acl_znodes.pattern_path(pattern) for pattern in patterns])
-        learned: dict[ResourcePattern, Entries] = {}
-        for pattern, known, znode in zip(patterns, before, found, strict=True):
+        for number, (pattern, known, znode) in enumerate(zip(patterns, before, found, strict=True)):
+            if number % _PATTERNS_AT_ONCE == _PATTERNS_AT_ONCE - 1:
+                await asyncio.sleep(0)
             if znode is not None:
-                self._learn_znode(pattern, znode, learned)
+                self._learn_znode(pattern, znode)
             elif self._known.get(pattern) is known:  # Else it was learned meanwhile, from a znode that is newer.
                 self._unreadable.pop(pattern, None)
                 self._known.pop(pattern, None)
-                learned[pattern] = NO_ENTRIES
-        self._publish(learned)
 
-    def _learn_znode(self, pattern: ResourcePattern, znode: Znode, learned: dict[ResourcePattern, Entries]) -> None:
+    def _learn_znode(self, pattern: ResourcePattern, znode: Znode) -> None:
         try:
             entries = acl_znodes.decode_entries(znode.data)
         except MalformedZnode as error:
             if self._unreadable.get(pattern) != znode.stat.mzxid:
                 logger.error("%s is malformed: %s", acl_znodes.pattern_path(pattern), error)
             self._unreadable[pattern] = znode.stat.mzxid
-            if pattern not in self._acls:
-                learned[pattern] = _EVERYTHING_DENIED
         else:
-            self._learn(pattern, znode.stat.mzxid, entries, learned)
+            self._learn(pattern, znode.stat.mzxid, entries)
 
-    def _learn(
-        self, pattern: ResourcePattern, written_at: int, entries: Entries, learned: dict[ResourcePattern, Entries]
-    ) -> None:
+    def _learn(self, pattern: ResourcePattern, written_at: int, entries: Entries) -> None:
         known = self._known.get(pattern)
         if known is None or written_at > known.written_at:
             self._unreadable.pop(pattern, None)
             self._known[pattern] = _Known(written_at, entries)
-            learned[pattern] = entries
 
-    def _publish(self, learned: Mapping[ResourcePattern, Entries]) -> None:
-        """Pass on, at once, what is new among what was learned."""
+    def _entries(self, pattern: ResourcePattern) -> Entries:
+        """Return the entries by which to decide, as far as is known now."""
+        known = self._known.get(pattern)
+        if known is not None:
+            return known.entries
+        return _EVERYTHING_DENIED if pattern in self._unreadable else NO_ENTRIES
+
+    def _publish(self, patterns: Iterable[ResourcePattern]) -> None:
+        """Pass on, at once, what is new of some patterns."""
         news = {
-            pattern: entries for pattern, entries in learned.items() if entries != self._acls.get(pattern, NO_ENTRIES)
+            pattern: entries
+            for pattern in patterns
+            if (entries := self._entries(pattern)) != self._acls.get(pattern, NO_ENTRIES)
         }
-        if news:
-            acls = {**self._acls, **news}
-            self._acls = {pattern: entries for pattern, entries in acls.items() if entries}
-            (pattern, entries), more = next(iter(news.items())), len(news) - 1
-            logger.info(
-                "Access control lists: %d for the %s %s %s%s",
-                len(entries),
-                pattern.pattern_type.name,
-                pattern.resource_type.name,
-                pattern.name,
-                f", and others for {more} more patterns" if more else "",
-            )
-            self._listener(news)
+        if not news:
+            return
+        acls = {**self._acls, **news}
+        self._acls = {pattern: entries for pattern, entries in acls.items() if entries}
+        (pattern, entries), more = next(iter(news.items())), len(news) - 1
+        logger.info(
+            "Access control lists: %d for the %s %s %s%s",
+            len(entries),
+            pattern.pattern_type.name,
+            pattern.resource_type.name,
+            pattern.name,
+            f", and others for {more} more patterns" if more else "",
+        )
+        self._listener(news)
 
     # Changing
 
@@ -233,6 +248,7 @@ class AclRepository:
             async with asyncio.timeout(timeout_seconds):
                 for some in _slices(list(changes), _PATTERNS_AT_ONCE):
                     await self._change({pattern: changes[pattern] for pattern in some}, results)
+                    await asyncio.sleep(0)  # The store may have responded at once.
         except TimeoutError:
             pass  # Those that are not done have that error from the beginning.
         return results
@@ -283,16 +299,15 @@ class AclRepository:
             for pattern, decision in decisions.items():  # They may be removed, and then no later attempt finds them.
                 results[pattern].removed |= decision.removed
             raise
-        learned: dict[ResourcePattern, Entries] = {}
         for (pattern, decision), result in zip(decisions.items(), written, strict=True):
             if not isinstance(result, MultiFailed):
                 announcement = result[-1].stat
                 assert announcement is not None, "a create has a stat"
-                self._learn(pattern, announcement.czxid, decision.after, learned)
+                self._learn(pattern, announcement.czxid, decision.after)
                 results[pattern].removed |= decision.removed
                 results[pattern].error = NO_ERROR
                 del changes[pattern]
-        self._publish(learned)
+        self._publish(decisions)
 
 
 def _decide(pattern: ResourcePattern, change: Change, znode: Znode | None) -> _Decision | ApiError:
@@ -333,7 +348,10 @@ async def _announced(session: Session, folder: _Folder, changed: Watch | None) -
     """Return the notifications of a folder, and the patterns of those that had not been seen."""
     names = await session.children(folder.path, changed) or []
     patterns = []
-    for znode in await session.get_many([f"{folder.path}/{name}" for name in names if name not in folder.seen]):
+    found = await session.get_many([f"{folder.path}/{name}" for name in names if name not in folder.seen])
+    for number, znode in enumerate(found):
+        if number % _PATTERNS_AT_ONCE == _PATTERNS_AT_ONCE - 1:
+            await asyncio.sleep(0)
         try:
             if znode is not None:
                 patterns.append(acl_znodes.decode_change(folder.path, znode.data))
@@ -342,5 +360,5 @@ async def _announced(session: Session, folder: _Folder, changed: Watch | None) -
     return _Announced(names, patterns)
 
 
-def _slices(patterns: Sequence[ResourcePattern], size: int) -> Iterator[Sequence[ResourcePattern]]:
-    return (patterns[start : start + size] for start in range(0, len(patterns), size))
+def _slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

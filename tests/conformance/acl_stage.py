@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from oncelog.broker.dispatch.request import ANONYMOUS, Principal, RequestContext
 from oncelog.broker.parts import Broker
-from oncelog.coordinator.controller.acl_changes import Change, Removal, additions
-from oncelog.protocol.acl import AclBinding, AclBindingFilter, ResourcePattern
+from oncelog.coordinator.controller.acl_changes import Addition, Change, Removal, why_invalid_binding
+from oncelog.protocol.acl import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from oncelog.protocol.compiler import decode, encode
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.schema import ZERO_UUID, Field, Kind, Message
@@ -107,8 +107,11 @@ class AclStage:
         everything: Change = Removal((AclBindingFilter(),))
         changes: dict[ResourcePattern, Change] = dict.fromkeys(acls.acls, everything)
         await acls.change(changes)
-        added, _ = additions(list(rules))  # Without those that are refused, as those of Kafka were.
-        await acls.change(added)
+        by_pattern: dict[ResourcePattern, set[AccessControlEntry]] = {}
+        for rule in rules:
+            if why_invalid_binding(rule) is None:  # Kafka refused these, too.
+                by_pattern.setdefault(rule.pattern, set()).add(rule.entry)
+        await acls.change({pattern: Addition(frozenset(entries)) for pattern, entries in by_pattern.items()})
 
     async def respond(self, cell: Cell) -> str:
         """What the broker responds to the request of a cell, in the words of the table."""

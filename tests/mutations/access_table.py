@@ -20,8 +20,8 @@ ACCESS_MUTATIONS: Final = (
     ),
     Mutation(
         "B116", _REPOSITORY,
-        "                learned[pattern] = _EVERYTHING_DENIED\n",
-        "                pass\n",
+        "        return _EVERYTHING_DENIED if pattern in self._unreadable else NO_ENTRIES\n",
+        "        return NO_ENTRIES\n",
         f"{_TEST_REPOSITORY}::test_malformed_znode_denies_everything_until_it_is_mended",
     ),
     Mutation(

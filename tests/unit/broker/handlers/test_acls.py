@@ -24,6 +24,8 @@ from oncelog.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.unit.broker.handlers.administration import Denies, ask, new_disk, running_broker
+from tests.unit.broker.test_turns_of_all_handlers import MOST_LINES
+from tests.unit.broker.turns import longest_turn
 
 AUTHORIZER = {
     "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
@@ -115,12 +117,12 @@ async def described(broker: Broker, version: int = 3, **fields: Any) -> list[str
     response = await ask(broker, handle_describe_acls, everything(**fields), DescribeAclsResponse, version)
     response = decode(DescribeAclsResponse, version, encode(response, version))
     assert response.error_code == ErrorCode.NONE
-    return [
+    return sorted(
         f"{AclResourceType(each.resource_type).name}:{PatternType(each.pattern_type).name}:{each.resource_name} "
         f"{AclPermissionType(acl.permission_type).name} {acl.principal} {Operation(acl.operation).name} from {acl.host}"
         for each in response.resources
         for acl in each.acls
-    ]
+    )
 
 
 async def delete(broker: Broker, *filters: DeleteAclsFilter, version: int = 3) -> list[tuple[ErrorCode, list[str]]]:
@@ -152,8 +154,8 @@ async def test_acls_are_created_described_and_deleted(version: int) -> None:
         prefixed = creation("ord", resource_pattern_type=PatternType.PREFIXED, operation=Operation.WRITE)
         assert await create(broker, creation(), creation(), prefixed, version=version) == [ErrorCode.NONE] * 3
         assert await described(broker, version) == [
-            "TOPIC:PREFIXED:ord ALLOW User:alice WRITE from *",
             "TOPIC:LITERAL:orders ALLOW User:alice READ from *",
+            "TOPIC:PREFIXED:ord ALLOW User:alice WRITE from *",
         ]
         assert await described(broker, version, pattern_type_filter=PatternType.MATCH, resource_name_filter="orde") == [
             "TOPIC:PREFIXED:ord ALLOW User:alice WRITE from *"
@@ -235,6 +237,19 @@ async def test_more_changes_than_one_request_may_make_are_refused() -> None:
         assert await create(broker, creation("one-more")) == [ErrorCode.NONE]
         assert await delete(broker, of_topic(None)) == [(ErrorCode.INVALID_REQUEST, [])]
         assert len(await described(broker)) == 10_001
+
+
+async def test_large_acl_requests_keep_the_loop_for_milliseconds_only() -> None:
+    """In lines of Python, as ``test_turns_of_all_handlers`` counts them without an authorizer."""
+    async with running_broker(**AUTHORIZER) as broker:
+        creations = [creation(f"t{number}") for number in range(3_000)]
+        for make in (
+            lambda: ask(broker, handle_create_acls, CreateAclsRequest(creations=creations), CreateAclsResponse),
+            lambda: ask(broker, handle_describe_acls, everything(), DescribeAclsResponse),
+            lambda: ask(broker, handle_delete_acls, DeleteAclsRequest(filters=[of_topic(None)]), DeleteAclsResponse),
+        ):
+            _, lines = await longest_turn(make)
+            assert lines <= MOST_LINES
 
 
 async def test_filter_of_an_unknown_type_is_refused() -> None:
