@@ -53,8 +53,8 @@ _EVERYTHING_DENIED: Final = frozenset(
 _ATTEMPTS: Final = 10
 _READ_AT_ONCE: Final = 500
 """Znodes that are requested together."""
-_REMOVED_AT_ONCE: Final = 50
-"""Change notifications that are removed in one turn of the loop."""
+_REMOVED_AT_ONCE: Final = 100
+"""Change notifications that one refresh removes: it keeps other events waiting. The removal makes for the next one."""
 _PATTERNS_AT_ONCE: Final = 50
 """Patterns that are decoded, or decided, in one turn of the loop."""
 _KEPT_CHANGES: Final = 500
@@ -145,9 +145,8 @@ class AclRepository:
         await self._watch_unreadable(session, changed)
         for folder, (names, _) in zip(self._folders, announced, strict=True):
             if len(names) >= 2 * _KEPT_CHANGES:
-                for some in _slices(names[:-_KEPT_CHANGES], _REMOVED_AT_ONCE):
-                    await session.multi_many([[Delete(path=f"{folder.path}/{name}")] for name in some])
-                    await asyncio.sleep(0)
+                oldest = names[: min(len(names) - _KEPT_CHANGES, _REMOVED_AT_ONCE)]
+                await session.multi_many([[Delete(path=f"{folder.path}/{name}")] for name in oldest])
 
     async def _read_announced(self, session: Session, announced: Sequence[_Announced]) -> None:
         patterns = dict.fromkeys(pattern for _, of_folder in announced for pattern in of_folder)
