@@ -108,4 +108,11 @@ ACCESS_MUTATIONS: Final = (
         "name=name, topic_id",
         _CELLS,
     ),
+    Mutation(
+        "B116", "broker/handlers/fetch.py",
+        "    if replica_id(request) >= 0 and not _is_broker(broker, context):\n",
+        "    if False:\n",
+        "tests/unit/broker/handlers/test_follower_fetch.py"
+        "::test_unauthorized_fetch_in_the_name_of_a_follower_changes_nothing_of_it",
+    ),
 )  # fmt: skip
