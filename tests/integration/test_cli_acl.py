@@ -67,7 +67,9 @@ def test_wrong_usage_is_refused_before_anything_is_sent(oncelog: Oncelog, words:
 
 def test_broker_without_an_authorizer_says_so(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path) as process:
-        assert "SECURITY_DISABLED" in Oncelog(process.address).fails("acl list")
+        said = Oncelog(process.address).fails("acl list")
+        assert "SECURITY_DISABLED" in said
+        assert "authorizer.class.name" in said
 
 
 def test_client_that_is_no_super_user_goes_by_the_lists(tmp_path: Path) -> None:
