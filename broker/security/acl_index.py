@@ -9,7 +9,8 @@ than one.
 
 Rules, as in Kafka:
 
-* an entry matches if its principal is the client's, or ``User:*``, and its host the client's, or ``*``;
+* an entry matches if its principal is the client's, or ``User:*``, and its host the client's, or ``*``; an address
+  counts in any of its spellings, as Java's ``0:0:0:0:0:0:0:1`` is ``::1``;
 * one DENY that matches wins over all ALLOWs, whatever their patterns;
 * an ALLOW of READ, WRITE, DELETE or ALTER allows DESCRIBE too, and one of ALTER_CONFIGS DESCRIBE_CONFIGS; a DENY denies
   its own operation only;
@@ -292,7 +293,7 @@ def _rules_of(entries: Entries) -> _RulesOfPattern:
     """Return the entries of one pattern by principal, as bits."""
     gathered: dict[Who, dict[str, tuple[int, int]]] = {}
     for principal, host, operation, permission in entries:
-        hosts = gathered.setdefault(principal_of(principal), {})
+        hosts, host = gathered.setdefault(principal_of(principal), {}), _canonical(host)
         allowed, denied = hosts.get(host, (0, 0))
         if permission is AclPermissionType.DENY:
             denied |= _ALL if operation is AclOperation.ALL else 1 << operation
@@ -300,3 +301,17 @@ def _rules_of(entries: Entries) -> _RulesOfPattern:
             allowed |= 1 << operation | _IMPLIED.get(operation, 0)
         hosts[host] = allowed, denied
     return {who: _Rules(*hosts.pop(WILDCARD, (0, 0)), hosts or None) for who, hosts in gathered.items()}
+
+
+def _canonical(host: str) -> str:
+    """Return the spelling of an address by which clients are known."""
+    if host == WILDCARD:
+        return host
+    from ipaddress import IPv6Address, ip_address  # Only an entry with a host pays for it, not every start.
+
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)

@@ -31,6 +31,8 @@ _RESOURCES: Final = (
     ("topic", AclResourceType.TOPIC, "NAME", "A topic, or with --prefixed those whose name begins so; * for all."),
     ("group", AclResourceType.GROUP, "ID", "A consumer group, or several, as with --topic."),
     ("transactional_id", AclResourceType.TRANSACTIONAL_ID, "ID", "A transactional id, or several, as with --topic."),
+    ("delegation_token", AclResourceType.DELEGATION_TOKEN, "ID", "A delegation token, or several, as with --topic."),
+    ("user", AclResourceType.USER, "TYPE:NAME", "The user whose tokens are created and described, such as User:bob."),
 )
 """Parameter, type, form of the value and help of the options that name a resource, beside --cluster."""
 _OPERATIONS: Final = tuple(operation.name.lower().replace("_", "-") for operation in OPERATIONS)
@@ -70,9 +72,9 @@ def _resource_options(function: Callable[..., None]) -> Callable[..., None]:
         if is_cluster:
             named.append(ResourcePattern(AclResourceType.CLUSTER, CLUSTER_NAME))
         if len(named) > 1:
-            raise click.UsageError("name one resource: a topic, group or transactional id, or the cluster")
+            raise click.UsageError("name one resource: a topic, a group, the cluster, …")
         if is_prefixed and (not named or is_cluster):
-            raise click.UsageError("--prefixed belongs to a topic, group or transactional id")
+            raise click.UsageError("--prefixed belongs to a name, such as that of a topic")
         function(*args, pattern=named[0] if named else None, **kwargs)
 
     command = click.option("--prefixed", "is_prefixed", is_flag=True, help="The name is the beginning of names.")(

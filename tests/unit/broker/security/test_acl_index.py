@@ -103,6 +103,22 @@ def test_operation_on_a_topic_is_decided_as_in_kafka(rules: list[str], operation
     assert allows(index_of(*rules), operation) is allowed
 
 
+@pytest.mark.parametrize(
+    ("written", "client"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("::1", "::1"),
+        ("2001:DB8:0:0:0:0:0:7", "2001:db8::7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("fe80:0:0:0:0:0:0:1%eth0", "fe80::1%eth0"),
+    ],
+)
+def test_address_of_an_entry_counts_in_every_spelling(written: str, client: str) -> None:
+    index = index_of("allow alice READ orders", f"deny alice@{written} READ orders")
+    assert not allows(index, "READ", host=client)
+    assert allows(index, "READ", host="10.0.0.8")
+
+
 def test_resource_of_another_type_and_the_same_name_is_not_covered() -> None:
     index = index_of("allow alice READ orders")
     assert index.allowed(ALICE, HERE, AclResourceType.GROUP, "orders") is None
