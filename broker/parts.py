@@ -21,6 +21,7 @@ from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.transactions.markers import MarkerWriter
 from oncelog.broker.transactions.verification import TransactionVerifier
+from oncelog.coordinator.controller.acl_repository import AclRepository
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.config_repository import ConfigRepository
 from oncelog.coordinator.controller.controller import Controller
@@ -63,6 +64,8 @@ class Broker:
     transaction_verifier: TransactionVerifier
     marker_writer: MarkerWriter
     authorizer: Authorizer
+    acls: AclRepository | None
+    """None if every client may do everything."""
     quotas: Quotas
     response_memory: ResponseMemory
     supervisor: Supervisor

@@ -46,7 +46,7 @@ from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
-from oncelog.broker.security.authorizer import AllowAll
+from oncelog.broker.security.access_control import open_access_control
 from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.disk import Disk
@@ -248,7 +248,8 @@ class _Start:
             transaction_coordinator=data.coordinators.transactions,
             transaction_verifier=parts.verifier,
             marker_writer=data.markers,
-            authorizer=AllowAll(),
+            authorizer=self._access.authorizer,
+            acls=self._access.acls,
             quotas=Unlimited(),
             response_memory=parts.server.response_memory,
             supervisor=self._supervisor,
@@ -315,6 +316,7 @@ class _Start:
     def _open_configs(self, store: MetadataStore) -> ConfigRepository:
         rules = ConfigRules(self._config)
         self._configs = ConfigRepository(store, rules)
+        self._access = open_access_control(self._config, store, self._supervisor)
         self._settings = rules.settings = DynamicSettings(self._config, self._broker_id, self._configs)
         return self._configs
 
@@ -436,6 +438,7 @@ class _Start:
             wall_clock=self._wall_clock,
             rng=self._rng,
         )
+        controller.stored.acls = self._access.acls
         controller.logs = data.logs.directory.intact
         controller.topic_ids.known = data.replicas.known_topic_ids
         controller.topic_ids.without = data.replicas.topics_without_id

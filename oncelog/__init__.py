@@ -97,6 +97,16 @@ if TYPE_CHECKING:
     from oncelog.clients.producer.producer_config import ProducerConfig
     from oncelog.clients.producer.record_metadata import RecordMetadata
     from oncelog.clients.tls import TlsSettings
+    from oncelog.protocol.acl import (
+        AccessControlEntry,
+        AclBinding,
+        AclBindingFilter,
+        AclOperation,
+        AclPermissionType,
+        AclResourceType,
+        PatternType,
+        ResourcePattern,
+    )
     from oncelog.protocol.config_source import ConfigSource
     from oncelog.protocol.errors import ErrorCode
     from oncelog.protocol.records.compression import CorruptRecord
@@ -180,6 +190,16 @@ else:
         "oncelog.clients.producer.producer_config": ("ProducerConfig",),
         "oncelog.clients.producer.record_metadata": ("RecordMetadata",),
         "oncelog.clients.tls": ("TlsSettings",),
+        "oncelog.protocol.acl": (
+            "AccessControlEntry",
+            "AclBinding",
+            "AclBindingFilter",
+            "AclOperation",
+            "AclPermissionType",
+            "AclResourceType",
+            "PatternType",
+            "ResourcePattern",
+        ),
         "oncelog.protocol.config_source": ("ConfigSource",),
         "oncelog.protocol.errors": ("ErrorCode",),
         "oncelog.protocol.records.compression": ("CorruptRecord",),
@@ -202,6 +222,12 @@ __all__ = [
     "AbortAction",
     "AbortMarker",
     "AbortPlan",
+    "AccessControlEntry",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
+    "AclResourceType",
     "ActiveProducer",
     "Address",
     "Admin",
@@ -269,6 +295,7 @@ __all__ = [
     "OutcomeUnknown",
     "PartitionDescription",
     "PartitionResults",
+    "PatternType",
     "Producer",
     "ProducerClosed",
     "ProducerConfig",
@@ -284,6 +311,7 @@ __all__ = [
     "ReplicaSize",
     "RequestTimedOut",
     "Resource",
+    "ResourcePattern",
     "ResourceType",
     "TimestampType",
     "TlsFailed",

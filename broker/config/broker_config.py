@@ -6,7 +6,7 @@
 Two kinds of rows are special. Those with ``embedded=`` have another default for a standalone broker, on the embedded
 metadata store, where replication factors of 3 cannot be met and a rebalance delay of 3 s only delays; the start logs
 them. Those with ``unused=`` are accepted without effect; the start logs each once, with the reason. Keys of Kafka that
-would be dangerous to ignore, such as an authorizer, are refused instead (``oncelog.broker.config.sources``).
+would be dangerous to ignore, such as TLS to ZooKeeper, are refused instead (``oncelog.broker.config.sources``).
 
 Keys that begin with ``oncelog.`` are ours.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from oncelog.broker.config.security_settings import SecuritySettings
 from oncelog.broker.config.settings import (
     INT32_MAX,
     INT64_MAX,
@@ -44,7 +45,7 @@ NO_CLEANUP_POLICY: Final = "log.cleanup.policy= is not valid: expected compact, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class BrokerConfig:
+class BrokerConfig(SecuritySettings):
     """All settings of one broker."""
 
     # Identity and metadata
@@ -67,7 +68,6 @@ class BrokerConfig:
         "Milliseconds to wait for the first connection to ZooKeeper; zookeeper.session.timeout.ms if not set.",
         low=1,
     )
-    zookeeper_set_acl: bool = boolean(False, "Whether to protect znodes with ACLs. true is refused: not supported yet.")
     process_roles: tuple[str, ...] = strings((), "KRaft's roles.", unused=_NO_KRAFT)
     controller_quorum_voters: tuple[str, ...] = strings((), "KRaft's voters.", unused=_NO_KRAFT)
     controller_quorum_bootstrap_servers: tuple[str, ...] = strings((), "KRaft's voters.", unused=_NO_KRAFT)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from oncelog.broker.config import access_control
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
 from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
 
@@ -41,10 +42,6 @@ _UNSERVED_FAMILIES: Final = (
 _RENAMED: Final[Mapping[str, str]] = {"oncelog.end.txn.answer.ms": "oncelog.end.txn.response.ms"}
 """Former names of settings, accepted with a warning for one minor release, and their present names."""
 
-_DANGEROUS: Final = {
-    "authorizer.class.name": "access control is not served yet, and a broker that ignored it would be open",
-    "super.users": "access control is not served yet",
-}
 _ZOOKEEPER_TLS: Final = "zookeeper.ssl."
 _ZOOKEEPER_TLS_SWITCH: Final = "zookeeper.ssl.client.enable"
 
@@ -69,7 +66,7 @@ def load_config(
         **settings_in_environment(environment or {}),
         **dict(_parse_override(text) for text in overrides),
     }
-    _refuse_dangerous(given)
+    _refuse_plain_zookeeper(given)
     renamed = [key for key in given if key in _RENAMED]
     given = {**{_RENAMED[key]: given[key] for key in renamed}, **{k: v for k, v in given.items() if k not in _RENAMED}}
     known = {key: text for key, text in given.items() if key in BROKER_SETTINGS}
@@ -84,6 +81,7 @@ def load_config(
         for name, instead in _UNSERVED_VARIABLES.items()
         if environment and environment.get(name)
     ]
+    warnings += access_control.warnings(config)
     remarks = [*_unused(given), *_embedded(config)]
     return LoadedConfig(
         config=config.with_embedded_defaults() if config.is_embedded else config,
@@ -185,10 +183,7 @@ def _embedded(config: BrokerConfig) -> Iterator[str]:
         yield f"one broker on the embedded metadata store: {', '.join(lowered)}"
 
 
-def _refuse_dangerous(given: Mapping[str, str]) -> None:
-    for key, reason in _DANGEROUS.items():
-        if given.get(key, "").strip():
-            raise ConfigError(f"{key}={given[key]} is refused: {reason}")
+def _refuse_plain_zookeeper(given: Mapping[str, str]) -> None:
     if _ZOOKEEPER_TLS_SWITCH in given and not _promises(given[_ZOOKEEPER_TLS_SWITCH]):
         return
     for key, text in given.items():
@@ -214,6 +209,7 @@ def _consistent(config: BrokerConfig) -> BrokerConfig:
         raise ConfigError(
             "zookeeper.set.acl=true is refused: znodes are not protected yet, whatever reaches ZooKeeper can write them"
         )
+    access_control.check(config)
     if "," in config.data_dir:
         raise ConfigError(f"log.dirs={config.data_dir} is not served yet: expected one directory")
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:

@@ -7,8 +7,6 @@ not begun within the request's time-out (but at least 1 s), the error is REQUEST
 Versions: 1 can forbid that the number of replicas changes.
 """
 
-from typing import Final
-
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
@@ -24,7 +22,23 @@ from oncelog.protocol.messages.alter_partition_reassignments import (
 )
 from oncelog.protocol.topic_partition import TopicPartition
 
-_DENIED: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+def refuse_reassignments(
+    request: AlterPartitionReassignmentsRequest, version: int, error: ErrorCode
+) -> AlterPartitionReassignmentsResponse:
+    """Return the error for the whole request and for every partition."""
+    response = _refused(ApiError(error))
+    response.responses = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(partition_index=each.partition_index, error_code=error)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return response
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1")
@@ -32,7 +46,7 @@ def handle_alter_partition_reassignments(
     broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        return _refused(_DENIED)
+        return refuse_reassignments(request, context.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return _alter(broker, request)
 
 

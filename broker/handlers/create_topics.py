@@ -104,8 +104,8 @@ class _TopicConfigs:
 
 
 def _may_create(broker: Broker, context: RequestContext, name: str) -> bool:
-    authorize = broker.authorizer.authorize
-    return authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorize(
+    authorizer = broker.authorizer
+    return authorizer.permits(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorizer.authorize(
         context, Operation.CREATE, ResourceType.TOPIC, name
     )
 
@@ -128,7 +128,7 @@ def _result(
     result = CreatableTopicResult(
         name=name, topic_id=ZERO_UUID if validate_only else outcome.assignment.topic_id, error_message=None
     )
-    if described.broker.authorizer.authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+    if described.broker.authorizer.permits(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
         result.num_partitions = outcome.partition_count
         result.replication_factor = outcome.replication_factor
         result.configs = described.of(outcome)

@@ -3,6 +3,9 @@
 A topic is gone from the metadata at once; the response waits, up to the client's time-out, until all of its replicas
 are deleted and its name is free. REQUEST_TIMED_OUT means that the deletion goes on. Only the controller deletes.
 
+The client needs DELETE on the cluster or on the topic, and DESCRIBE on a topic that it names; the name of a topic that
+it gives by its id is returned only if it may describe it.
+
 Versions: 4 is flexible; 5 has error messages; 6 takes ids (KIP-516).
 """
 
@@ -14,7 +17,7 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
 from oncelog.broker.parts import Broker
-from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -48,7 +51,8 @@ async def _delete(broker: Broker, context: RequestContext, request: DeleteTopics
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
     requested = _named(request)
     requested_ids = {topic.topic_id for topic in requested if topic.name is None}
-    resolve = partial(_resolve, broker, context, requested_ids=requested_ids)
+    may_delete_all = broker.authorizer.permits(context, Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME)
+    resolve = partial(_resolve, broker, context, requested_ids=requested_ids, may_delete_all=may_delete_all)
     resolved = await work.finish(in_slices(requested, resolve, budget, _UNITS_PER_TOPIC), budget, connection)
     names = [topic.name for topic in resolved if isinstance(topic, DeleteTopicState) and topic.name is not None]
     errors = iter(await broker.controller_apis.delete_topics(names, timeout_seconds=request.timeout_ms / 1000))
@@ -67,7 +71,12 @@ def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 
 
 def _resolve(
-    broker: Broker, context: RequestContext, topic: DeleteTopicState, requested_ids: Set[bytes]
+    broker: Broker,
+    context: RequestContext,
+    topic: DeleteTopicState,
+    *,
+    requested_ids: Set[bytes],
+    may_delete_all: bool,
 ) -> DeleteTopicState | DeletableTopicResult:
     """Return the topic with its name and id, or why it is not deleted."""
     if topic.name is None and topic.topic_id == ZERO_UUID:
@@ -79,12 +88,31 @@ def _resolve(
     name = found.name if found is not None else topic.name
     if name is None:
         return _result(topic, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."))
-    if not broker.authorizer.authorize(context, Operation.DELETE, ResourceType.TOPIC, name):
-        return _result(topic, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."))
+    refusal = None if may_delete_all else _refusal(broker, context, topic, name, is_known=found is not None)
+    if refusal is not None:
+        return refusal
     if topic.name is not None and found is not None and found.topic_id in requested_ids:
         error = "The provided topic name maps to an ID that was already supplied."
         return _result(topic, ApiError(ErrorCode.INVALID_REQUEST, error))
     return DeleteTopicState(name=name, topic_id=ZERO_UUID if found is None else found.topic_id)
+
+
+def _refusal(
+    broker: Broker, context: RequestContext, topic: DeleteTopicState, name: str, *, is_known: bool
+) -> DeletableTopicResult | None:
+    """Return why the client must not delete this topic, without a word about what it must not describe."""
+    authorizer, denied = (
+        broker.authorizer,
+        ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
+    )
+    if topic.name is not None and not authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return _result(topic, denied)
+    if authorizer.authorize(context, Operation.DELETE, ResourceType.TOPIC, name):
+        return None
+    if not is_known:
+        return _result(topic, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic."))
+    may_describe = authorizer.permits(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+    return _result(DeleteTopicState(name=name if may_describe else None, topic_id=topic.topic_id), denied)
 
 
 def _result(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:

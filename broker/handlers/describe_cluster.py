@@ -43,7 +43,7 @@ def handle_describe_cluster(broker: Broker, context: RequestContext, request: De
 
 
 def _operations(broker: Broker, context: RequestContext) -> int:
-    if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not broker.authorizer.permits(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(broker.authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
 

@@ -92,5 +92,5 @@ class _Description(Description):
         return [
             TopicData(topic=topic, partitions=sorted(topics[topic]))
             for topic in sorted(topics)
-            if self.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+            if self.broker.authorizer.permits(self.context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         ]

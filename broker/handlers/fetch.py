@@ -27,7 +27,15 @@ from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_fetch import DelayedFetch
 from oncelog.broker.replication.fetch_reader import FetchParams
-from oncelog.broker.replication.fetch_session import FetchContext, FetchIsolation, replica_epoch, replica_id
+from oncelog.broker.replication.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchContext,
+    FetchIsolation,
+    replica_epoch,
+    replica_id,
+)
 from oncelog.broker.replication.leader_hint import leader_hint
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.protocol.api_keys import ApiKey
@@ -41,6 +49,7 @@ from oncelog.protocol.messages.fetch import (
     PartitionData,
 )
 
+_NO_REPLICA: Final = -1
 _READ_COMMITTED: Final = 1
 _FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 _FIRST_VERSION_WITH_RACKS: Final = 11
@@ -52,27 +61,56 @@ _LEADERSHIP_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCo
 def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest) -> Outcome:
     replicas = broker.replica_manager
     now_ms = int(asyncio.get_running_loop().time() * 1000)
+    if replica_id(request) >= 0 and not _is_broker(broker, context):
+        return _refuse_follower(broker, context, request, now_ms)
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
-    if fetch.session.privileged:
+    if fetch.session.privileged and replica_id(request) >= 0:
         replicas.note_follower_contact(fetch.session, now_ms)
+    return _start(broker, context, fetch, _params(broker, context, request))
+
+
+def _start(broker: Broker, context: RequestContext, fetch: FetchContext, params: FetchParams) -> Outcome:
     return DelayedFetch(
         fetch,
-        _params(broker, context, request),
-        replicas=replicas,
+        params,
+        replicas=broker.replica_manager,
         shape=partial(_shape, broker, context),
         memory=broker.response_memory,
         client=context.connection,
     ).start()
 
 
+def _is_broker(broker: Broker, context: RequestContext) -> bool:
+    return broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _refuse_follower(broker: Broker, context: RequestContext, request: FetchRequest, now_ms: int) -> Outcome:
+    """Return TOPIC_AUTHORIZATION_FAILED for each partition, and do nothing to what is known of the real follower.
+
+    Otherwise any client could end a follower's session, or have a dead follower count as alive.
+    """
+    context.connection.is_replica_fetcher = False
+    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    request.replica_id, request.replica_state = _NO_REPLICA, None
+    request.session_id, request.session_epoch = NO_SESSION, FINAL_EPOCH
+    replicas = broker.replica_manager
+    fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
+    assert isinstance(fetch, FetchContext), "a fetch without a session opens"
+    return _start(broker, context, fetch, _params(broker, context, request)._replace(may_read=_may_read_nothing))
+
+
+def _may_read_nothing(topic: str) -> bool:
+    return False
+
+
 def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchParams:
     follower = replica_id(request)
     if follower >= 0:
         epoch, known = replica_epoch(request), broker.metadata.image.brokers.get(follower)
-        is_broker = broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-        if is_broker and known is not None:
+        if known is not None:
             broker.replica_manager.follower_connections.admit(
                 follower, context.connection, named_epoch=epoch, registered_epoch=known.epoch
             )
@@ -84,7 +122,7 @@ def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> F
             min_bytes=min(request.min_bytes, max_bytes),
             max_bytes=max_bytes,
             isolation=FetchIsolation.LOG_END,
-            may_read=None if is_broker else lambda topic: False,
+            may_read=None,
             replica_id=follower,
             replica_epoch=epoch,
         )

@@ -55,7 +55,9 @@ def _refusal(broker: Broker, context: RequestContext, request: InitProducerIdReq
     authorize = broker.authorizer.authorize
     transactional_id = request.transactional_id
     if transactional_id is None:
-        if not authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+        # As in Kafka: a client that may write to some topic may do so idempotently.
+        may_write = broker.authorizer.permits_any(context, Operation.WRITE, ResourceType.TOPIC)
+        if not may_write and not authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     elif not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

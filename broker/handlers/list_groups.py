@@ -29,8 +29,8 @@ def _list(
     broker: Broker, context: RequestContext, request: ListGroupsRequest, budget: WorkBudget
 ) -> Steps[ListGroupsResponse]:
     """List all groups to a client that may describe the cluster, to others those that they may describe."""
-    authorize = broker.authorizer.authorize
-    sees_all = authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    permits = broker.authorizer.permits
+    sees_all = permits(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     states = _lowered(request.states_filter)
     types = _lowered(request.types_filter)
     error, groups = broker.group_coordinator.list_groups()
@@ -43,7 +43,7 @@ def _list(
             yield None
         if states and group.state.value.lower() not in states:
             continue
-        if sees_all or authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        if sees_all or permits(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
             response.groups.append(_listed(group))
     return response
 

@@ -67,7 +67,7 @@ def _list(
 
 
 def _is_visible(broker: Broker, context: RequestContext, txn: Transaction) -> bool:
-    return broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id)
+    return broker.authorizer.permits(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id)
 
 
 def _listed(txn: Transaction) -> TransactionState:

@@ -19,7 +19,7 @@ and returns REPLICA_NOT_AVAILABLE then. 1 adds racks, the controller and ``is_in
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
@@ -68,9 +68,9 @@ def handle_metadata(broker: Broker, context: RequestContext, request: MetadataRe
     if not broker.metadata_received.done():
         return _respond_when_informed(broker, context, request)
     missing = _to_create(broker, context, request)
-    if missing:
+    if not all(missing.values()):
         return _create_and_respond(broker, context, request, missing)
-    return _ResponseBuilder(broker, context, request).start({})
+    return _ResponseBuilder(broker, context, request).start(missing)
 
 
 async def _respond_when_informed(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -90,17 +90,19 @@ def _refusal(context: RequestContext, request: MetadataRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[str]:
-    """Return the topics that are requested by name, do not exist, and may be created automatically."""
+def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> dict[str, ErrorCode]:
+    """Return the topics that are requested by name, do not exist, and are to be created, or why they are not."""
     if not request.topics or not request.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
-        return []
+        return {}
     existing = broker.metadata.image.topics
     names = dict.fromkeys(
         topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_UUID
     )
-    return [
-        name for name in names if name not in existing and _is_creatable(name) and _may_create(broker, context, name)
-    ]
+    return {
+        name: ErrorCode.NONE if _may_create(broker, context, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for name in names
+        if name not in existing and _is_creatable(name)
+    }
 
 
 def _is_creatable(name: str) -> bool:
@@ -108,18 +110,19 @@ def _is_creatable(name: str) -> bool:
 
 
 def _may_create(broker: Broker, context: RequestContext, name: str) -> bool:
-    authorize = broker.authorizer.authorize
-    return authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name) and (
-        authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
-        or authorize(context, Operation.CREATE, ResourceType.TOPIC, name)
+    authorizer = broker.authorizer
+    return authorizer.permits(context, Operation.DESCRIBE, ResourceType.TOPIC, name) and (
+        authorizer.permits(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+        or authorizer.authorize(context, Operation.CREATE, ResourceType.TOPIC, name)
     )
 
 
 async def _create_and_respond(
-    broker: Broker, context: RequestContext, request: MetadataRequest, missing: Collection[str]
+    broker: Broker, context: RequestContext, request: MetadataRequest, missing: Mapping[str, ErrorCode]
 ) -> MetadataResponse:
-    errors = await broker.auto_topics.create(missing) if missing else {}
-    response = _ResponseBuilder(broker, context, request).start(errors)
+    allowed = [name for name, error in missing.items() if not error]
+    errors = await broker.auto_topics.create(allowed) if allowed else {}
+    response = _ResponseBuilder(broker, context, request).start({**missing, **errors})
     return response if isinstance(response, MetadataResponse) else await response
 
 
@@ -134,13 +137,15 @@ class _ResponseBuilder:
         self._listener = context.connection.listener_name
         self._version = context.api_version
 
-    def start(self, creation_errors: dict[str, ErrorCode]) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    def start(
+        self, creation_errors: Mapping[str, ErrorCode]
+    ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
         """Return the response, or a coroutine that goes on with it in slices: there may be many topics."""
         budget = new_budget()
         steps = self._build(creation_errors, budget)
         return self._broker.sliced_work.start(steps, budget, self._context.connection, needs_place=False)
 
-    def _build(self, creation_errors: dict[str, ErrorCode], budget: WorkBudget) -> Steps[MetadataResponse]:
+    def _build(self, creation_errors: Mapping[str, ErrorCode], budget: WorkBudget) -> Steps[MetadataResponse]:
         image = self._image
         topics: list[MetadataResponseTopic] = []
         for topic in self._topics(creation_errors):
@@ -170,11 +175,11 @@ class _ResponseBuilder:
         if not self._request.include_cluster_authorized_operations:
             return default
         authorizer, context = self._broker.authorizer, self._context
-        if not authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        if not authorizer.permits(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             return 0
         return authorized_operations(authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def _topics(self, creation_errors: dict[str, ErrorCode]) -> Iterator[MetadataResponseTopic]:
+    def _topics(self, creation_errors: Mapping[str, ErrorCode]) -> Iterator[MetadataResponseTopic]:
         requested = self._request.topics
         if requested is None or (not requested and self._version < _FIRST_VERSION_WITH_NULL_FOR_ALL):
             return (self._known(topic) for topic in self._described(self._image.topics.values()))
@@ -185,7 +190,8 @@ class _ResponseBuilder:
         return (self._by_name(name, creation_errors) for name in names)
 
     def _described(self, topics: Iterable[TopicImage]) -> Iterable[TopicImage]:
-        return (topic for topic in topics if self._may_describe(topic.name))
+        permits = self._broker.authorizer.permits
+        return (topic for topic in topics if permits(self._context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name))
 
     def _may_describe(self, name: str) -> bool:
         return self._broker.authorizer.authorize(self._context, Operation.DESCRIBE, ResourceType.TOPIC, name)
@@ -198,16 +204,19 @@ class _ResponseBuilder:
             return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
         return self._known(topic)
 
-    def _by_name(self, name: str, creation_errors: dict[str, ErrorCode]) -> MetadataResponseTopic:
+    def _by_name(self, name: str, creation_errors: Mapping[str, ErrorCode]) -> MetadataResponseTopic:
         if not self._may_describe(name):
             return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
         topic = self._image.topic(name)
         if topic is not None:
             return self._known(topic)
-        error = creation_errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = creation_errors.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic_name.why_invalid(name) is not None:
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
-        return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+        response = MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+        if error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._add_operations(response, name)
+        return response
 
     def _known(self, topic: TopicImage) -> MetadataResponseTopic:
         response = MetadataResponseTopic(
@@ -216,11 +225,14 @@ class _ResponseBuilder:
             is_internal=topic.is_internal,
             partitions=[self._partition(index, partition) for index, partition in topic.partitions.items()],
         )
-        if self._request.include_topic_authorized_operations:
-            response.topic_authorized_operations = authorized_operations(
-                self._broker.authorizer, self._context, ResourceType.TOPIC, topic.name
-            )
+        self._add_operations(response, topic.name)
         return response
+
+    def _add_operations(self, topic: MetadataResponseTopic, name: str) -> None:
+        if self._request.include_topic_authorized_operations:
+            topic.topic_authorized_operations = authorized_operations(
+                self._broker.authorizer, self._context, ResourceType.TOPIC, name
+            )
 
     def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
         replicas, isr = list(partition.replicas), list(partition.isr)

@@ -280,7 +280,7 @@ def _all_topics(broker: Broker, context: RequestContext, fetched: FetchedOffsets
     return [
         topic
         for topic in by_name.values()
-        if broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        if broker.authorizer.permits(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         and not (needs_id and topic.topic_id == ZERO_UUID)
     ]
 

@@ -58,7 +58,7 @@ def _end_offsets(
 
 
 def _may_describe(broker: Broker, context: RequestContext, topic: str) -> bool:
-    return broker.authorizer.authorize(
+    return broker.authorizer.permits(
         context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     ) or broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 

@@ -61,10 +61,10 @@ def error_response(request: WriteTxnMarkersRequest, version: int, error: ErrorCo
 
 @handles(ApiKey.WRITE_TXN_MARKERS, versions="0-2", error_response=error_response)
 def handle_write_txn_markers(broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest) -> Outcome:
-    authorize = broker.authorizer.authorize
-    if not authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME) and not authorize(
-        context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
-    ):
+    authorizer = broker.authorizer
+    if not authorizer.permits(
+        context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME
+    ) and not authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return error_response(request, context.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     budget = new_budget()
     steps = _append_all(broker.marker_writer.begin(), request, budget)

@@ -1,43 +1,20 @@
-"""Authorization: handlers call it before they do anything. For now every client may do everything.
+"""Authorization: handlers ask here before they do anything.
 
-Kafka's numbers for operations and resource types are on the wire: in ACL requests, and in the ``authorized_operations``
-bit fields of Metadata, DescribeGroups and DescribeCluster.
+A broker without ``authorizer.class.name`` has ``AllowAll``; one with it decides by access control lists
+(``acl_authorizer``). Kafka's numbers for operations and resource types are on the wire: in ACL requests, and in the
+``authorized_operations`` bit fields of Metadata, DescribeGroups and DescribeCluster.
 """
 
-from enum import IntEnum
 from typing import Final, Protocol
 
 from oncelog.broker.dispatch.request import RequestContext
+from oncelog.protocol.acl import CLUSTER_NAME
+from oncelog.protocol.acl import AclOperation as Operation
+from oncelog.protocol.acl import AclResourceType as ResourceType
 
-CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the one resource of type CLUSTER."""
+__all__ = ["AllowAll", "Authorizer", "CLUSTER_NAME", "Operation", "ResourceType", "authorized_operations"]
 
-
-class Operation(IntEnum):
-    """What a client wants to do to a resource (Kafka's ``AclOperation``)."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-class ResourceType(IntEnum):
-    """What an operation is about."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-
-
-OPERATIONS: Final = {
+_DESCRIBED_OPERATIONS: Final = {
     ResourceType.TOPIC: (
         Operation.READ,
         Operation.WRITE,
@@ -48,7 +25,13 @@ OPERATIONS: Final = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
     ResourceType.CLUSTER: (
         Operation.CREATE,
         Operation.ALTER,
@@ -58,17 +41,21 @@ OPERATIONS: Final = {
         Operation.ALTER_CONFIGS,
         Operation.IDEMPOTENT_WRITE,
     ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
 }
-"""The operations that make sense for each type of resource."""
+"""The operations that responses describe, for each type of resource."""
 
 
 class Authorizer(Protocol):
     """Decides on the event loop, from memory: it is called for every topic of every request."""
 
-    def authorize(
-        self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str
-    ) -> bool: ...
+    def authorize(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Return whether the client may do this to the resource. A denial is logged."""
+
+    def permits(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Return the same without a word in the log: where a denial refuses nothing that the client named."""
+
+    def permits_any(self, context: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
+        """Return whether the client may do this to some resource of the type, whether it exists or not."""
 
 
 class AllowAll:
@@ -77,13 +64,19 @@ class AllowAll:
     def authorize(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return True
 
+    def permits(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return True
+
+    def permits_any(self, context: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
 
 def authorized_operations(
     authorizer: Authorizer, context: RequestContext, resource_type: ResourceType, name: str
 ) -> int:
     """Return the bit field of the operations that this client may do to a resource: bit n for operation n."""
     allowed = 0
-    for operation in OPERATIONS[resource_type]:
-        if authorizer.authorize(context, operation, resource_type, name):
+    for operation in _DESCRIBED_OPERATIONS[resource_type]:
+        if authorizer.permits(context, operation, resource_type, name):
             allowed |= 1 << operation
     return allowed

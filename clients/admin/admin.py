@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from oncelog.clients.admin import (
+    acls,
     cluster_description,
     configs,
     features,
@@ -198,6 +199,12 @@ class Admin:
     describe_configs = _operation(configs.describe_configs)
     alter_configs = _operation(configs.alter_configs)
     replace_configs = _operation(configs.replace_configs)
+
+    # Access control lists
+
+    describe_acls = _operation(acls.describe_acls)
+    create_acls = _operation(acls.create_acls)
+    delete_acls = _operation(acls.delete_acls)
 
     # Consumer groups
 

@@ -10,6 +10,7 @@ from oncelog.clients.cli.lazy_group import LazyGroup
 commands: Final = LazyGroup(
     "oncelog",
     lazy={
+        "acl": "oncelog.clients.cli.acl:acl",
         "config": "oncelog.clients.cli.config:config",
         "consume": "oncelog.clients.cli.consume:consume",
         "doctor": "oncelog.clients.cli.doctor:doctor",

@@ -1,4 +1,4 @@
-"""``StoredSettings``: the dynamic configurations and finalised features that a broker has read from the metadata store.
+"""``StoredSettings``: what a broker has read from the metadata store: configurations, features, access control lists.
 
 Each reading leaves a watch. When a watch fires, what has changed is read again as an event of the controller's queue.
 Every broker does this, not only the controller.
@@ -6,6 +6,7 @@ Every broker does this, not only the controller.
 
 from collections.abc import Callable, Collection
 
+from oncelog.coordinator.controller.acl_repository import AclRepository
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
 from oncelog.coordinator.controller.event_queue import EventQueue
@@ -15,7 +16,7 @@ from oncelog.coordinator.metadata_store.store import MetadataStore, Session
 
 
 class StoredSettings:
-    """The configurations and the features, and the events that keep them current."""
+    """The dynamic configurations, the finalised features and the access control lists, and what keeps them current."""
 
     def __init__(
         self, store: MetadataStore, configs: ConfigRepository, features: FinalizedFeatureCache, queue: EventQueue
@@ -24,6 +25,8 @@ class StoredSettings:
         self.queue = queue
         self.configs = configs
         self.features = features
+        self.acls: AclRepository | None = None
+        """None on a broker without an authorizer."""
         self.default_min_isr = 1
         """``min.insync.replicas`` of topics that do not say."""
         self.on_min_isr: Callable[[], None] = _nothing
@@ -57,6 +60,8 @@ class StoredSettings:
         """Read everything with a new session."""
         await self.load_configs(session)
         await self.features.refresh(session, self.features_changed)
+        if self.acls is not None:
+            await self.acls.load(session, self._acls_changed)
 
     async def load_configs(self, session: Session) -> None:
         """Read all configurations, also those that were changed without a change notification."""
@@ -88,6 +93,14 @@ class StoredSettings:
         session = self._store.session
         if session is not None:
             await self.features.refresh(session, self.features_changed)
+
+    def _acls_changed(self) -> None:
+        self.queue.cluster.put("access control lists changed", self._refresh_acls)
+
+    async def _refresh_acls(self) -> None:
+        session = self._store.session
+        if session is not None and self.acls is not None:
+            await self.acls.refresh(session, self._acls_changed)
 
 
 def _nothing() -> None:

@@ -6,6 +6,7 @@ The rows are those of ``docs/internals/invariants.md``. A text occurs exactly on
 
 from typing import Final
 
+from tests.mutations.access_table import ACCESS_MUTATIONS
 from tests.mutations.client_table import CLIENT_MUTATIONS
 from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
 from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
@@ -119,6 +120,7 @@ MUTATIONS: Final = (
     *CLIENT_MUTATIONS,
     *ELIGIBLE_MUTATIONS,
     *LOST_END_MUTATIONS,
+    *ACCESS_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *HISTORY_MUTATIONS,
     Mutation(

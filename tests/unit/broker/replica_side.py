@@ -58,6 +58,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.batches import with_header
+from tests.unit.broker.deciding import Deciding
 from tests.unit.broker.outcomes import without_shape
 
 ME, OTHER = 1, 2
@@ -79,7 +80,7 @@ def monotonic_ms() -> int:
 
 
 class NoProducerIds:
-    """Nobody asks for one."""
+    """No one asks for one."""
 
     def next_nowait(self) -> int | None:
         return None
@@ -330,7 +331,7 @@ class ReplicaSide:
         return ReplicaSide(self.disk)
 
 
-class OnlyTopics:
+class OnlyTopics(Deciding):
     """An authorizer that knows some names, whatever is to be done to them."""
 
     def __init__(self, *names: str) -> None:

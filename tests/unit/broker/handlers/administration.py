@@ -10,19 +10,20 @@ from typing import Any, TypeVar
 
 from oncelog.broker.config.sources import load_config
 from oncelog.broker.dispatch.api_handler import ApiHandler
-from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.request import ANONYMOUS, Principal, RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.start import start_broker
 from oncelog.protocol.schema import Message
 from tests.simulation.sim_disk import SimDisk
+from tests.unit.broker.deciding import Deciding
 from tests.unit.broker.outcomes import without_shape
 from tests.unit.broker.replica_side import new_connection
 
 R = TypeVar("R", bound=Message)
 
 
-class Denies:
+class Denies(Deciding):
     """An ``Authorizer`` that denies some operations on everything."""
 
     def __init__(self, operations: Collection[Operation]) -> None:
@@ -61,10 +62,19 @@ async def running_broker(
         await broker.stop()
 
 
-async def ask(broker: Broker, handler: ApiHandler[Any], request: Message, response: type[R], version: int = -1) -> R:
+async def ask(
+    broker: Broker,
+    handler: ApiHandler[Any],
+    request: Message,
+    response: type[R],
+    version: int = -1,
+    *,
+    principal: Principal = ANONYMOUS,
+) -> R:
     """The response to a request; its version is the handler's newest unless said otherwise."""
     chosen = handler.versions.last if version < 0 else version
     connection = new_connection()
+    connection.principal = principal
     outcome = without_shape(handler(broker, RequestContext(chosen, 1, "client", connection), request))
     received = await outcome if inspect.isawaitable(outcome) else outcome
     assert isinstance(received, response)

@@ -156,6 +156,35 @@ async def test_follower_fetch_of_an_unauthorized_client_is_refused() -> None:
     assert read(broker, fetch((0, 0))).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize(("session_id", "session_epoch"), [(1, 0), (1, 1), (0, NEW_SESSION), (1, SESSIONLESS)])
+@in_virtual_time
+async def test_unauthorized_fetch_in_the_name_of_a_follower_changes_nothing_of_it(
+    session_id: int, session_epoch: int
+) -> None:
+    """Neither its session, nor how far it is, nor when it was heard of."""
+    broker = leader()
+    broker.append(batch(b"a"))
+    session = new_session(broker, (0, 0), epoch=1)
+    contacts = broker.replica_manager.host.contacts
+    contacts.limit(1_000, 0)
+    contacts.expect(OTHER, now_ms())
+    await asyncio.sleep(10)
+    allowed, broker.authorizer = broker.authorizer, OnlyTopics("t")
+    named = (session * session_id, session_epoch)
+    assert broker.respond(handle_fetch, fetch((0, 1), session=named, epoch=99), 17).session_id == 0
+    assert contacts.update_silent(now_ms(), 0)
+    assert contacts.silent == {OTHER}
+    leading = broker.leading()
+    assert (leading.log.high_watermark, leading.progress.followers[OTHER].end) == (0, 0)
+    broker.authorizer = allowed
+    response = broker.respond(handle_fetch, fetch(session=(session, 1), epoch=1), 17)
+    assert (response.error_code, response.session_id) == (ErrorCode.NONE, session)
+
+
+def now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1_000)
+
+
 @pytest.mark.parametrize(("epoch", "expected"), [(0, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, 6)])
 @in_virtual_time
 async def test_follower_fetch_of_a_broker_without_replica_is_refused(epoch: int, expected: int) -> None:

@@ -42,6 +42,7 @@ from oncelog.protocol.messages.update_metadata import (
 )
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.unit.broker.deciding import Deciding
 from tests.unit.broker.outcomes import without_shape
 from tests.unit.coordinator.transaction.world import HERE, World
 
@@ -56,7 +57,7 @@ NEWEST = {
 }
 
 
-class Rules:
+class Rules(Deciding):
     """An authorizer that denies what the test says."""
 
     def __init__(self) -> None:
@@ -409,6 +410,8 @@ def test_client_without_read_on_a_group_cannot_commit_its_offsets(side: Side) ->
 
 def test_client_without_idempotent_write_gets_no_producer_id(side: Side) -> None:
     side.rules.denied.add((Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "kafka-cluster"))
+    assert side.init(transactional_id=None).error_code == ErrorCode.NONE  # It may write to some topic.
+    side.rules.denied.add((Operation.WRITE, ResourceType.TOPIC, "*"))
     assert side.init(transactional_id=None).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 

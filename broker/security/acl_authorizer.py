@@ -1,0 +1,66 @@
+"""``AclAuthorizer``: decides by access control lists, as Kafka's authorizers do.
+
+Super users may do everything, whatever is denied to them or to everyone. For others the lists decide (``acl_index``).
+Where no list is about a resource, nothing is allowed, unless ``allow.everyone.if.no.acl.found`` says so. Before the
+lists have been read nothing is allowed either.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.security.acl_index import AclIndex, Entries
+from oncelog.broker.security.denial_log import Denial, DenialLog
+from oncelog.protocol.acl import AclOperation, AclResourceType, ResourcePattern
+
+_ANY_NAME: Final = "hardcode"
+"""Kafka's: the name of a resource about which there is no list, as a rule."""
+
+
+class AclAuthorizer:
+    """Implements ``oncelog.broker.security.authorizer.Authorizer``."""
+
+    def __init__(self, super_users: frozenset[tuple[str, str]], *, allows_everyone_without_acl: bool = False) -> None:
+        self._super_users = super_users
+        self._allows_everyone_without_acl = allows_everyone_without_acl
+        self._index: AclIndex | None = None
+        """None until the lists have been read."""
+        self.denials = DenialLog()
+
+    def change(self, changes: Mapping[ResourcePattern, Entries]) -> None:
+        """Decide by other entries of some patterns from now on."""
+        if changes or self._index is None:
+            self._index = (self._index or AclIndex()).changed(changes)
+
+    def authorize(
+        self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
+        if self.permits(context, operation, resource_type, name):
+            return True
+        connection = context.connection
+        self.denials.add(Denial(connection.principal, connection.client_host, operation, resource_type), name)
+        return False
+
+    def permits(
+        self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
+        connection = context.connection
+        if connection.principal in self._super_users:
+            return True
+        index = self._index
+        if index is None:
+            return False
+        allowed = index.allowed(connection.principal, connection.client_host, resource_type, name)
+        if allowed is None:
+            return self._allows_everyone_without_acl
+        return bool(allowed & 1 << operation)
+
+    def permits_any(self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        connection, index = context.connection, self._index
+        if connection.principal in self._super_users:
+            return True
+        if index is None:
+            return False
+        return self.permits(context, operation, resource_type, _ANY_NAME) or index.allows_any(
+            connection.principal, connection.client_host, operation, resource_type
+        )
