@@ -28,6 +28,7 @@ from oncelog.broker.metadata.identity import Identity, identify
 from oncelog.broker.metadata.session_file import SessionFile
 from oncelog.broker.metadata.store_choice import OpenStore, open_store
 from oncelog.broker.network.heartbeats import Heartbeats
+from oncelog.broker.network.sasl_guard import sasl_guards
 from oncelog.broker.network.side_loop import SideLoop
 from oncelog.broker.network.socket_server import SocketServer
 from oncelog.broker.part_settings import (
@@ -48,6 +49,7 @@ from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll
 from oncelog.broker.security.quotas import Unlimited
+from oncelog.broker.security.scram_users import ScramUsers
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_config import LogConfig
@@ -247,6 +249,7 @@ class _Start:
             transaction_verifier=parts.verifier,
             marker_writer=data.markers,
             authorizer=AllowAll(),
+            scram_users=ScramUsers(data.configs),
             quotas=Unlimited(),
             response_memory=parts.server.response_memory,
             supervisor=self._supervisor,
@@ -266,7 +269,14 @@ class _Start:
         dispatcher = Dispatcher(broker, broker.handlers, max_elements=self._config.oncelog_request_max_elements)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
-        await server.serve(dispatcher)
+        guards = sasl_guards(
+            self._config,
+            broker.listeners,
+            cluster_id=broker.cluster_id,
+            users=broker.scram_users,
+            rng=self._rng,
+        )
+        await server.serve(dispatcher, guards)
         if member is not None:
             self._resources.push_async_callback(member.leave)
             await member.until_metadata_received()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from oncelog.broker.config.security_settings import SecuritySettings
 from oncelog.broker.config.settings import (
     INT32_MAX,
     INT64_MAX,
@@ -45,7 +46,7 @@ NO_CLEANUP_POLICY: Final = "log.cleanup.policy= is not valid: expected compact, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class BrokerConfig:
+class BrokerConfig(SecuritySettings):
     """All settings of one broker."""
 
     # Identity and metadata
@@ -85,9 +86,6 @@ class BrokerConfig:
         "Security protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL.",
     )
     inter_broker_listener_name: str | None = string(None, "Name of the listener for requests between brokers.")
-    security_inter_broker_protocol: str = string(
-        "PLAINTEXT", "Security protocol between brokers, if inter.broker.listener.name is not set."
-    )
     socket_request_max_bytes: int = integer(
         104_857_600, "Maximum size of a request, in bytes; a larger one closes its connection.", low=1
     )

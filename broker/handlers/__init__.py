@@ -46,6 +46,8 @@ from oncelog.broker.handlers.offset_delete import handle_offset_delete
 from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
 from oncelog.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.handlers.sasl_authenticate import handle_sasl_authenticate
+from oncelog.broker.handlers.sasl_handshake import handle_sasl_handshake
 from oncelog.broker.handlers.sync_group import handle_sync_group
 from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from oncelog.broker.handlers.update_features import handle_update_features
@@ -98,6 +100,8 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_offset_fetch,
         handle_offset_for_leader_epoch,
         handle_produce,
+        handle_sasl_authenticate,
+        handle_sasl_handshake,
         handle_sync_group,
         handle_txn_offset_commit,
         handle_update_features,

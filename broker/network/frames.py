@@ -43,17 +43,18 @@ class FrameReader:
     __slots__ = (
         "_first_buffer",
         "_frame",
-        "_max_size",
         "_prefix",
         "_received",
         "_scratch",
         "_size",
         "_view",
+        "max_size",
         "refusal",
     )
 
     def __init__(self, max_size: int, scratch: bytearray) -> None:
-        self._max_size = max_size
+        self.max_size = max_size
+        """The size of the largest frame that is accepted."""
         self._scratch = memoryview(scratch)
         self._prefix = b""
         """The first bytes of a frame whose size, or API key, has not come whole."""
@@ -107,13 +108,13 @@ class FrameReader:
 
     def _cut(self, end: int) -> list[memoryview]:
         scratch = self._scratch
-        if end > 4 and _SIZE.unpack_from(scratch)[0] == end - 4 <= self._max_size:  # One request, as mostly.
+        if end > 4 and _SIZE.unpack_from(scratch)[0] == end - 4 <= self.max_size:  # One request, as mostly.
             return [memoryview(bytearray(scratch[4:end]))]
         position, spans = 0, []
         while end - position >= 4:
             size = _SIZE.unpack_from(scratch, position)[0]
-            if not 0 <= size <= self._max_size:
-                self.refusal = f"a frame of {size} bytes: at most {self._max_size} are accepted"
+            if not 0 <= size <= self.max_size:
+                self.refusal = f"a frame of {size} bytes: at most {self.max_size} are accepted"
                 end = position
                 break
             start = position + 4

@@ -20,10 +20,11 @@ import resource
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.listeners import Listener, parse_per_ip_limits
@@ -45,6 +46,11 @@ _STOP_SECONDS: Final = 1.0
 _MOST_KEPT_BACK: Final = 10_000
 _COMPANIONS: Final = {"localhost": ("127.0.0.1", "::1"), "": ("0.0.0.0", "::")}
 """Hosts that mean one address of each IP version. They share a port; the second is opened if the machine has it."""
+
+
+Guard: TypeAlias = Callable[[Connection, Dispatcher], None]
+"""Sets a gate before the requests of a connection."""
+NO_GUARDS: Final[Mapping[str, Guard]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -70,6 +76,7 @@ class SocketServer:
         self._config = config
         self._supervisor = supervisor
         self._dispatcher: Dispatcher | None = None
+        self._guards = NO_GUARDS
         self._servers: list[asyncio.AbstractServer] = []
         self._connections: dict[Connection, None] = {}
         self._slots: ConnectionSlots[Connection] = ConnectionSlots()
@@ -123,9 +130,10 @@ class SocketServer:
         self._ended = {listener.name: Traffic() for listener in listeners}
         return {listener.name: await self._open(listener) for listener in listeners}
 
-    async def serve(self, dispatcher: Dispatcher) -> None:
-        """Accept connections."""
+    async def serve(self, dispatcher: Dispatcher, guards: Mapping[str, Guard] = NO_GUARDS) -> None:
+        """Accept connections; ``guards`` are called with those to the listeners where clients authenticate."""
         self._dispatcher = dispatcher
+        self._guards = guards
         for server in self._servers:
             await server.start_serving()
         self._turns.start()
@@ -168,7 +176,11 @@ class SocketServer:
     def _connection(self, listener_name: str) -> asyncio.BaseProtocol:
         if self._dispatcher is None:
             return _Refused()
-        return Connection(self._dispatcher, self._supervisor, self, self._config, listener_name, self._scratch)
+        connection = Connection(self._dispatcher, self._supervisor, self, self._config, listener_name, self._scratch)
+        guard = self._guards.get(listener_name)
+        if guard is not None:
+            guard(connection, self._dispatcher)
+        return connection
 
     # connection.Owner
 

@@ -1593,7 +1593,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B77", _FRAMES,
-        "            if not 0 <= size <= self._max_size:\n",
+        "            if not 0 <= size <= self.max_size:\n",
         "            if size < 0:\n",
         f"{_TEST_CONNECTION}::test_frame_with_bad_size_is_refused_before_it_is_received",
     ),
