@@ -15,6 +15,7 @@ from oncelog.coordinator.metadata_store import paths
 from oncelog.protocol.errors import ErrorCode
 
 LONGEST_VALUE: Final = 32_767
+NO_CREDENTIAL: Final = ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
 
 class ResourceType(IntEnum):
@@ -153,7 +154,8 @@ def _apply(
 ) -> ApiError | None:
     key = operation.key
     if operation.type is OperationType.DELETE:
-        overrides.pop(key, None)
+        if overrides.pop(key, None) is None and resource.type is ResourceType.USER:
+            return NO_CREDENTIAL
         return None
     if operation.value is None:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {key}")
