@@ -157,6 +157,7 @@ class AuthenticationGate:
             self._set_timer(session.lifetime_ms / 1000, self._expire)
         elif self._timer is not None:
             self._timer.cancel()
+        self._connection.has_sent_request = True
         self._connection.entrance.open(keeps_gate=session.lifetime_ms > 0)
 
     def _dispatch_authenticated(
