@@ -168,7 +168,7 @@ class _Start:
         store, (broker_id, cluster_id) = await self._identify(logs, open_store)
         configs = self._open_configs(store)
         local = LocalChannel(broker_id, self._metadata, self._supervisor.spawn)
-        member = self._cluster_member(broker_id, local, listeners.inter_broker)
+        member = self._cluster_member(broker_id, local, listeners)
         if member is not None:  # From here on the directory is ours: what follows writes to it.
             await member.await_free_id(_session_of(store))
             settings = controller_settings(self._config, broker_id, listeners, self._features.supported)
@@ -349,7 +349,7 @@ class _Start:
 
     # Other brokers
 
-    def _cluster_member(self, broker_id: int, local: LocalChannel, listener_name: str) -> "ClusterMember | None":
+    def _cluster_member(self, broker_id: int, local: LocalChannel, listeners: Listeners) -> "ClusterMember | None":
         """Return None if the broker is alone: what members of a cluster have is not even loaded then."""
         if self._config.is_embedded:
             return None
@@ -361,7 +361,7 @@ class _Start:
             local=local,
             metadata=self._metadata,
             configs=self._configs,
-            listener_name=listener_name,
+            listeners=listeners,
             supervisor=self._supervisor,
         )
 

@@ -30,7 +30,7 @@ def _parse_address(part: str) -> Address:
         raise ValueError(f"{shown} is not HOST:PORT; several addresses are separated by commas: HOST:PORT,HOST:PORT")
     protocol, has_protocol, place = part.rpartition("://")
     if has_protocol and protocol.upper() in _PROTOCOLS:
-        raise ValueError(f"{shown}: only {_PLAINTEXT} listeners are supported: TLS and SASL are not supported yet")
+        raise ValueError(f"{shown}: leave out {protocol}://; the protocol is the setting security_protocol")
     if has_protocol and protocol.upper() != _PLAINTEXT:
         raise ValueError(f"{shown} is not HOST:PORT: an address has no {protocol}:// in front")
     host, colon, port = place.rpartition(":")

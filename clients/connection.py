@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from oncelog.clients import VERSION
 from oncelog.clients.errors import (
+    AuthenticationFailed,
     BadResponse,
     BrokerSilent,
     ClientError,
@@ -32,12 +33,14 @@ from oncelog.clients.errors import (
 )
 from oncelog.clients.frames import BadFrame, FrameSplitter
 from oncelog.clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_retry
+from oncelog.clients.sasl import SaslClient
+from oncelog.clients.sasl_session import SaslSession
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_response
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.protocol.primitives import DecodeError
-from oncelog.protocol.schema import Message
+from oncelog.protocol.schema import Buffer, Message
 
 R = TypeVar("R", bound=Message)
 
@@ -82,9 +85,11 @@ class Connection(asyncio.Protocol):
         "_client_id",
         "_correlation_id",
         "_end",
+        "_held",
         "_loop",
         "_pending",
         "_request_seconds",
+        "_session",
         "_splitter",
         "_timer",
         "_transport",
@@ -105,6 +110,9 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter()
         self._pending: deque[_Pending] = deque()
+        self._held: list[tuple[_Pending | None, list[Buffer]]] | None = None
+        """Requests, encoded, that wait until the connection is authenticated again; None: none have to."""
+        self._session: SaslSession | None = None
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._end: ClientError | None = None
@@ -159,7 +167,8 @@ class Connection(asyncio.Protocol):
         """Write a request without a response: a Produce with ``acks=0``."""
         version = self._version(request, at_most)
         self._raise_if_closed()
-        self._write(request, version)
+        _, buffers = self._encode(request, version)
+        self._write(None, buffers)
 
     def close(self) -> None:
         """End the connection once written bytes have left. Requests in flight fail with ``ConnectionLost``."""
@@ -214,6 +223,41 @@ class Connection(asyncio.Protocol):
             version = version_to_retry(response, version)
         raise BadResponse(f"{self.address} refuses every version of ApiVersions that it names")
 
+    # Authentication (sasl_session.Line)
+
+    async def authenticate(self, client: SaslClient) -> None:
+        """Authenticate, and from now on again before that expires. Raises ``AuthenticationFailed``."""
+        self._session = SaslSession(self, client)
+        try:
+            await self._session.begin()
+        except AuthenticationFailed as error:
+            raise AuthenticationFailed(f"{self.address}: {error}") from error
+
+    def send_first(self, request: Message, response_type: type[R], *, at_least: int) -> "asyncio.Future[R]":
+        """Send a request of an authentication, before those that are held."""
+        self._raise_if_closed()
+        version = self._version(request, None, at_least)
+        pending, buffers = self._expected(request, response_type, version, None)
+        self._write_now(pending, buffers)
+        return pending.future
+
+    def hold(self) -> None:
+        """Hold further requests until ``release``."""
+        self._held = []
+
+    def release(self) -> None:
+        """Send the requests that were held."""
+        held, self._held = self._held or [], None
+        for pending, buffers in held:
+            if self._end is None:
+                self._write_now(pending, buffers)
+
+    def fail(self, error: ClientError) -> None:
+        """End the connection. Requests in flight fail with the error."""
+        self._fail(error)
+
+    # Versions and frames
+
     def _version(self, request: Message, at_most: int | None, at_least: int = 0) -> int:
         cls = type(request)
         version = self.versions.choose(cls, at_most)
@@ -230,24 +274,46 @@ class Connection(asyncio.Protocol):
         self, request: Message, response_type: type[R], version: int, timeout: float | None
     ) -> "asyncio.Future[R]":
         self._raise_if_closed()
-        correlation_id = self._write(request, version)
+        pending, buffers = self._expected(request, response_type, version, timeout)
+        self._write(pending, buffers)
+        return pending.future
+
+    def _expected(
+        self, request: Message, response_type: type[Message], version: int, timeout: float | None
+    ) -> tuple[_Pending, list[Buffer]]:
+        correlation_id, buffers = self._encode(request, version)
         now = self._loop.time()
         deadline = now + (self._request_seconds if timeout is None else timeout)
-        future: asyncio.Future[R] = self._loop.create_future()
-        self._pending.append(_Pending(correlation_id, version, response_type, future, now, deadline))
-        self._expect_by(deadline)
-        return future
+        future: asyncio.Future[Any] = self._loop.create_future()
+        return _Pending(correlation_id, version, response_type, future, now, deadline), buffers
 
-    def _write(self, request: Message, version: int) -> int:
+    def _encode(self, request: Message, version: int) -> tuple[int, list[Buffer]]:
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & _MAX_CORRELATION_ID
         try:
-            self._transport.writelines(encode_request(correlation_id, self._client_id, request, version))
+            return correlation_id, encode_request(correlation_id, self._client_id, request, version)
+        except MemoryError as error:
+            raise self._out_of_memory() from error
+
+    def _write(self, pending: _Pending | None, buffers: list[Buffer]) -> None:
+        if self._held is not None:
+            self._held.append((pending, buffers))
+        else:
+            self._write_now(pending, buffers)
+
+    def _write_now(self, pending: _Pending | None, buffers: list[Buffer]) -> None:
+        try:
+            self._transport.writelines(buffers)
         except MemoryError as error:  # Part of the request may be written: nothing can follow it.
-            lost = ConnectionLost(f"this process has no memory for a request to {self.address}")
-            self._fail(lost)
-            raise lost from error
-        return correlation_id
+            raise self._out_of_memory() from error
+        if pending is not None:
+            self._pending.append(pending)
+            self._expect_by(pending.deadline)
+
+    def _out_of_memory(self) -> ConnectionLost:
+        lost = ConnectionLost(f"this process has no memory for a request to {self.address}")
+        self._fail(lost)
+        return lost
 
     def _take(self, frame: memoryview) -> None:
         if not self._pending:
@@ -292,7 +358,10 @@ class Connection(asyncio.Protocol):
         self._end = error
         if self._timer is not None:
             self._timer.cancel()
-        for pending in self._pending:
+        if self._session is not None:
+            self._session.end()
+        held, self._held = self._held or [], None
+        for pending in (*self._pending, *(pending for pending, _ in held if pending is not None)):
             if not pending.future.done():
                 pending.future.set_exception(error)
         self._pending.clear()
@@ -322,19 +391,22 @@ async def connect(
     connect_seconds: float = _DEFAULT_CONNECT_SECONDS,
     request_seconds: float = _DEFAULT_REQUEST_SECONDS,
     tls: ssl.SSLContext | None = None,
+    sasl: SaslClient | None = None,
     on_accepted: Callable[[], object] = lambda: None,
 ) -> Connection:
     """Open a connection and learn which versions the broker serves; all of it within ``connect_seconds``.
 
     ``on_accepted`` is called when the address has accepted the connection, and nothing has been said yet.
 
-    With ``tls`` the connection is secured first; ``TlsFailed`` says what is wrong with a certificate. Everything else
-    raises ``Unreachable``, also an address that cannot be one: brokers advertise what their settings say.
+    With ``tls`` the connection is secured first; ``TlsFailed`` says what is wrong with a certificate. With ``sasl`` it
+    is authenticated; ``AuthenticationFailed`` says what the broker does not accept. Everything else raises
+    ``Unreachable``, also an address that cannot be one: brokers advertise what their settings say.
     """
     if not 0 < address.port <= _LAST_PORT:
         raise Unreachable(f"{address}: there is no port {address.port}")
     loop = asyncio.get_running_loop()
     connection: Connection | None = None
+    is_ready = False
     try:
         async with asyncio.timeout(connect_seconds):
             _, connection = await loop.create_connection(
@@ -342,6 +414,9 @@ async def connect(
             )
             on_accepted()
             await connection.negotiate()
+            if sasl is not None:
+                await connection.authenticate(sasl)
+            is_ready = True
             return connection
     except TimeoutError:
         if connection is not None:
@@ -369,5 +444,5 @@ async def connect(
     except MemoryError as error:
         raise Unreachable(f"{address}: this process has no memory for a connection") from error
     finally:
-        if connection is not None and not hasattr(connection, "versions"):
+        if connection is not None and not is_ready:
             connection.close()
