@@ -85,6 +85,7 @@ class Connection(asyncio.Protocol):
         "_client_id",
         "_correlation_id",
         "_end",
+        "_greeted",
         "_held",
         "_loop",
         "_pending",
@@ -114,6 +115,8 @@ class Connection(asyncio.Protocol):
         """Requests, encoded, that wait until the connection is authenticated again; None: none have to."""
         self._session: SaslSession | None = None
         self._correlation_id = 0
+        self._greeted = 0
+        """The correlation id of the first request after ApiVersions."""
         self._timer: asyncio.TimerHandle | None = None
         self._end: ClientError | None = None
         """Why the connection is over; None while it is not."""
@@ -201,7 +204,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = f": {error}" if error else ""
-        self._finish(ConnectionLost(f"{self.address} closed the connection{reason}"))
+        self._finish(ConnectionLost(f"{self.address} closed the connection{reason}{self._perhaps_sasl()}"))
         assert self._end is not None
         self.closed.set_result(self._end)
 
@@ -215,6 +218,7 @@ class Connection(asyncio.Protocol):
             response = await self._send(request, ApiVersionsResponse, version, None)
             if response.error_code == ErrorCode.NONE:
                 self.versions = BrokerVersions(response)
+                self._greeted = self._correlation_id
                 return
             if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
                 raise BadResponse(
@@ -224,6 +228,12 @@ class Connection(asyncio.Protocol):
         raise BadResponse(f"{self.address} refuses every version of ApiVersions that it names")
 
     # Authentication (sasl_session.Line)
+
+    def _perhaps_sasl(self) -> str:
+        """Return a hint if nothing but ApiVersions has a response: so ends a listener that wants authentication."""
+        if self._session is not None or not self._pending or self._pending[0].correlation_id != self._greeted:
+            return ""
+        return ": does its listener need authentication (security.protocol=SASL_PLAINTEXT)?"
 
     async def authenticate(self, client: SaslClient) -> None:
         """Authenticate, and from now on again before that expires. Raises ``AuthenticationFailed``."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
 from oncelog.broker.config.sasl_config import is_prefixed
 from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
+from oncelog.protocol.properties import parse_properties
 
 _NOT_SETTINGS: Final = re.compile(
     r"KAFKA_(HOME|VERSION|OPTS|HEAP_OPTS|JVM_PERFORMANCE_OPTS|GC_LOG_OPTS|LOG4J_\w+|JMX_\w+|DEBUG|CLASSPATH"
@@ -93,43 +94,6 @@ def load_config(
         warnings=tuple(warnings),
         remarks=tuple(remarks),
     )
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Parse Java's ``.properties``: comments; ``=``, ``:`` or space after the key; ``\\`` continues a line."""
-    pairs = {}
-    for line in _logical_lines(text):
-        match = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
-        assert match is not None
-        pairs[_unescape(match[1])] = _unescape(match[2])
-    return pairs
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    pending = ""
-    for raw in text.splitlines():
-        line = raw.lstrip()
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        pending += line
-        if (len(pending) - len(pending.rstrip("\\"))) % 2:
-            pending = pending[:-1]
-            continue
-        yield pending
-        pending = ""
-    if pending:
-        yield pending
-
-
-def _unescape(text: str) -> str:
-    named = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-
-    def replacement(match: re.Match[str]) -> str:
-        if match[1]:
-            return chr(int(match[1], 16))
-        return named.get(match[2], match[2])
-
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replacement, text, flags=re.DOTALL)
 
 
 def settings_in_environment(environment: Mapping[str, str]) -> dict[str, str]:

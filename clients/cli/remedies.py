@@ -65,6 +65,7 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this client may not do that with this group",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this client may not do that",
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot write its log: read its output, and check its disk",
+    ErrorCode.RESOURCE_NOT_FOUND: "`oncelog user list` shows what there is",
     ErrorCode.INVALID_UPDATE_VERSION: "`oncelog feature describe` shows which levels there are; "
     "`oncelog feature upgrade` only raises and `oncelog feature downgrade` only lowers them",
     ErrorCode.UNSUPPORTED_VERSION: "the broker is of a version that cannot do this",
