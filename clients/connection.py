@@ -14,13 +14,11 @@ import errno
 import os
 import socket
 import ssl
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from oncelog.clients import VERSION
 from oncelog.clients.errors import (
-    AuthenticationFailed,
     BadResponse,
     BrokerSilent,
     ClientError,
@@ -33,6 +31,7 @@ from oncelog.clients.errors import (
 )
 from oncelog.clients.frames import BadFrame, FrameSplitter
 from oncelog.clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_retry
+from oncelog.clients.outbox import Outbox, PendingRequest
 from oncelog.clients.sasl import SaslClient
 from oncelog.clients.sasl_session import SaslSession
 from oncelog.protocol.api_keys import ApiKey
@@ -40,7 +39,7 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_response
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.protocol.primitives import DecodeError
-from oncelog.protocol.schema import Buffer, Message
+from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 
@@ -48,6 +47,8 @@ SOFTWARE_NAME: Final = "oncelog"
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _LAST_PORT: Final = 65535
 _DEFAULT_CLIENT_ID: Final = "oncelog"
+_PERHAPS_SASL: Final = ": does its listener need authentication (security.protocol=SASL_PLAINTEXT)?"
+"""If nothing but ApiVersions had a response: so ends a listener that wants authentication."""
 _DEFAULT_CONNECT_SECONDS: Final = 10.0
 _DEFAULT_REQUEST_SECONDS: Final = 30.0
 
@@ -62,22 +63,6 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class _Pending(NamedTuple):
-    """A request in flight."""
-
-    correlation_id: int
-    version: int
-    response_type: type[Message]
-    future: "asyncio.Future[Any]"
-    sent_at: float
-    deadline: float
-
-    @property
-    def name(self) -> str:
-        """The name of the request."""
-        return self.response_type.__name__.removesuffix("Response")
-
-
 class Connection(asyncio.Protocol):
     """The protocol of one connection. Make it with ``connect``."""
 
@@ -86,11 +71,9 @@ class Connection(asyncio.Protocol):
         "_correlation_id",
         "_end",
         "_greeted",
-        "_held",
         "_loop",
         "_pending",
         "_request_seconds",
-        "_session",
         "_splitter",
         "_timer",
         "_transport",
@@ -98,6 +81,8 @@ class Connection(asyncio.Protocol):
         "closed",
         "is_writable",
         "on_writable",
+        "outbox",
+        "session",
         "versions",
     )
 
@@ -110,13 +95,13 @@ class Connection(asyncio.Protocol):
         self._request_seconds = request_seconds
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter()
-        self._pending: deque[_Pending] = deque()
-        self._held: list[tuple[_Pending | None, list[Buffer]]] | None = None
-        """Requests, encoded, that wait until the connection is authenticated again; None: none have to."""
-        self._session: SaslSession | None = None
+        self.outbox = Outbox()
+        self._pending = self.outbox.in_flight
+        self.session: SaslSession | None = None
+        """The authentication of the connection; None if it has none."""
         self._correlation_id = 0
-        self._greeted = 0
-        """The correlation id of the first request after ApiVersions."""
+        self._greeted = -1
+        """The correlation id of the first request after ApiVersions; -1 before that is known."""
         self._timer: asyncio.TimerHandle | None = None
         self._end: ClientError | None = None
         """Why the connection is over; None while it is not."""
@@ -170,8 +155,7 @@ class Connection(asyncio.Protocol):
         """Write a request without a response: a Produce with ``acks=0``."""
         version = self._version(request, at_most)
         self._raise_if_closed()
-        _, buffers = self._encode(request, version)
-        self._write(None, buffers)
+        self._write(request, version)
 
     def close(self) -> None:
         """End the connection once written bytes have left. Requests in flight fail with ``ConnectionLost``."""
@@ -180,19 +164,20 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection at once, even if written bytes cannot leave. Requests in flight fail."""
-        self._fail(ConnectionLost(f"the connection to {self.address} was given up"))
+        self.fail(ConnectionLost(f"the connection to {self.address} was given up"))
 
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.outbox.open(self._transport.writelines)
 
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._splitter.feed(data):
                 self._take(frame)
         except (BadFrame, DecodeError) as error:
-            self._fail(BadResponse(f"{self.address} does not respond like a Kafka broker: {error}"))
+            self.fail(BadResponse(f"{self.address} does not respond like a Kafka broker: {error}"))
 
     def pause_writing(self) -> None:
         self.is_writable = False
@@ -204,7 +189,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = f": {error}" if error else ""
-        self._finish(ConnectionLost(f"{self.address} closed the connection{reason}{self._perhaps_sasl()}"))
+        is_refused = self.session is None and self._pending and self._pending[0].correlation_id == self._greeted
+        hint = _PERHAPS_SASL if is_refused else ""
+        self._finish(ConnectionLost(f"{self.address} closed the connection{reason}{hint}"))
         assert self._end is not None
         self.closed.set_result(self._end)
 
@@ -227,47 +214,6 @@ class Connection(asyncio.Protocol):
             version = version_to_retry(response, version)
         raise BadResponse(f"{self.address} refuses every version of ApiVersions that it names")
 
-    # Authentication (sasl_session.Line)
-
-    def _perhaps_sasl(self) -> str:
-        """Return a hint if nothing but ApiVersions has a response: so ends a listener that wants authentication."""
-        if self._session is not None or not self._pending or self._pending[0].correlation_id != self._greeted:
-            return ""
-        return ": does its listener need authentication (security.protocol=SASL_PLAINTEXT)?"
-
-    async def authenticate(self, client: SaslClient) -> None:
-        """Authenticate, and from now on again before that expires. Raises ``AuthenticationFailed``."""
-        self._session = SaslSession(self, client)
-        try:
-            await self._session.begin()
-        except AuthenticationFailed as error:
-            raise AuthenticationFailed(f"{self.address}: {error}") from error
-
-    def send_first(self, request: Message, response_type: type[R], *, at_least: int) -> "asyncio.Future[R]":
-        """Send a request of an authentication, before those that are held."""
-        self._raise_if_closed()
-        version = self._version(request, None, at_least)
-        pending, buffers = self._expected(request, response_type, version, None)
-        self._write_now(pending, buffers)
-        return pending.future
-
-    def hold(self) -> None:
-        """Hold further requests until ``release``."""
-        self._held = []
-
-    def release(self) -> None:
-        """Send the requests that were held."""
-        held, self._held = self._held or [], None
-        for pending, buffers in held:
-            if self._end is None:
-                self._write_now(pending, buffers)
-
-    def fail(self, error: ClientError) -> None:
-        """End the connection. Requests in flight fail with the error."""
-        self._fail(error)
-
-    # Versions and frames
-
     def _version(self, request: Message, at_most: int | None, at_least: int = 0) -> int:
         cls = type(request)
         version = self.versions.choose(cls, at_most)
@@ -284,46 +230,24 @@ class Connection(asyncio.Protocol):
         self, request: Message, response_type: type[R], version: int, timeout: float | None
     ) -> "asyncio.Future[R]":
         self._raise_if_closed()
-        pending, buffers = self._expected(request, response_type, version, timeout)
-        self._write(pending, buffers)
-        return pending.future
-
-    def _expected(
-        self, request: Message, response_type: type[Message], version: int, timeout: float | None
-    ) -> tuple[_Pending, list[Buffer]]:
-        correlation_id, buffers = self._encode(request, version)
+        correlation_id = self._write(request, version)
         now = self._loop.time()
         deadline = now + (self._request_seconds if timeout is None else timeout)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        return _Pending(correlation_id, version, response_type, future, now, deadline), buffers
+        future: asyncio.Future[R] = self._loop.create_future()
+        self.outbox.queue.append(PendingRequest(correlation_id, version, response_type, future, now, deadline))
+        self._expect_by(deadline)
+        return future
 
-    def _encode(self, request: Message, version: int) -> tuple[int, list[Buffer]]:
+    def _write(self, request: Message, version: int) -> int:
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & _MAX_CORRELATION_ID
         try:
-            return correlation_id, encode_request(correlation_id, self._client_id, request, version)
-        except MemoryError as error:
-            raise self._out_of_memory() from error
-
-    def _write(self, pending: _Pending | None, buffers: list[Buffer]) -> None:
-        if self._held is not None:
-            self._held.append((pending, buffers))
-        else:
-            self._write_now(pending, buffers)
-
-    def _write_now(self, pending: _Pending | None, buffers: list[Buffer]) -> None:
-        try:
-            self._transport.writelines(buffers)
+            self.outbox.send(encode_request(correlation_id, self._client_id, request, version))
         except MemoryError as error:  # Part of the request may be written: nothing can follow it.
-            raise self._out_of_memory() from error
-        if pending is not None:
-            self._pending.append(pending)
-            self._expect_by(pending.deadline)
-
-    def _out_of_memory(self) -> ConnectionLost:
-        lost = ConnectionLost(f"this process has no memory for a request to {self.address}")
-        self._fail(lost)
-        return lost
+            lost = ConnectionLost(f"this process has no memory for a request to {self.address}")
+            self.fail(lost)
+            raise lost from error
+        return correlation_id
 
     def _take(self, frame: memoryview) -> None:
         if not self._pending:
@@ -356,9 +280,10 @@ class Connection(asyncio.Protocol):
             return
         late = next(pending for pending in self._pending if pending.deadline == deadline)
         seconds = self._loop.time() - late.sent_at
-        self._fail(RequestTimedOut(f"{self.address}: no response to {late.name} within {seconds:.3g} s"))
+        self.fail(RequestTimedOut(f"{self.address}: no response to {late.name} within {seconds:.3g} s"))
 
-    def _fail(self, error: ClientError) -> None:
+    def fail(self, error: ClientError) -> None:
+        """End the connection at once. Requests in flight fail with the error."""
         self._finish(error)
         self._transport.abort()
 
@@ -368,20 +293,18 @@ class Connection(asyncio.Protocol):
         self._end = error
         if self._timer is not None:
             self._timer.cancel()
-        if self._session is not None:
-            self._session.end()
-        held, self._held = self._held or [], None
-        for pending in (*self._pending, *(pending for pending, _ in held if pending is not None)):
+        if self.session is not None:
+            self.session.end()
+        for pending in self.outbox.take_all():
             if not pending.future.done():
                 pending.future.set_exception(error)
-        self._pending.clear()
 
     def _raise_if_closed(self) -> None:
         if self._end is not None:
             raise ConnectionLost(str(self._end))
 
 
-def _parse(pending: _Pending, frame: memoryview) -> tuple[int, Message]:
+def _parse(pending: PendingRequest, frame: memoryview) -> tuple[int, Message]:
     if pending.response_type is ApiVersionsResponse:
         return parse_api_versions_response(frame, pending.version)
     return parse_response(pending.response_type, pending.version, frame)
@@ -392,6 +315,13 @@ def _reason(error: OSError) -> str:
     if error.errno is not None and error.errno in errno.errorcode:
         return os.strerror(error.errno)
     return error.strerror or str(error)
+
+
+async def _introduce(connection: Connection, sasl: SaslClient | None) -> None:
+    await connection.negotiate()
+    if sasl is not None:
+        connection.session = SaslSession(connection, sasl)
+        await connection.session.begin()
 
 
 async def connect(
@@ -423,9 +353,7 @@ async def connect(
                 lambda: Connection(address, client_id, request_seconds), address.host, address.port, ssl=tls
             )
             on_accepted()
-            await connection.negotiate()
-            if sasl is not None:
-                await connection.authenticate(sasl)
+            await _introduce(connection, sasl)
             is_ready = True
             return connection
     except TimeoutError:

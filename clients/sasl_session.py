@@ -4,6 +4,7 @@ import asyncio
 from typing import Final, Protocol, TypeVar
 
 from oncelog.clients.errors import AuthenticationFailed, ClientError, error_code
+from oncelog.clients.outbox import Outbox
 from oncelog.clients.sasl import SaslClient
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -20,13 +21,11 @@ _FIRST_VERSION_WITH_TOKENS: Final = 1
 class Line(Protocol):
     """The connection, as its session sees it."""
 
-    def send_first(self, request: Message, response_type: type[R], *, at_least: int) -> "asyncio.Future[R]":
-        """Send a request of the session, while others are held."""
-
-    def hold(self) -> None:
-        """Hold further requests until ``release``: none may come between those of an authentication."""
-
-    def release(self) -> None: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def address(self) -> object: ...
+    def send(self, request: Message, response_type: type[R], *, at_least: int = 0) -> "asyncio.Future[R]": ...
     def fail(self, error: ClientError) -> None: ...
 
 
@@ -41,9 +40,15 @@ class SaslSession:
 
     async def begin(self) -> None:
         """Authenticate. Raises ``AuthenticationFailed``, and what a request raises."""
+        try:
+            await self._authenticate()
+        except AuthenticationFailed as error:
+            raise AuthenticationFailed(f"{self._line.address}: {error}") from error
+
+    async def _authenticate(self) -> None:
         mechanism = self._client.login.mechanism
-        handshake = await self._line.send_first(
-            SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, at_least=_FIRST_VERSION_WITH_TOKENS
+        handshake = await self._send(
+            SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, _FIRST_VERSION_WITH_TOKENS
         )
         if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             enabled = ", ".join(handshake.mechanisms) or "none"
@@ -55,9 +60,7 @@ class SaslSession:
 
         async def send(token: bytes) -> bytes:
             nonlocal last
-            last = await self._line.send_first(
-                SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, at_least=0
-            )
+            last = await self._send(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
             _require_none(last.error_code, last.error_message)
             return last.auth_bytes
 
@@ -65,6 +68,10 @@ class SaslSession:
         if last.session_lifetime_ms > 0:
             seconds = last.session_lifetime_ms / 1000 * _SHARE_OF_LIFETIME
             self._timer = asyncio.get_running_loop().call_later(seconds, self._begin_again)
+
+    def _send(self, request: Message, response_type: type[R], at_least: int = 0) -> "asyncio.Future[R]":
+        with self._line.outbox.passing():
+            return self._line.send(request, response_type, at_least=at_least)
 
     def end(self) -> None:
         """Authenticate no more: the connection has ended."""
@@ -77,13 +84,13 @@ class SaslSession:
         self._again = asyncio.get_running_loop().create_task(self._authenticate_again())
 
     async def _authenticate_again(self) -> None:
-        self._line.hold()
+        self._line.outbox.hold()
         try:
             await self.begin()
         except ClientError as error:
             self._line.fail(error)
         else:
-            self._line.release()
+            self._line.outbox.release()
 
 
 def _require_none(error: int, message: str | None) -> None:

@@ -7,13 +7,12 @@ takes the request: the write is conditional in the metadata store, like every ch
 Version 0 is the only one.
 """
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from oncelog.broker.config.resource_settings import LONGEST_NAME
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.handlers.config_requests import alter_in_store
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -29,6 +28,7 @@ from oncelog.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from oncelog.protocol.sasl.scram import (
     LONGEST_SALT,
@@ -40,6 +40,7 @@ from oncelog.protocol.sasl.scram import (
 )
 
 _MECHANISMS: Final = {each.type: each for each in SCRAM_MECHANISMS.values()}
+_UNITS_PER_USER: Final = 8
 _Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 _LONGEST_SALTED_PASSWORD: Final = 1_024
 _NO_ZNODES: Final = (".", "..")
@@ -50,7 +51,8 @@ def refuse_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, version: int, error: ErrorCode
 ) -> AlterUserScramCredentialsResponse:
     """Return the error for every user."""
-    return _response({name: ApiError(error) for name in _users(request)})
+    names = dict.fromkeys(each.name for each in _changes(request))
+    return AlterUserScramCredentialsResponse(results=[_result(name, ApiError(error)) for name in names])
 
 
 @handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", error_response=refuse_alter_user_scram_credentials)
@@ -59,38 +61,54 @@ def handle_alter_user_scram_credentials(
 ) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return refuse_alter_user_scram_credentials(request, 0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return _alter(broker, request)
+    return _alter(broker, context, request)
 
 
-async def _alter(broker: Broker, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-    decided = decide_alterations(request)
+async def _alter(
+    broker: Broker, context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    budget = new_budget()
+    decided = await broker.sliced_work.finish(_decide(request, budget), budget, context.connection)
     alterations = [each for each in decided.values() if isinstance(each, ConfigAlteration)]
     results = iter(await alter_in_store(broker, alterations))
-    return _response(
-        {name: next(results) if isinstance(each, ConfigAlteration) else each for name, each in decided.items()}
-    )
+
+    def result(item: tuple[str, ConfigAlteration | ApiError]) -> AlterUserScramCredentialsResult:
+        name, each = item
+        return _result(name, next(results) if isinstance(each, ConfigAlteration) else each)
+
+    steps = in_slices(decided.items(), result, budget, 1)
+    return AlterUserScramCredentialsResponse(results=await broker.sliced_work.finish(steps, budget, context.connection))
 
 
-def decide_alterations(request: AlterUserScramCredentialsRequest) -> dict[str, ConfigAlteration | ApiError]:
+def _changes(request: AlterUserScramCredentialsRequest) -> list[_Change]:
+    return [*request.deletions, *request.upsertions]
+
+
+def _decide(
+    request: AlterUserScramCredentialsRequest, budget: WorkBudget
+) -> Steps[dict[str, ConfigAlteration | ApiError]]:
     """Return what to do for each user, or why nothing may be done."""
-    changes = _changes(request)
-    times = Counter((each.name, each.mechanism) for each in changes)
-    decided: dict[str, list[ConfigOperation] | ApiError] = {}
+    changes: dict[str, list[_Change]] = {}
+    for each in _changes(request):
+        changes.setdefault(each.name, []).append(each)
+        budget.left -= 1
+        if budget.left <= 0:
+            yield None
+    decided = yield from in_slices(changes.items(), _decide_for_user, budget, _UNITS_PER_USER)
+    return dict(zip(changes, decided, strict=True))
+
+
+def _decide_for_user(item: tuple[str, list[_Change]]) -> ConfigAlteration | ApiError:
+    name, changes = item
+    if len({each.mechanism for each in changes}) < len(changes):
+        return _TWICE
+    operations = []
     for each in changes:
-        before = decided.setdefault(each.name, [])
-        if isinstance(before, ApiError):
-            continue
-        operation = _TWICE if times[each.name, each.mechanism] > 1 else _operation(each)
+        operation = _operation(each)
         if isinstance(operation, ApiError):
-            decided[each.name] = operation
-        else:
-            before.append(operation)
-    return {
-        name: each
-        if isinstance(each, ApiError)
-        else ConfigAlteration(resource=user_resource(name), operations=tuple(each))
-        for name, each in decided.items()
-    }
+            return operation
+        operations.append(operation)
+    return ConfigAlteration(resource=user_resource(name), operations=tuple(operations))
 
 
 def _operation(change: _Change) -> ConfigOperation | ApiError:
@@ -118,18 +136,5 @@ def _upsertion(mechanism: ScramMechanism, change: ScramCredentialUpsertion) -> C
     return ConfigOperation(mechanism.name, OperationType.SET, format_credential(credential))
 
 
-def _changes(request: AlterUserScramCredentialsRequest) -> list[_Change]:
-    return [*request.deletions, *request.upsertions]
-
-
-def _users(request: AlterUserScramCredentialsRequest) -> Sequence[str]:
-    return list(dict.fromkeys(each.name for each in _changes(request)))
-
-
-def _response(errors: dict[str, ApiError]) -> AlterUserScramCredentialsResponse:
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=error.message)
-            for name, error in errors.items()
-        ]
-    )
+def _result(name: str, error: ApiError) -> AlterUserScramCredentialsResult:
+    return AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=error.message)

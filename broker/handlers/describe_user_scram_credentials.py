@@ -6,12 +6,15 @@ Version 0 is the only one.
 """
 
 from collections import Counter
+from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.broker.security.scram_users import ScramUsers
+from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.describe_user_scram_credentials import (
@@ -20,6 +23,9 @@ from oncelog.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from oncelog.protocol.records.record_walk import WorkBudget
+
+_UNITS_PER_USER: Final = 5
 
 
 @handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0")
@@ -28,27 +34,27 @@ def handle_describe_user_scram_credentials(
 ) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeUserScramCredentialsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    users = broker.scram_users
-    named = Counter(user.name for user in request.users or ()) or Counter(users.names())
-    return DescribeUserScramCredentialsResponse(
-        results=[_described(users, name, times) for name, times in named.items()]
-    )
+    budget = new_budget()
+    steps = _describe(broker.scram_users, request, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _describe(
+    users: ScramUsers, request: DescribeUserScramCredentialsRequest, budget: WorkBudget
+) -> Steps[DescribeUserScramCredentialsResponse]:
+    times = Counter(user.name for user in request.users or ()) or Counter(users.names())
+    results = yield from in_slices(times, lambda name: _described(users, name, times[name]), budget, _UNITS_PER_USER)
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _described(users: ScramUsers, name: str, times: int) -> DescribeUserScramCredentialsResult:
     if times > 1:
-        return DescribeUserScramCredentialsResult(
-            user=name,
-            error_code=ErrorCode.DUPLICATE_RESOURCE,
-            error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
-        )
+        text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        return _refused(name, ApiError(ErrorCode.DUPLICATE_RESOURCE, text))
     credentials = users.credentials(name)
     if not credentials:
-        return DescribeUserScramCredentialsResult(
-            user=name,
-            error_code=ErrorCode.RESOURCE_NOT_FOUND,
-            error_message=f"Attempt to describe a user credential that does not exist: {name}",
-        )
+        text = f"Attempt to describe a user credential that does not exist: {name}"
+        return _refused(name, ApiError(ErrorCode.RESOURCE_NOT_FOUND, text))
     return DescribeUserScramCredentialsResult(
         user=name,
         credential_infos=[
@@ -56,3 +62,7 @@ def _described(users: ScramUsers, name: str, times: int) -> DescribeUserScramCre
             for mechanism, credential in credentials.items()
         ],
     )
+
+
+def _refused(name: str, error: ApiError) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=name, error_code=error.code, error_message=error.message)

@@ -32,7 +32,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from oncelog.broker.dispatch.api_handler import Later
 from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse, ResponseBuffers
@@ -43,7 +43,7 @@ from oncelog.broker.network.gate import Entrance
 from oncelog.broker.network.long_requests import LONG_BYTES, Account, LongRequests
 from oncelog.broker.network.request_order import ConnectionOrder
 from oncelog.broker.network.response_memory import Reading, ResponseMemory
-from oncelog.broker.network.response_slot import ResponseSlot
+from oncelog.broker.network.response_slot import Finishing, LastResponse, ResponseSlot
 from oncelog.broker.network.response_writer import ResponseWriter
 from oncelog.broker.network.turn_share import SMALL, TurnShare, units_of
 from oncelog.broker.process.supervisor import Supervisor
@@ -373,15 +373,12 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._finish(request, slot, task)
 
-    def _finish(self, request: PendingResponse, slot: ResponseSlot, done: Later) -> None:
+    def _finish(self, request: Finishing, slot: ResponseSlot, done: Any) -> None:
         try:
             response = request.finish(done)
         except CloseConnection as error:
             response, slot.closes = [], True
             self._stop_reading(str(error))
-        self._respond(slot, response)
-
-    def _respond(self, slot: ResponseSlot, response: ResponseBuffers) -> None:
         slot.response = response
         if self._slots:  # Otherwise the connection was lost meanwhile.
             slot.ready_bytes = sum(map(len, response))
@@ -455,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
             self._stop_reading(str(error))
             slot = ResponseSlot(closes=True)
             self._slots.append(slot)
-            self._loop.call_later(error.after_seconds, self._respond, slot, error.response)
+            self._loop.call_later(error.after_seconds, self._finish, LastResponse(error.response), slot, None)
 
     def _stop_reading(self, reason: str) -> None:
         if self._closing:

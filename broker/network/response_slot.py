@@ -1,6 +1,7 @@
 """``ResponseSlot``: the place of one response among those that a connection sends in the order of the requests."""
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from oncelog.broker.dispatch.api_handler import Later
 from oncelog.broker.dispatch.dispatcher import ResponseBuffers
@@ -22,3 +23,21 @@ class ResponseSlot:
         """The future that completes the response."""
         self.on_arrived: tuple[Callable[[int], None], ...] = ()
         """Called back when the client has this response and those that are ready behind it (``RequestOrder``)."""
+
+
+class Finishing(Protocol):
+    """Makes a response when something is done."""
+
+    def finish(self, done: Any) -> ResponseBuffers: ...
+
+
+class LastResponse:
+    """The response before a connection ends: it is there already, and nothing has to be done for it."""
+
+    __slots__ = ("_response",)
+
+    def __init__(self, response: ResponseBuffers) -> None:
+        self._response = response
+
+    def finish(self, done: Any) -> ResponseBuffers:
+        return self._response

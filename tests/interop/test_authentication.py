@@ -208,7 +208,7 @@ async def _list_topics(process: SaslProcess, mechanism: str, user: str) -> None:
         await admin.list_topics()
 
 
-def test_nothing_that_the_broker_wrote_contains_a_password(process: SaslProcess) -> None:
+def test_log_of_the_broker_contains_no_password(process: SaslProcess) -> None:
     """Last in this file: the broker has seen all of them by now."""
     written = [path.read_bytes() for path in process.directory.rglob("*.log") if "data" not in path.parts]
     assert written

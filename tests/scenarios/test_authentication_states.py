@@ -113,7 +113,7 @@ def difference(api_key: int, state: State) -> Difference | None:
 
 
 @scenario(settings=SETTINGS, seeds=(1,))
-async def test_each_api_in_each_state_has_the_outcome_of_kafka(stage: Stage) -> None:
+async def test_apis_in_every_state_have_the_outcome_of_kafka(stage: Stage) -> None:
     outcomes = await all_outcomes()
     wrong = []
     for cell, found in outcomes.items():

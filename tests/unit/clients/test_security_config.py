@@ -23,7 +23,7 @@ def test_login_is_that_of_either_form(config: Any) -> None:
 
 
 @CONFIGS
-def test_without_settings_there_is_no_login(config: Any) -> None:
+def test_login_without_settings_is_none(config: Any) -> None:
     assert config(bootstrap="b:1").login is None
 
 

@@ -109,7 +109,7 @@ async def test_raw_tokens_are_bare_frames_both_ways() -> None:
 
 
 @in_virtual_time
-async def test_failure_is_answered_and_closed_after_the_delay_and_nothing_else_is_read() -> None:
+async def test_failure_has_its_response_and_is_closed_after_the_delay_and_nothing_else_is_read() -> None:
     handlers = Handlers()
     async with guarded(handlers, connection_failed_authentication_delay_ms=700) as served:
         client = await served.connect()
@@ -127,7 +127,7 @@ async def test_failure_is_answered_and_closed_after_the_delay_and_nothing_else_i
 
 
 @in_virtual_time
-async def test_mechanism_that_is_not_enabled_is_answered_and_closed_after_the_delay() -> None:
+async def test_mechanism_that_is_not_enabled_is_refused_and_closed_after_the_delay() -> None:
     async with guarded(Handlers(), connection_failed_authentication_delay_ms=700) as served:
         client = await served.connect()
         began = asyncio.get_running_loop().time()
