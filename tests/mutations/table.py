@@ -12,6 +12,7 @@ from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
 from tests.mutations.lost_end_table import LOST_END_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
+from tests.mutations.security_table import SECURITY_MUTATIONS
 
 _STATE: Final = "coordinator/transaction/state.py"
 _STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
@@ -118,6 +119,7 @@ MUTATIONS: Final = (
     *ELIGIBLE_MUTATIONS,
     *LOST_END_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
+    *SECURITY_MUTATIONS,
     *HISTORY_MUTATIONS,
     Mutation(
         "B01", _STATE,
