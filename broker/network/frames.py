@@ -115,7 +115,6 @@ class FrameReader:
             size = _SIZE.unpack_from(scratch, position)[0]
             if not 0 <= size <= self.max_size:
                 self.refusal = f"a frame of {size} bytes: at most {self.max_size} are accepted"
-                end = position
                 break
             start = position + 4
             if size > end - start:
@@ -127,11 +126,20 @@ class FrameReader:
             position = start + size
             spans.append((start, position))
         if position < end:
-            self._prefix = bytes(scratch[position:end])
+            self._prefix = bytes(scratch[position:end])  # That of a refused frame, too: see ``allow``.
         if not spans:
             return []
         whole = memoryview(bytearray(scratch[:position]))
         return [whole[start:stop] for start, stop in spans]
+
+    def allow(self, max_size: int) -> None:
+        """Accept larger frames from now on, also one that was refused a moment ago and has not come whole."""
+        self.max_size = max_size
+        if self.refusal and len(self._prefix) >= _SIZE.size + _API_KEY.size:
+            size = _SIZE.unpack_from(self._prefix)[0]
+            if len(self._prefix) - _SIZE.size < size <= max_size:
+                self.refusal, first, self._prefix = "", memoryview(self._prefix)[_SIZE.size :], b""
+                self._begin(size, first)
 
     def _begin(self, size: int, first: memoryview) -> None:
         """Take the first bytes of a frame that has not come whole, or refuse it."""

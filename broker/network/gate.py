@@ -42,7 +42,7 @@ class Entrance:
     def open(self, *, keeps_gate: bool) -> None:
         """Serve the client, which is authenticated; the gate remains if that expires."""
         self.is_open = True
-        self._reader.max_size = self._max_bytes
+        self._reader.allow(self._max_bytes)
         if not keeps_gate:
             self._gate, self.dispatch = None, self._dispatcher.dispatch
 

@@ -159,6 +159,17 @@ def test_bad_length_before_authentication_closes_after_the_delay_without_memory(
 
 
 @in_virtual_time
+async def test_larger_request_in_one_write_with_the_login_is_accepted() -> None:
+    async with guarded(Handlers(), sasl_server_max_receive_size=70_000) as served:
+        client = await served.connect()
+        login = (1, HANDSHAKE, 1), (2, SaslAuthenticateRequest(auth_bytes=RIGHT), 2)
+        text = "x" * 32_000
+        large = HeartbeatRequest(group_id=text, member_id=text, group_instance_id=text)
+        client.send(*login, (3, large, 3), (4, HeartbeatRequest(group_id="g"), 3))
+        assert await client.correlation_ids(4) == [1, 2, 3, 4]
+
+
+@in_virtual_time
 async def test_larger_requests_are_accepted_after_authentication() -> None:
     async with guarded(Handlers(), sasl_server_max_receive_size=200) as served:
         client = await served.connect()
