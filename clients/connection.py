@@ -73,7 +73,6 @@ class Connection(asyncio.Protocol):
         "_greeted",
         "_loop",
         "_pending",
-        "_request_seconds",
         "_splitter",
         "_timer",
         "_transport",
@@ -82,6 +81,7 @@ class Connection(asyncio.Protocol):
         "is_writable",
         "on_writable",
         "outbox",
+        "request_seconds",
         "session",
         "versions",
     )
@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, address: Address, client_id: str | None, request_seconds: float) -> None:
         self.address = address
         self._client_id = client_id
-        self._request_seconds = request_seconds
+        self.request_seconds = request_seconds
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter()
         self.outbox = Outbox()
@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
         self._raise_if_closed()
         correlation_id = self._write(request, version)
         now = self._loop.time()
-        deadline = now + (self._request_seconds if timeout is None else timeout)
+        deadline = now + (self.request_seconds if timeout is None else timeout)
         future: asyncio.Future[R] = self._loop.create_future()
         self.outbox.queue.append(PendingRequest(correlation_id, version, response_type, future, now, deadline))
         self._expect_by(deadline)

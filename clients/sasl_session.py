@@ -25,7 +25,13 @@ class Line(Protocol):
     def outbox(self) -> Outbox: ...
     @property
     def address(self) -> object: ...
-    def send(self, request: Message, response_type: type[R], *, at_least: int = 0) -> "asyncio.Future[R]": ...
+    @property
+    def request_seconds(self) -> float:
+        """Return how long a response may take."""
+
+    def send(
+        self, request: Message, response_type: type[R], *, at_least: int = 0, timeout: float | None = None
+    ) -> "asyncio.Future[R]": ...
     def fail(self, error: ClientError) -> None: ...
 
 
@@ -70,8 +76,12 @@ class SaslSession:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._begin_again)
 
     def _send(self, request: Message, response_type: type[R], at_least: int = 0) -> "asyncio.Future[R]":
+        """Send a request before those that are held. Its response comes behind those of requests in flight."""
+        now = asyncio.get_running_loop().time()
+        others_seconds = max([0.0, *(pending.deadline - now for pending in self._line.outbox.in_flight)])
+        timeout = others_seconds + self._line.request_seconds
         with self._line.outbox.passing():
-            return self._line.send(request, response_type, at_least=at_least)
+            return self._line.send(request, response_type, at_least=at_least, timeout=timeout)
 
     def end(self) -> None:
         """Authenticate no more: the connection has ended."""

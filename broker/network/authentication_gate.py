@@ -7,7 +7,8 @@ Before authentication only ApiVersions, SaslHandshake and SaslAuthenticate are r
 frames after SaslHandshake 0. ``SaslAuthenticator`` decides what becomes of them; the responses are those of Apache
 Kafka. The response to a failure and the end of the connection wait for ``connection.failed.authentication.delay.ms``,
 and nothing is read meanwhile. A request that may not come ends the connection at once. A client has
-``oncelog.authentication.timeout.ms`` from its connection to its authentication.
+``oncelog.authentication.timeout.ms`` from its connection to its authentication. A later one has no such limit: its
+responses may have to wait for an earlier request's, and the client can do nothing else.
 """
 
 import asyncio
@@ -74,7 +75,7 @@ class AuthenticationGate:
         """The session has ended, and a new one has not begun."""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._begin()
+        self._set_timer(settings.timeout_seconds, self._time_out)
 
     def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> ResponseBuffers | PendingResponse:
         match self._authenticator.state:
@@ -142,10 +143,6 @@ class AuthenticationGate:
 
     # Sessions
 
-    def _begin(self) -> None:
-        """Allow for some time until the client is authenticated."""
-        self._set_timer(self._settings.timeout_seconds, self._time_out)
-
     def _admit(self) -> None:
         session = self._authenticator.session
         assert session is not None
@@ -165,9 +162,7 @@ class AuthenticationGate:
     ) -> ResponseBuffers | PendingResponse:
         if frame[:2] == _HANDSHAKE_KEY and self._authenticator.may_begin_again(self._loop.time()):
             header, position = _header(frame)
-            response = self._take_handshake(frame, header, position)
-            self._begin()
-            return response
+            return self._take_handshake(frame, header, position)
         if self._expired:
             raise CloseConnection(_EXPIRED)
         return self._dispatcher.dispatch(frame, connection)

@@ -30,7 +30,7 @@ SECURITY_MUTATIONS: Final = (
     ),
     Mutation(
         "B116", _GATE,
-        "        self._set_timer(self._settings.timeout_seconds, self._time_out)\n", "        pass\n",
+        "        self._set_timer(settings.timeout_seconds, self._time_out)\n", "",
         f"{_TEST_GATE}::test_client_that_does_not_authenticate_is_closed_in_time",
     ),
     Mutation(

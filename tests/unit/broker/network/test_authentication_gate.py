@@ -314,6 +314,18 @@ async def test_authentication_within_a_second_of_the_last_is_refused_and_the_con
 
 
 @in_virtual_time
+async def test_authentication_behind_a_request_that_waits_has_time() -> None:
+    async with guarded(Handlers(), max_reauth_ms=10_000, oncelog_authentication_timeout_ms=3_000) as served:
+        client = await served.connect()
+        await log_in(client)
+        await asyncio.sleep(9)
+        client.send((3, HANDSHAKE, 1))
+        await asyncio.sleep(60)  # As behind a JoinGroup: the client cannot see the response to its SaslHandshake.
+        client.send((4, SaslAuthenticateRequest(auth_bytes=RIGHT), 2), (5, HeartbeatRequest(group_id="g"), 3))
+        assert await client.correlation_ids(5) == [1, 2, 3, 4, 5]
+
+
+@in_virtual_time
 async def test_other_request_while_authenticating_again_ends_the_connection() -> None:
     async with guarded(Handlers(), max_reauth_ms=10_000) as served:
         client = await served.connect()
