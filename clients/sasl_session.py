@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final, Protocol, TypeVar
 
-from oncelog.clients.errors import AuthenticationFailed, ClientError, error_code
+from oncelog.clients.errors import AuthenticationFailed, ClientError, ConnectionLost, error_code
 from oncelog.clients.outbox import Outbox
 from oncelog.clients.sasl import SaslClient
 from oncelog.protocol.errors import ErrorCode
@@ -97,8 +97,8 @@ class SaslSession:
         self._line.outbox.hold()
         try:
             await self.begin()
-        except ClientError as error:
-            self._line.fail(error)
+        except ClientError as error:  # A later connection says the same, where its opener can act on it.
+            self._line.fail(ConnectionLost(f"it could not authenticate again: {error}"))
         else:
             self._line.outbox.release()
 

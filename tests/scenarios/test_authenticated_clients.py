@@ -49,6 +49,23 @@ async def test_idle_connection_stays_authenticated(stage: Stage) -> None:
 
 
 @scenario(settings=EXPIRING)
+async def test_connection_whose_login_is_refused_later_is_lost_with_its_requests(stage: Stage) -> None:
+    sasl = client()
+    connection = await connect(SASL, sasl=sasl)
+    sasl.login = client("wrong").login
+    futures = []
+    while connection.is_open:
+        futures.append(ask(connection))
+        await asyncio.sleep(0.01)
+    assert isinstance(connection.end, ConnectionLost)
+    assert "could not authenticate again" in str(connection.end)
+    outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    assert isinstance(outcomes[-1], ConnectionLost)
+    with pytest.raises(AuthenticationFailed):
+        await connect(SASL, sasl=sasl)
+
+
+@scenario(settings=EXPIRING)
 async def test_connection_that_is_closed_leaves_no_timer_of_its_session(stage: Stage) -> None:
     before = stage.loop.pending_timers()
     connections = [await connect(SASL, sasl=client()) for _ in range(50)]

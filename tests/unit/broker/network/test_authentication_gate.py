@@ -80,6 +80,19 @@ async def log_in(client: FrameClient, token: bytes = RIGHT, *, first: int = 1) -
     return parse_response(SaslAuthenticateResponse, 2, memoryview(client.frames[before + 1]))[1]
 
 
+def test_log_of_a_login_contains_no_password(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        async with guarded(Handlers()) as served:
+            for token in (RIGHT, WRONG, encode_plain("wonderland", "alice"), b"wonderland"):
+                await log_in(await served.connect(), token)
+
+    with caplog.at_level(logging.DEBUG):
+        scenario()
+    assert "a wrong password of user alice" in caplog.text
+    assert "wonderland" not in caplog.text
+
+
 @pytest.mark.parametrize("loop_name", LOOPS)
 def test_whole_exchange_with_the_first_request_in_one_write_is_served(loop_name: str) -> None:
     async def scenario() -> None:
