@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse, ResponseBuffers
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, Principal
@@ -55,10 +55,17 @@ class GateSettings:
     timeout_seconds: float
 
 
+class Counts(Protocol):
+    """What the gates of one listener count."""
+
+    successful_authentications: int
+    failed_authentications: int
+
+
 class AuthenticationGate:
     """Implements ``oncelog.broker.network.gate.Gate``."""
 
-    __slots__ = ("_authenticator", "_connection", "_dispatcher", "_expired", "_loop", "_settings", "_timer")
+    __slots__ = ("_authenticator", "_connection", "_counts", "_dispatcher", "_expired", "_loop", "_settings", "_timer")
 
     def __init__(
         self,
@@ -66,11 +73,13 @@ class AuthenticationGate:
         dispatcher: Dispatcher,
         authenticator: SaslAuthenticator,
         settings: GateSettings,
+        counts: Counts,
     ) -> None:
         self._connection = connection
         self._dispatcher = dispatcher
         self._authenticator = authenticator
         self._settings = settings
+        self._counts = counts
         self._expired = False
         """The session has ended, and a new one has not begun."""
         self._loop = asyncio.get_running_loop()
@@ -139,6 +148,7 @@ class AuthenticationGate:
         return response
 
     def _end(self, reason: str, response: ResponseBuffers) -> CloseConnection:
+        self._counts.failed_authentications += 1
         return CloseConnection(reason, response, after_seconds=self._settings.failure_delay_seconds)
 
     # Sessions
@@ -150,6 +160,7 @@ class AuthenticationGate:
         info.principal = Principal("User", session.user)
         logger.debug("%s is %s, authenticated by %s", info, info.principal, session.mechanism)
         self._expired = False
+        self._counts.successful_authentications += 1
         if session.lifetime_ms > 0:
             self._set_timer(session.lifetime_ms / 1000, self._expire)
         elif self._timer is not None:

@@ -10,7 +10,7 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.listeners import Listeners, inter_broker_login, sasl_listeners
 from oncelog.broker.config.sasl_config import SaslListener
 from oncelog.broker.dispatch.dispatcher import Dispatcher
-from oncelog.broker.network.authentication_gate import AuthenticationGate, GateSettings
+from oncelog.broker.network.authentication_gate import AuthenticationGate, Counts, GateSettings
 from oncelog.broker.network.connection import Connection
 from oncelog.broker.security.plain_server import PlainServer
 from oncelog.broker.security.sasl_authenticator import Mechanism, SaslAuthenticator
@@ -36,9 +36,9 @@ class SaslGuard:
         self._max_bytes = config.sasl_server_max_receive_size
         self._mechanisms = _mechanisms(listener, users, rng, salt_key)
 
-    def __call__(self, connection: Connection, dispatcher: Dispatcher) -> None:
+    def __call__(self, connection: Connection, dispatcher: Dispatcher, counts: Counts) -> None:
         authenticator = SaslAuthenticator(self._mechanisms)
-        gate = AuthenticationGate(connection, dispatcher, authenticator, self._settings)
+        gate = AuthenticationGate(connection, dispatcher, authenticator, self._settings, counts)
         connection.entrance.guard(gate, self._max_bytes)
 
 

@@ -48,11 +48,6 @@ _COMPANIONS: Final = {"localhost": ("127.0.0.1", "::1"), "": ("0.0.0.0", "::")}
 """Hosts that mean one address of each IP version. They share a port; the second is opened if the machine has it."""
 
 
-Guard: TypeAlias = Callable[[Connection, Dispatcher], None]
-"""Sets a gate before the requests of a connection."""
-NO_GUARDS: Final[Mapping[str, Guard]] = MappingProxyType({})
-
-
 @dataclass(slots=True)
 class Traffic:
     """What went over one listener since the broker started, and how many connections it has now."""
@@ -61,10 +56,17 @@ class Traffic:
     accepted: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    successful_authentications: int = 0
+    failed_authentications: int = 0
 
     def add(self, connection: Connection) -> None:
         self.bytes_in += connection.bytes_in
         self.bytes_out += connection.writer.bytes_out
+
+
+Guard: TypeAlias = Callable[[Connection, Dispatcher, Traffic], None]
+"""Sets a gate before the requests of a connection, which counts authentications in the listener's traffic."""
+NO_GUARDS: Final[Mapping[str, Guard]] = MappingProxyType({})
 
 
 class SocketServer:
@@ -179,7 +181,7 @@ class SocketServer:
         connection = Connection(self._dispatcher, self._supervisor, self, self._config, listener_name, self._scratch)
         guard = self._guards.get(listener_name)
         if guard is not None:
-            guard(connection, self._dispatcher)
+            guard(connection, self._dispatcher, self._ended[listener_name])
         return connection
 
     # connection.Owner

@@ -69,7 +69,7 @@ def test_sessions_that_end_cost_no_connection_between_brokers(caplog: pytest.Log
     assert "Fetching from broker" not in caplog.text
 
 
-def test_every_broker_knows_a_new_user_within_a_second() -> None:
+def test_new_user_is_known_to_every_broker_within_a_second() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         credential = new_credential(SCRAM_SHA_256, b"salted", salt=b"salt", iterations=4096)
         operation = ConfigOperation(SCRAM_SHA_256.name, OperationType.SET, format_credential(credential))

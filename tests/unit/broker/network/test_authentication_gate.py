@@ -145,6 +145,18 @@ async def test_failure_has_its_response_and_is_closed_after_the_delay_and_nothin
 
 
 @in_virtual_time
+async def test_authentications_are_counted_by_listener() -> None:
+    async with guarded(Handlers(), max_reauth_ms=10_000) as served:
+        client = await served.connect()
+        await log_in(client)
+        await asyncio.sleep(2)
+        await log_in(client, first=3)
+        await log_in(await served.connect(), WRONG)
+        traffic = served.server.traffic()[LISTENER]
+        assert (traffic.successful_authentications, traffic.failed_authentications) == (2, 1)
+
+
+@in_virtual_time
 async def test_mechanism_that_is_not_enabled_is_refused_and_closed_after_the_delay() -> None:
     async with guarded(Handlers(), connection_failed_authentication_delay_ms=700) as served:
         client = await served.connect()
