@@ -115,6 +115,8 @@ class FrameReader:
             size = _SIZE.unpack_from(scratch, position)[0]
             if not 0 <= size <= self.max_size:
                 self.refusal = f"a frame of {size} bytes: at most {self.max_size} are accepted"
+                if not spans:
+                    end = position
                 break
             start = position + 4
             if size > end - start:
@@ -126,7 +128,7 @@ class FrameReader:
             position = start + size
             spans.append((start, position))
         if position < end:
-            self._prefix = bytes(scratch[position:end])  # That of a refused frame, too: see ``allow``.
+            self._prefix = bytes(scratch[position:end])  # Of a refused frame, too, if one before may ``allow`` it.
         if not spans:
             return []
         whole = memoryview(bytearray(scratch[:position]))
