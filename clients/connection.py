@@ -295,6 +295,7 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
         if self.session is not None:
             self.session.end()
+            self.session = None  # It references the connection.
         for pending in self.outbox.take_all():
             if not pending.future.done():
                 pending.future.set_exception(error)

@@ -110,7 +110,8 @@ class FrameReader:
         scratch = self._scratch
         if end > 4 and _SIZE.unpack_from(scratch)[0] == end - 4 <= self.max_size:  # One request, as mostly.
             return [memoryview(bytearray(scratch[4:end]))]
-        position, spans = 0, []
+        position = 0
+        spans: list[tuple[int, int]] = []
         while end - position >= 4:
             size = _SIZE.unpack_from(scratch, position)[0]
             if not 0 <= size <= self.max_size:

@@ -51,5 +51,7 @@ class Entrance:
         return CloseConnection(reason) if self._gate is None else self._gate.refuse(reason)
 
     def connection_lost(self) -> None:
+        """Take the gate away: it references its connection, and a broker hardly ever collects such cycles."""
         if self._gate is not None:
             self._gate.connection_lost()
+            self._gate, self.dispatch = None, self._dispatcher.dispatch

@@ -58,6 +58,12 @@ SECURITY_MUTATIONS: Final = (
         f"{_TEST_GATE}::test_connection_that_is_lost_leaves_no_timer",
     ),
     Mutation(
+        "B116", "broker/network/gate.py",
+        "_lost()\n            self._gate, self.dispatch = None, self._dispatcher.dispatch\n",
+        "_lost()\n",
+        f"{_TEST_GATE}::test_gate_of_a_lost_connection_is_freed_without_a_collection_of_garbage",
+    ),
+    Mutation(
         "B116", "broker/network/connection.py",
         "        self.has_sent_request = self.entrance.is_open\n", "        self.has_sent_request = True\n",
         f"{_TEST_GATE}::test_client_without_authentication_counts_as_one_that_has_sent_nothing",

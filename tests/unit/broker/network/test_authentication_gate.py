@@ -1,6 +1,7 @@
 """The gate of a connection: time, sizes, sessions, and that it is gone afterwards."""
 
 import asyncio
+import gc
 import logging
 import random
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from oncelog.broker.dispatch.api_handler import ApiHandler, Outcome, handles
 from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
 from oncelog.broker.handlers.sasl_authenticate import handle_sasl_authenticate
 from oncelog.broker.handlers.sasl_handshake import handle_sasl_handshake
+from oncelog.broker.network.authentication_gate import AuthenticationGate
 from oncelog.broker.network.heartbeats import Heartbeats, heartbeat_client_id
 from oncelog.broker.network.sasl_guard import SaslGuard
 from oncelog.protocol.api_keys import ApiKey
@@ -241,6 +243,30 @@ async def test_connection_that_is_lost_leaves_no_timer() -> None:
             client.transport.abort()
         await asyncio.sleep(1)
         assert loop.pending_timers() <= before
+
+
+@in_virtual_time
+async def test_gate_of_a_lost_connection_is_freed_without_a_collection_of_garbage() -> None:
+    def gates() -> int:
+        return sum(isinstance(each, AuthenticationGate) for each in gc.get_objects())
+
+    gc.collect()
+    before = gates()
+    gc.disable()
+    try:
+        async with guarded(Handlers(), max_reauth_ms=10_000) as served:
+            clients = [await served.connect() for _ in range(20)]
+            for client in clients[:5]:
+                await log_in(client)
+            for client in clients[5:10]:
+                await log_in(client, WRONG)
+            assert gates() > before
+            for client in clients:
+                client.transport.abort()
+            await asyncio.sleep(1)
+            assert gates() == before
+    finally:
+        gc.enable()
 
 
 @in_virtual_time
