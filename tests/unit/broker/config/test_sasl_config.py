@@ -109,3 +109,17 @@ def test_settings_that_are_served_are_neither_unknown_nor_without_effect() -> No
     about = [remark for remark in loaded.remarks if "listener.name" in remark]
     assert about == ["listener.name.sasl_plaintext.ssl.keystore.type has no effect: it is not served yet"]
     assert "secret" not in f"{loaded.warnings}{loaded.remarks}"
+
+
+def test_settings_of_a_listener_come_from_the_environment_too() -> None:
+    environment = {
+        "KAFKA_LISTENERS": "SASL_PLAINTEXT://localhost:1",
+        "KAFKA_LISTENER_NAME_SASL__PLAINTEXT_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-512",
+        "KAFKA_LISTENER_NAME_SASL__PLAINTEXT_PLAIN_SASL_JAAS_CONFIG": USERS,
+        "KAFKA_LISTENER_NAME_SASL__PLAINTEXT_SCRAM___SHA___512_CONNECTIONS_MAX_REAUTH_MS": "5000",
+    }
+    loaded = load_config(environment=environment)
+    served = sasl_listeners(loaded.config, checked_listeners(loaded.config))["SASL_PLAINTEXT"]
+    assert served.plain_users["alice"] == "a-secret"
+    assert served.max_reauth_ms == {"PLAIN": 0, "SCRAM-SHA-512": 5000}
+    assert loaded.warnings == ()
