@@ -26,7 +26,8 @@ from typing import Final
 
 import click
 
-from oncelog.broker.config.sources import parse_properties, settings_in_environment
+from oncelog.broker.config.sources import settings_in_environment
+from oncelog.protocol.properties import parse_properties
 
 DATA_VARIABLE: Final = "ONCELOG_DATA_DIR"
 CONFIG_VARIABLE: Final = "ONCELOG_CONFIG_FILE"

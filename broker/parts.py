@@ -17,6 +17,7 @@ from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.security.authorizer import Authorizer
 from oncelog.broker.security.quotas import Quotas
+from oncelog.broker.security.scram_users import ScramUsers
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.transactions.markers import MarkerWriter
@@ -66,6 +67,7 @@ class Broker:
     authorizer: Authorizer
     acls: AclRepository | None
     """None if every client may do everything."""
+    scram_users: ScramUsers
     quotas: Quotas
     response_memory: ResponseMemory
     supervisor: Supervisor

@@ -193,7 +193,7 @@ async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
                     loaded.config,
                     disk=LocalDisk(spare_descriptors=_spare_descriptors()),
                     wall_clock=_wall_clock,
-                    rng=random.Random(),
+                    rng=random.SystemRandom(),  # Nonces and ids that no client may predict.
                     side_loop=side_loop,
                 )
             )

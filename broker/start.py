@@ -28,6 +28,7 @@ from oncelog.broker.metadata.identity import Identity, identify
 from oncelog.broker.metadata.session_file import SessionFile
 from oncelog.broker.metadata.store_choice import OpenStore, open_store
 from oncelog.broker.network.heartbeats import Heartbeats
+from oncelog.broker.network.sasl_guard import sasl_guards
 from oncelog.broker.network.side_loop import SideLoop
 from oncelog.broker.network.socket_server import SocketServer
 from oncelog.broker.part_settings import (
@@ -48,6 +49,7 @@ from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.access_control import open_access_control
 from oncelog.broker.security.quotas import Unlimited
+from oncelog.broker.security.scram_users import ScramUsers
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_config import LogConfig
@@ -166,7 +168,7 @@ class _Start:
         store, (broker_id, cluster_id) = await self._identify(logs, open_store)
         configs = self._open_configs(store)
         local = LocalChannel(broker_id, self._metadata, self._supervisor.spawn)
-        member = self._cluster_member(broker_id, local, listeners.inter_broker)
+        member = self._cluster_member(broker_id, local, listeners)
         if member is not None:  # From here on the directory is ours: what follows writes to it.
             await member.await_free_id(_session_of(store))
             settings = controller_settings(self._config, broker_id, listeners, self._features.supported)
@@ -250,6 +252,7 @@ class _Start:
             marker_writer=data.markers,
             authorizer=self._access.authorizer,
             acls=self._access.acls,
+            scram_users=ScramUsers(data.configs),
             quotas=Unlimited(),
             response_memory=parts.server.response_memory,
             supervisor=self._supervisor,
@@ -269,7 +272,9 @@ class _Start:
         dispatcher = Dispatcher(broker, broker.handlers, max_elements=self._config.oncelog_request_max_elements)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
-        await server.serve(dispatcher)
+        users, cluster_id = broker.scram_users, broker.cluster_id
+        guards = sasl_guards(self._config, broker.listeners, cluster_id=cluster_id, users=users, rng=self._rng)
+        await server.serve(dispatcher, guards)
         if member is not None:
             self._resources.push_async_callback(member.leave)
             await member.until_metadata_received()
@@ -343,7 +348,7 @@ class _Start:
 
     # Other brokers
 
-    def _cluster_member(self, broker_id: int, local: LocalChannel, listener_name: str) -> "ClusterMember | None":
+    def _cluster_member(self, broker_id: int, local: LocalChannel, listeners: Listeners) -> "ClusterMember | None":
         """Return None if the broker is alone: what members of a cluster have is not even loaded then."""
         if self._config.is_embedded:
             return None
@@ -355,7 +360,7 @@ class _Start:
             local=local,
             metadata=self._metadata,
             configs=self._configs,
-            listener_name=listener_name,
+            listeners=listeners,
             supervisor=self._supervisor,
         )
 

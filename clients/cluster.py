@@ -26,6 +26,7 @@ from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.connection_pool import LATE_SECONDS, ConnectionPool, is_late
 from oncelog.clients.durations import positive_seconds
 from oncelog.clients.errors import (
+    AuthenticationFailed,
     BrokerAbsent,
     BrokerSilent,
     ClientError,
@@ -42,6 +43,7 @@ from oncelog.clients.negotiation import NO_FEATURES, newer_features
 from oncelog.clients.obstacles import Obstacle, Obstacles, at_broker
 from oncelog.clients.retry import Backoff, Retry
 from oncelog.clients.routes import AnyBroker, Controller, Coordinator, Node, Route
+from oncelog.clients.sasl import SaslClient
 from oncelog.clients.staggered import AllAttemptsFailed, first_success
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
 from oncelog.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
@@ -53,6 +55,7 @@ from oncelog.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from oncelog.protocol.sasl.login import SaslLogin
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -63,6 +66,8 @@ _STAGGER_SECONDS: Final = 1.0
 _CREATION_SECONDS: Final = 5.0
 """Seconds that a topic may remain unknown which brokers create when its metadata is requested."""
 _NO_RESPONSE: Final = (Unreachable, ConnectionLost, RequestTimedOut)
+_REFUSALS: Final = (TlsFailed, AuthenticationFailed)
+"""What another address of the cluster would not do better."""
 _LEADERLESS: Final = "partitions without a leader"
 _LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the broker did not say")
 
@@ -94,6 +99,7 @@ class Cluster:
         connect_seconds: float = 10.0,
         operation_seconds: float = 30.0,
         tls: ssl.SSLContext | None = None,
+        login: SaslLogin | None = None,
     ) -> None:
         self._bootstrap = tuple(bootstrap)
         self.rng = rng
@@ -103,6 +109,7 @@ class Cluster:
         self.operation_seconds = positive_seconds(operation_seconds, "operation_seconds")
         """The time of one operation, over all of its attempts."""
         self._tls = tls
+        self._sasl = None if login is None else SaslClient(login)
         self._tasks = BackgroundTasks(client_id)
         self.pool = ConnectionPool(self.connect, self._tasks)
         self._obstacles = Obstacles()
@@ -339,7 +346,7 @@ class Cluster:
         attempts = (partial(self.pool.to, address) for address in untried)
         try:
             return await first_success(
-                self._tasks, attempts, _STAGGER_SECONDS, "any broker", ends=lambda error: isinstance(error, TlsFailed)
+                self._tasks, attempts, _STAGGER_SECONDS, "any broker", ends=lambda error: isinstance(error, _REFUSALS)
             )
         except AllAttemptsFailed as failed:
             if best is not None and best.is_open:
@@ -365,7 +372,7 @@ class Cluster:
         return self.pool.is_open(address)
 
     async def connect(self, address: Address) -> Connection:
-        """Open a connection that the caller closes. Raises ``Unreachable``, ``BadResponse``, ``TlsFailed``."""
+        """Open a connection that the caller closes. Raises what ``connection.connect`` raises."""
         self.unreachable.setdefault(address, f"{address}: no response yet")
         begin = partial(self._obstacles.begin, address)
         begin("no response to the attempt to connect", self._now())
@@ -376,6 +383,7 @@ class Cluster:
                 connect_seconds=self._connect_seconds,
                 request_seconds=self.operation_seconds,
                 tls=self._tls,
+                sasl=self._sasl,
                 on_accepted=lambda: begin("no response to ApiVersions", self._now(), is_connected=True),
             )
         except asyncio.CancelledError:

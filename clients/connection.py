@@ -14,9 +14,8 @@ import errno
 import os
 import socket
 import ssl
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from oncelog.clients import VERSION
 from oncelog.clients.errors import (
@@ -32,6 +31,9 @@ from oncelog.clients.errors import (
 )
 from oncelog.clients.frames import BadFrame, FrameSplitter
 from oncelog.clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_retry
+from oncelog.clients.outbox import Outbox, PendingRequest
+from oncelog.clients.sasl import SaslClient
+from oncelog.clients.sasl_session import SaslSession
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_response
@@ -45,6 +47,8 @@ SOFTWARE_NAME: Final = "oncelog"
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _LAST_PORT: Final = 65535
 _DEFAULT_CLIENT_ID: Final = "oncelog"
+_PERHAPS_SASL: Final = ": does its listener need authentication (security.protocol=SASL_PLAINTEXT)?"
+"""If nothing but ApiVersions had a response: so ends a listener that wants authentication."""
 _DEFAULT_CONNECT_SECONDS: Final = 10.0
 _DEFAULT_REQUEST_SECONDS: Final = 30.0
 
@@ -59,22 +63,6 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class _Pending(NamedTuple):
-    """A request in flight."""
-
-    correlation_id: int
-    version: int
-    response_type: type[Message]
-    future: "asyncio.Future[Any]"
-    sent_at: float
-    deadline: float
-
-    @property
-    def name(self) -> str:
-        """The name of the request."""
-        return self.response_type.__name__.removesuffix("Response")
-
-
 class Connection(asyncio.Protocol):
     """The protocol of one connection. Make it with ``connect``."""
 
@@ -82,9 +70,9 @@ class Connection(asyncio.Protocol):
         "_client_id",
         "_correlation_id",
         "_end",
+        "_greeted",
         "_loop",
         "_pending",
-        "_request_seconds",
         "_splitter",
         "_timer",
         "_transport",
@@ -92,6 +80,9 @@ class Connection(asyncio.Protocol):
         "closed",
         "is_writable",
         "on_writable",
+        "outbox",
+        "request_seconds",
+        "session",
         "versions",
     )
 
@@ -101,11 +92,16 @@ class Connection(asyncio.Protocol):
     def __init__(self, address: Address, client_id: str | None, request_seconds: float) -> None:
         self.address = address
         self._client_id = client_id
-        self._request_seconds = request_seconds
+        self.request_seconds = request_seconds
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter()
-        self._pending: deque[_Pending] = deque()
+        self.outbox = Outbox()
+        self._pending = self.outbox.in_flight
+        self.session: SaslSession | None = None
+        """The authentication of the connection; None if it has none."""
         self._correlation_id = 0
+        self._greeted = -1
+        """The correlation id of the first request after ApiVersions; -1 before that is known."""
         self._timer: asyncio.TimerHandle | None = None
         self._end: ClientError | None = None
         """Why the connection is over; None while it is not."""
@@ -168,19 +164,20 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection at once, even if written bytes cannot leave. Requests in flight fail."""
-        self._fail(ConnectionLost(f"the connection to {self.address} was given up"))
+        self.fail(ConnectionLost(f"the connection to {self.address} was given up"))
 
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.outbox.open(self._transport.writelines)
 
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._splitter.feed(data):
                 self._take(frame)
         except (BadFrame, DecodeError) as error:
-            self._fail(BadResponse(f"{self.address} does not respond like a Kafka broker: {error}"))
+            self.fail(BadResponse(f"{self.address} does not respond like a Kafka broker: {error}"))
 
     def pause_writing(self) -> None:
         self.is_writable = False
@@ -192,7 +189,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = f": {error}" if error else ""
-        self._finish(ConnectionLost(f"{self.address} closed the connection{reason}"))
+        is_refused = self.session is None and self._pending and self._pending[0].correlation_id == self._greeted
+        hint = _PERHAPS_SASL if is_refused else ""
+        self._finish(ConnectionLost(f"{self.address} closed the connection{reason}{hint}"))
         assert self._end is not None
         self.closed.set_result(self._end)
 
@@ -206,6 +205,7 @@ class Connection(asyncio.Protocol):
             response = await self._send(request, ApiVersionsResponse, version, None)
             if response.error_code == ErrorCode.NONE:
                 self.versions = BrokerVersions(response)
+                self._greeted = self._correlation_id
                 return
             if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
                 raise BadResponse(
@@ -232,9 +232,9 @@ class Connection(asyncio.Protocol):
         self._raise_if_closed()
         correlation_id = self._write(request, version)
         now = self._loop.time()
-        deadline = now + (self._request_seconds if timeout is None else timeout)
+        deadline = now + (self.request_seconds if timeout is None else timeout)
         future: asyncio.Future[R] = self._loop.create_future()
-        self._pending.append(_Pending(correlation_id, version, response_type, future, now, deadline))
+        self.outbox.queue.append(PendingRequest(correlation_id, version, response_type, future, now, deadline))
         self._expect_by(deadline)
         return future
 
@@ -242,10 +242,10 @@ class Connection(asyncio.Protocol):
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & _MAX_CORRELATION_ID
         try:
-            self._transport.writelines(encode_request(correlation_id, self._client_id, request, version))
+            self.outbox.send(encode_request(correlation_id, self._client_id, request, version))
         except MemoryError as error:  # Part of the request may be written: nothing can follow it.
             lost = ConnectionLost(f"this process has no memory for a request to {self.address}")
-            self._fail(lost)
+            self.fail(lost)
             raise lost from error
         return correlation_id
 
@@ -280,9 +280,10 @@ class Connection(asyncio.Protocol):
             return
         late = next(pending for pending in self._pending if pending.deadline == deadline)
         seconds = self._loop.time() - late.sent_at
-        self._fail(RequestTimedOut(f"{self.address}: no response to {late.name} within {seconds:.3g} s"))
+        self.fail(RequestTimedOut(f"{self.address}: no response to {late.name} within {seconds:.3g} s"))
 
-    def _fail(self, error: ClientError) -> None:
+    def fail(self, error: ClientError) -> None:
+        """End the connection at once. Requests in flight fail with the error."""
         self._finish(error)
         self._transport.abort()
 
@@ -292,17 +293,19 @@ class Connection(asyncio.Protocol):
         self._end = error
         if self._timer is not None:
             self._timer.cancel()
-        for pending in self._pending:
+        if self.session is not None:
+            self.session.end()
+            self.session = None  # It references the connection.
+        for pending in self.outbox.take_all():
             if not pending.future.done():
                 pending.future.set_exception(error)
-        self._pending.clear()
 
     def _raise_if_closed(self) -> None:
         if self._end is not None:
             raise ConnectionLost(str(self._end))
 
 
-def _parse(pending: _Pending, frame: memoryview) -> tuple[int, Message]:
+def _parse(pending: PendingRequest, frame: memoryview) -> tuple[int, Message]:
     if pending.response_type is ApiVersionsResponse:
         return parse_api_versions_response(frame, pending.version)
     return parse_response(pending.response_type, pending.version, frame)
@@ -315,6 +318,13 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+async def _introduce(connection: Connection, sasl: SaslClient | None) -> None:
+    await connection.negotiate()
+    if sasl is not None:
+        connection.session = SaslSession(connection, sasl)
+        await connection.session.begin()
+
+
 async def connect(
     address: Address,
     *,
@@ -322,26 +332,30 @@ async def connect(
     connect_seconds: float = _DEFAULT_CONNECT_SECONDS,
     request_seconds: float = _DEFAULT_REQUEST_SECONDS,
     tls: ssl.SSLContext | None = None,
+    sasl: SaslClient | None = None,
     on_accepted: Callable[[], object] = lambda: None,
 ) -> Connection:
     """Open a connection and learn which versions the broker serves; all of it within ``connect_seconds``.
 
     ``on_accepted`` is called when the address has accepted the connection, and nothing has been said yet.
 
-    With ``tls`` the connection is secured first; ``TlsFailed`` says what is wrong with a certificate. Everything else
-    raises ``Unreachable``, also an address that cannot be one: brokers advertise what their settings say.
+    With ``tls`` the connection is secured first; ``TlsFailed`` says what is wrong with a certificate. With ``sasl`` it
+    is authenticated; ``AuthenticationFailed`` says what the broker does not accept. Everything else raises
+    ``Unreachable``, also an address that cannot be one: brokers advertise what their settings say.
     """
     if not 0 < address.port <= _LAST_PORT:
         raise Unreachable(f"{address}: there is no port {address.port}")
     loop = asyncio.get_running_loop()
     connection: Connection | None = None
+    is_ready = False
     try:
         async with asyncio.timeout(connect_seconds):
             _, connection = await loop.create_connection(
                 lambda: Connection(address, client_id, request_seconds), address.host, address.port, ssl=tls
             )
             on_accepted()
-            await connection.negotiate()
+            await _introduce(connection, sasl)
+            is_ready = True
             return connection
     except TimeoutError:
         if connection is not None:
@@ -369,5 +383,5 @@ async def connect(
     except MemoryError as error:
         raise Unreachable(f"{address}: this process has no memory for a connection") from error
     finally:
-        if connection is not None and not hasattr(connection, "versions"):
+        if connection is not None and not is_ready:
             connection.close()

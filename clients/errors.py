@@ -112,6 +112,12 @@ class TlsFailed(ClientError):
     remedy = Remedy.RECONFIGURE
 
 
+class AuthenticationFailed(ClientError):
+    """A broker does not accept this client's login, or does not prove that it knows the password itself."""
+
+    remedy = Remedy.RECONFIGURE
+
+
 class ConnectionLost(ClientError):
     """The connection ended before the response came. Whether the request was carried out is unknown."""
 

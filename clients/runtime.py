@@ -10,6 +10,7 @@ from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.retry import Backoff
+from oncelog.protocol.sasl.login import SaslLogin
 
 C = TypeVar("C")
 
@@ -32,6 +33,10 @@ class ConnectionSettings(Protocol):
     @property
     def request_timeout_ms(self) -> int:
         """Return the maximum duration of one operation on the cluster, in milliseconds."""
+
+    @property
+    def login(self) -> SaslLogin | None:
+        """Return with what the client authenticates; None if it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,7 @@ def new_cluster(settings: ConnectionSettings, rng: Random) -> Cluster:
         client_id=settings.client_id,
         connect_seconds=settings.connect_timeout_ms / 1000,
         operation_seconds=settings.request_timeout_ms / 1000,
+        login=settings.login,
     )
 
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from oncelog.clients.consumer.consumer_record import ConsumerRecord, TimestampType
     from oncelog.clients.consumer.rebalance_listener import RebalanceListener
     from oncelog.clients.errors import (
+        AuthenticationFailed,
         BackgroundTaskFailed,
         BadResponse,
         BrokerAbsent,
@@ -151,6 +152,7 @@ else:
         "oncelog.clients.consumer.consumer_record": ("ConsumerRecord", "TimestampType"),
         "oncelog.clients.consumer.rebalance_listener": ("RebalanceListener",),
         "oncelog.clients.errors": (
+            "AuthenticationFailed",
             "BackgroundTaskFailed",
             "BadResponse",
             "BrokerAbsent",
@@ -233,6 +235,7 @@ __all__ = [
     "Admin",
     "AdminConfig",
     "AssignmentFailed",
+    "AuthenticationFailed",
     "BROKER_DEFAULT",
     "BackgroundTaskFailed",
     "BadResponse",

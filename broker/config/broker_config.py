@@ -84,9 +84,6 @@ class BrokerConfig(SecuritySettings):
         "Security protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL.",
     )
     inter_broker_listener_name: str | None = string(None, "Name of the listener for requests between brokers.")
-    security_inter_broker_protocol: str = string(
-        "PLAINTEXT", "Security protocol between brokers, if inter.broker.listener.name is not set."
-    )
     socket_request_max_bytes: int = integer(
         104_857_600, "Maximum size of a request, in bytes; a larger one closes its connection.", low=1
     )

@@ -22,6 +22,7 @@ from oncelog.broker.config.broker_config import (
     attribute,
 )
 from oncelog.broker.config.listeners import parse_per_ip_limits
+from oncelog.broker.config.sasl_config import is_prefixed
 from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
 from oncelog.broker.config.sources import variable_of_key
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
@@ -126,7 +127,7 @@ def with_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> Broker
 
 def why_not_dynamic(key: str, value: str) -> str | None:
     """Return why a running broker cannot take this setting, or None."""
-    if key not in BROKER_SETTINGS:
+    if key not in BROKER_SETTINGS and not is_prefixed(key):
         synonyms = topic_config.SYNONYMS.get(key)
         nearest = synonyms[0].key if synonyms else nearest_key(key, BROKER_SETTINGS)
         return f"Unknown broker config name: {key}{did_you_mean(nearest)}"

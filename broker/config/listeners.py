@@ -11,13 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.sasl_config import (
+    SaslListener,
+    parse_inter_broker_login,
+    parse_sasl_listener,
+    refuse_useless,
+)
 from oncelog.broker.config.settings import ConfigError
+from oncelog.protocol.sasl.login import SaslLogin
 
 _ENTRY: Final = re.compile(r"(?P<name>[\w.-]+)://(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>-?\d+)")
 _HTTP_LISTENER: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>\d{1,5})")
 _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
 _LOOPBACK: Final = re.compile(r"localhost|127(\.\d+){3}|::1", re.IGNORECASE)
 PLAINTEXT: Final = "PLAINTEXT"
+SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's numbers, as brokers send them to each other."""
 
@@ -118,7 +126,7 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
 
 def _refuse_unserved(bound: tuple[Listener, ...]) -> None:
     for listener in bound:
-        if listener.security_protocol != PLAINTEXT:
+        if listener.security_protocol not in (PLAINTEXT, SASL_PLAINTEXT):
             raise ConfigError(f"listeners has {listener}: {listener.security_protocol} is not served yet")
     ports = [(listener.host, listener.port) for listener in bound if listener.port]
     if len(set(ports)) < len(ports):
@@ -189,4 +197,25 @@ def checked_listeners(config: BrokerConfig) -> Listeners:
     parse_per_ip_limits(config.max_connections_per_ip_overrides)
     if config.oncelog_http_listener is not None:
         parse_http_listener(config.oncelog_http_listener)
-    return parse_listeners(config)
+    listeners = parse_listeners(config)
+    refuse_useless(config, [listener.name for listener in listeners.bound])
+    sasl_listeners(config, listeners)
+    inter_broker_login(config, listeners)
+    return listeners
+
+
+def sasl_listeners(config: BrokerConfig, listeners: Listeners) -> dict[str, SaslListener]:
+    """Return what each listener with SASL serves, by its name. Raises ``ConfigError``."""
+    return {
+        listener.name: parse_sasl_listener(config, listener.name)
+        for listener in listeners.bound
+        if listener.security_protocol == SASL_PLAINTEXT
+    }
+
+
+def inter_broker_login(config: BrokerConfig, listeners: Listeners) -> SaslLogin | None:
+    """Return with what this broker authenticates to others; None if it need not, or is alone."""
+    protocols = {listener.name: listener.security_protocol for listener in listeners.bound}
+    if config.is_embedded or protocols[listeners.inter_broker] != SASL_PLAINTEXT:
+        return None
+    return parse_inter_broker_login(config, listeners.inter_broker)

@@ -1,10 +1,16 @@
-"""The rows of the broker's table of settings that are about security (``oncelog.broker.config.broker_config``)."""
+"""The settings of security, the first part of the broker's table (``BrokerConfig``).
 
-from dataclasses import dataclass
+Kafka has more keys than rows here: most of these can be set for one listener, and for one mechanism of it, by a prefix.
+``prefixed`` holds those as they were written; ``oncelog.broker.config.sasl_config`` reads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.broker.config.settings import boolean, string
+from oncelog.broker.config.settings import boolean, integer, long, password, string, strings
 
+_GSSAPI: Final = "GSSAPI"
 AUTHORIZERS: Final = (
     "kafka.security.authorizer.AclAuthorizer",
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -14,8 +20,38 @@ AUTHORIZERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class SecuritySettings:
-    """The settings of one broker by which it decides what clients may do."""
+    """How clients and brokers authenticate, and what they may do then."""
 
+    security_inter_broker_protocol: str = string(
+        "PLAINTEXT", "Security protocol between brokers, if inter.broker.listener.name is not set."
+    )
+    sasl_enabled_mechanisms: tuple[str, ...] = strings(
+        (_GSSAPI,),
+        "SASL mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI, Kafka's default, is refused. "
+        "For one listener: listener.name.NAME.sasl.enabled.mechanisms.",
+    )
+    sasl_mechanism_inter_broker_protocol: str = string(
+        _GSSAPI, "SASL mechanism with which brokers authenticate to each other."
+    )
+    sasl_jaas_config: str | None = password(
+        "Login module with users and the broker's own login. Usually set for one listener and mechanism, by the key "
+        "listener.name.NAME.MECHANISM.sasl.jaas.config, in lower case."
+    )
+    sasl_server_max_receive_size: int = integer(
+        524_288, "Maximum size of a request before authentication, in bytes.", low=0
+    )
+    connections_max_reauth_ms: int = long(
+        0,
+        "Milliseconds after which a client must have authenticated again (KIP-368); 0: never. "
+        "For one listener and mechanism: listener.name.NAME.MECHANISM.connections.max.reauth.ms.",
+        low=0,
+    )
+    connection_failed_authentication_delay_ms: int = integer(
+        100, "Milliseconds before a failed authentication has its response and its connection is closed.", low=0
+    )
+    oncelog_authentication_timeout_ms: int = integer(
+        30_000, "Maximum milliseconds from a connection to its authentication; then it is closed.", low=1
+    )
     authorizer_class_name: str = string(
         "",
         "Kafka's name of the authorizer. Both kafka.security.authorizer.AclAuthorizer and "
@@ -29,3 +65,6 @@ class SecuritySettings:
         False, "Whether every client may do everything to a resource that no access control list is about."
     )
     zookeeper_set_acl: bool = boolean(False, "Whether to protect znodes with ACLs. true is refused: not supported yet.")
+
+    prefixed: Mapping[str, str] = field(default_factory=dict)
+    """Settings of one listener, one mechanism, or both, by their whole keys, as they were written."""

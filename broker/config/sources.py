@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from oncelog.broker.config import access_control
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
+from oncelog.broker.config.sasl_config import is_prefixed
 from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
+from oncelog.protocol.properties import parse_properties
 
 _NOT_SETTINGS: Final = re.compile(
     r"KAFKA_(HOME|VERSION|OPTS|HEAP_OPTS|JVM_PERFORMANCE_OPTS|GC_LOG_OPTS|LOG4J_\w+|JMX_\w+|DEBUG|CLASSPATH"
@@ -32,7 +34,7 @@ _UNSERVED_VARIABLES: Final = {
 _UNSERVED_FAMILIES: Final = (
     "ssl.", "sasl.", "listener.name.", "remote.log.", "group.consumer.", "group.share.", "group.streams.", "share.",
     "confluent.", "controller.quorum.", "controller.quota.", "quota.", "metrics.", "metric.", "log.cleaner.",
-    "delegation.token.", "zookeeper.ssl.", "zookeeper.clientCnxnSocket", "connections.max.reauth.ms",
+    "delegation.token.", "zookeeper.ssl.", "zookeeper.clientCnxnSocket",
     "inter.broker.protocol.version", "password.encoder.", "client.quota.callback.class", "principal.builder.class",
     "group.coordinator.", "compression.", "metadata.log.", "create.topic.policy.class.name",
     "alter.config.policy.class.name", "kafka.metrics.", "broker.heartbeat.", "broker.session.", "initial.broker.",
@@ -70,9 +72,11 @@ def load_config(
     renamed = [key for key in given if key in _RENAMED]
     given = {**{_RENAMED[key]: given[key] for key in renamed}, **{k: v for k, v in given.items() if k not in _RENAMED}}
     known = {key: text for key, text in given.items() if key in BROKER_SETTINGS}
+    prefixed = {key: text for key, text in given.items() if key not in known and is_prefixed(key)}
     values: dict[str, Any] = {attribute(key): BROKER_SETTINGS[key].parse(text) for key, text in known.items()}
-    config = _consistent(BrokerConfig(**values, given=known))
-    warnings = [_unknown(key) for key in given if key not in BROKER_SETTINGS and not _in_unserved_family(key)]
+    config = _consistent(BrokerConfig(**values, given=known, prefixed=prefixed))
+    others = [key for key in given if key not in known and key not in prefixed]
+    warnings = [_unknown(key) for key in others if not _in_unserved_family(key)]
     warnings += [
         f"{key} is called {_RENAMED[key]}: the former name ends with the next minor release" for key in renamed
     ]
@@ -82,49 +86,12 @@ def load_config(
         if environment and environment.get(name)
     ]
     warnings += access_control.warnings(config)
-    remarks = [*_unused(given), *_embedded(config)]
+    remarks = [*_unused(known), *_unserved(others), *_embedded(config)]
     return LoadedConfig(
         config=config.with_embedded_defaults() if config.is_embedded else config,
         warnings=tuple(warnings),
         remarks=tuple(remarks),
     )
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Parse Java's ``.properties``: comments; ``=``, ``:`` or space after the key; ``\\`` continues a line."""
-    pairs = {}
-    for line in _logical_lines(text):
-        match = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
-        assert match is not None
-        pairs[_unescape(match[1])] = _unescape(match[2])
-    return pairs
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    pending = ""
-    for raw in text.splitlines():
-        line = raw.lstrip()
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        pending += line
-        if (len(pending) - len(pending.rstrip("\\"))) % 2:
-            pending = pending[:-1]
-            continue
-        yield pending
-        pending = ""
-    if pending:
-        yield pending
-
-
-def _unescape(text: str) -> str:
-    named = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-
-    def replacement(match: re.Match[str]) -> str:
-        if match[1]:
-            return chr(int(match[1], 16))
-        return named.get(match[2], match[2])
-
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replacement, text, flags=re.DOTALL)
 
 
 def settings_in_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -162,12 +129,15 @@ def _in_unserved_family(key: str) -> bool:
     return key.startswith(_UNSERVED_FAMILIES)
 
 
-def _unused(given: Mapping[str, str]) -> Iterator[str]:
-    for key in given:
-        setting = BROKER_SETTINGS.get(key)
-        if setting is not None and setting.unused:
-            yield f"{key} has no effect: {setting.unused}"
-        elif setting is None and _in_unserved_family(key):
+def _unused(known: Iterable[str]) -> Iterator[str]:
+    for key in known:
+        if BROKER_SETTINGS[key].unused:
+            yield f"{key} has no effect: {BROKER_SETTINGS[key].unused}"
+
+
+def _unserved(others: Iterable[str]) -> Iterator[str]:
+    for key in others:
+        if _in_unserved_family(key):
             yield f"{key} has no effect: it is not served yet"
 
 

@@ -230,6 +230,17 @@ class Dispatcher:
         pending.awaitable = decode_and_handle()
         return pending
 
+    def refuse(self, frame: memoryview, error: ErrorCode) -> ResponseBuffers:
+        """Return the response that has this error wherever the API has a field for one. Raises CloseConnection."""
+        try:
+            header, position = parse_request_header(frame)
+            route = self._routes.get(header[:2]) or self._add_route(header.api_key, header.api_version)
+            request, _ = route.decode(frame, position, route.max_elements)
+        except DecodeError as malformed:
+            raise CloseConnection(f"a malformed request: {malformed}") from None
+        response = route.handler.error_response(request, route.response_version, error)
+        return route.encode(header.correlation_id, response)
+
     def is_in_turn(self, frame: memoryview) -> bool:
         """Return whether this request begins only when all before it have their responses."""
         return bytes(frame[:2]) in self._in_turn

@@ -1,10 +1,11 @@
 """What is known of a request beside its content: the client's connection and who the client is."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from oncelog.coordinator.ports import NEVER
+from oncelog.protocol.schema import Buffer
 
 NO_SOCKET: Final = -1
 """The descriptor of a connection that has no socket: in the simulation."""
@@ -25,6 +26,13 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 class CloseConnection(Exception):
     """The connection must be closed. The message is the one line that is logged about it."""
+
+    def __init__(self, reason: str, response: Iterable[Buffer] = (), *, after_seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.response = list(response)
+        """What the client is sent before."""
+        self.after_seconds = after_seconds
+        """For which both wait."""
 
 
 class RequestOrder(Protocol):

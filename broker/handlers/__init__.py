@@ -10,6 +10,7 @@ from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from oncelog.broker.handlers.alter_configs import handle_alter_configs
 from oncelog.broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
+from oncelog.broker.handlers.alter_user_scram_credentials import handle_alter_user_scram_credentials
 from oncelog.broker.handlers.api_versions import handle_api_versions
 from oncelog.broker.handlers.create_acls import handle_create_acls
 from oncelog.broker.handlers.create_partitions import handle_create_partitions
@@ -26,6 +27,7 @@ from oncelog.broker.handlers.describe_log_dirs import handle_describe_log_dirs
 from oncelog.broker.handlers.describe_producers import handle_describe_producers
 from oncelog.broker.handlers.describe_topic_partitions import handle_describe_topic_partitions
 from oncelog.broker.handlers.describe_transactions import handle_describe_transactions
+from oncelog.broker.handlers.describe_user_scram_credentials import handle_describe_user_scram_credentials
 from oncelog.broker.handlers.elect_leaders import handle_elect_leaders
 from oncelog.broker.handlers.end_txn import handle_end_txn
 from oncelog.broker.handlers.fetch import handle_fetch
@@ -46,6 +48,8 @@ from oncelog.broker.handlers.offset_delete import handle_offset_delete
 from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
 from oncelog.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.handlers.sasl_authenticate import handle_sasl_authenticate
+from oncelog.broker.handlers.sasl_handshake import handle_sasl_handshake
 from oncelog.broker.handlers.sync_group import handle_sync_group
 from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from oncelog.broker.handlers.update_features import handle_update_features
@@ -62,6 +66,7 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_add_partitions_to_txn,
         handle_alter_configs,
         handle_alter_partition_reassignments,
+        handle_alter_user_scram_credentials,
         handle_api_versions,
         handle_create_acls,
         handle_create_partitions,
@@ -78,6 +83,7 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_describe_producers,
         handle_describe_topic_partitions,
         handle_describe_transactions,
+        handle_describe_user_scram_credentials,
         handle_elect_leaders,
         handle_end_txn,
         handle_fetch,
@@ -98,6 +104,8 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_offset_fetch,
         handle_offset_for_leader_epoch,
         handle_produce,
+        handle_sasl_authenticate,
+        handle_sasl_handshake,
         handle_sync_group,
         handle_txn_offset_commit,
         handle_update_features,

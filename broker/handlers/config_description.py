@@ -14,6 +14,7 @@ from oncelog.broker.config import topic_config
 from oncelog.broker.config.broker_config import BROKER_SETTINGS
 from oncelog.broker.config.dynamic_config import DYNAMIC_KEYS, current_config
 from oncelog.broker.config.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, group_synonym
+from oncelog.broker.config.sasl_config import is_secret
 from oncelog.broker.config.settings import Kind, Setting
 from oncelog.broker.config.topic_config import SYNONYMS, TOPIC_SETTINGS
 from oncelog.broker.parts import Broker
@@ -96,6 +97,8 @@ class ConfigDescription:
                 setting=setting,
             )
 
+        yield from (_prefixed(key, text) for key, text in self._static.prefixed.items())
+
     def all_brokers(self) -> Iterator[ConfigEntry]:
         """Yield the overrides that hold for every broker."""
         for key, value in self._common.items():
@@ -132,6 +135,15 @@ class ConfigDescription:
 
 def _entry(setting: Setting, value: str | None, synonyms: Sequence[ConfigSynonym]) -> ConfigEntry:
     return ConfigEntry(key=setting.key, value=value, is_read_only=False, synonyms=tuple(synonyms), setting=setting)
+
+
+def _prefixed(key: str, text: str) -> ConfigEntry:
+    """Describe a setting of one listener or mechanism."""
+    kind = Kind.PASSWORD if is_secret(key) else Kind.STRING
+    setting = Setting(key=key, kind=kind, default=None, doc="A setting of one listener or SASL mechanism.")
+    value = None if kind is Kind.PASSWORD else text
+    synonym = ConfigSynonym(key=key, value=value, source=ConfigSource.STATIC_BROKER_CONFIG)
+    return ConfigEntry(key=key, value=value, is_read_only=True, synonyms=(synonym,), setting=setting)
 
 
 def _synonym(key: str, value: str, source: ConfigSource) -> ConfigSynonym:

@@ -140,12 +140,19 @@ async def alter(
     budget = new_budget()
     steps = in_slices(requested, check, budget, _UNITS_PER_RESOURCE)
     checked = await broker.sliced_work.finish(steps, budget, context.connection)
-    if broker.session_health.state is not SessionState.CONNECTED:
-        return [_NO_STORE if isinstance(each, ConfigAlteration) else each for each in checked]
     alterations = [each for each in checked if isinstance(each, ConfigAlteration)]
-    seconds = broker.config.request_timeout_ms / 1000 * _SHARE_OF_TIMEOUT
-    results = iter(await broker.configs.alter(alterations, validate_only=validate_only, timeout_seconds=seconds))
+    results = iter(await alter_in_store(broker, alterations, validate_only=validate_only))
     return [next(results) if isinstance(each, ConfigAlteration) else each for each in checked]
+
+
+async def alter_in_store(
+    broker: Broker, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False
+) -> list[ApiError]:
+    """Change configurations in the metadata store; REQUEST_TIMED_OUT for what it has not done in time."""
+    if broker.session_health.state is not SessionState.CONNECTED:
+        return [_NO_STORE] * len(alterations)
+    seconds = broker.config.request_timeout_ms / 1000 * _SHARE_OF_TIMEOUT
+    return await broker.configs.alter(alterations, validate_only=validate_only, timeout_seconds=seconds)
 
 
 def _alteration(broker: Broker, context: RequestContext, requested: RequestedAlteration) -> ConfigAlteration | ApiError:

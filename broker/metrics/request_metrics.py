@@ -58,9 +58,17 @@ def traffic_metrics(traffic: Mapping[str, Traffic]) -> Iterator[Metric]:
     )
     bytes_in = CounterMetricFamily(f"{family}_incoming_byte", "Bytes received.", labels=("listener",))
     bytes_out = CounterMetricFamily(f"{family}_outgoing_byte", "Bytes sent.", labels=("listener",))
+    successful = CounterMetricFamily(
+        f"{family}_successful_authentication", "Authentications that succeeded.", labels=("listener",)
+    )
+    failed = CounterMetricFamily(
+        f"{family}_failed_authentication", "Authentications that failed.", labels=("listener",)
+    )
     for listener, counts in traffic.items():
         connections.add_metric((listener,), counts.connections)
         accepted.add_metric((listener,), counts.accepted)
         bytes_in.add_metric((listener,), counts.bytes_in)
         bytes_out.add_metric((listener,), counts.bytes_out)
-    yield from (connections, accepted, bytes_in, bytes_out)
+        successful.add_metric((listener,), counts.successful_authentications)
+        failed.add_metric((listener,), counts.failed_authentications)
+    yield from (connections, accepted, bytes_in, bytes_out, successful, failed)

@@ -32,15 +32,18 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from oncelog.broker.dispatch.api_handler import Later
 from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse, ResponseBuffers
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
+from oncelog.broker.network.connection_limits import Limits
 from oncelog.broker.network.frames import FrameReader
+from oncelog.broker.network.gate import Entrance
 from oncelog.broker.network.long_requests import LONG_BYTES, Account, LongRequests
 from oncelog.broker.network.request_order import ConnectionOrder
 from oncelog.broker.network.response_memory import Reading, ResponseMemory
+from oncelog.broker.network.response_slot import Finishing, LastResponse, ResponseSlot
 from oncelog.broker.network.response_writer import ResponseWriter
 from oncelog.broker.network.turn_share import SMALL, TurnShare, units_of
 from oncelog.broker.process.supervisor import Supervisor
@@ -53,17 +56,6 @@ _MAX_READY_BYTES: Final = 1 << 20
 _SLICE: Final = 64
 """Begun in one turn of the loop: so many small requests, or fewer larger ones (``units_of``)."""
 _SEND_ABOVE: Final = 256 * 1024
-
-
-class Limits(Protocol):
-    """The settings that bound a connection (``BrokerConfig`` has them)."""
-
-    @property
-    def socket_request_max_bytes(self) -> int: ...
-    @property
-    def oncelog_connection_max_inflight_requests(self) -> int: ...
-    @property
-    def oncelog_connection_max_inflight_bytes(self) -> int: ...
 
 
 class Owner(Protocol):
@@ -91,24 +83,6 @@ class Owner(Protocol):
     def long_requests(self) -> LongRequests: ...
 
 
-class _Slot:
-    """The place of one response in the queue of those to be sent."""
-
-    __slots__ = ("closes", "later", "on_arrived", "ready_bytes", "response", "size")
-
-    def __init__(self, response: ResponseBuffers | None = None, *, size: int = 0, closes: bool = False) -> None:
-        self.response = response
-        self.size = size
-        """Bytes of the request, while it has no response."""
-        self.ready_bytes = 0 if response is None else sum(map(len, response))
-        self.closes = closes
-        """The connection ends when this slot's turn comes."""
-        self.later: Later | None = None
-        """The future that completes the response."""
-        self.on_arrived: tuple[Callable[[int], None], ...] = ()
-        """Called back when the client has this response and those that are ready behind it (``RequestOrder``)."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """The protocol of one connection."""
 
@@ -134,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_turn_share",
         "bytes_in",
+        "entrance",
         "has_sent_request",
         "info",
         "last_activity",
@@ -161,10 +136,11 @@ class Connection(asyncio.BufferedProtocol):
         self._limits = limits
         self._listener_name = listener_name
         self._reader = FrameReader(limits.socket_request_max_bytes, scratch)
+        self.entrance = Entrance(dispatcher, self._reader)
         self._loop = asyncio.get_running_loop()
         self._frames: deque[memoryview] = deque()
         """Received, not begun."""
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[ResponseSlot] = deque()
         """Begun, without a response, in order."""
         self._bytes = 0
         """The size of what is in both."""
@@ -181,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self.last_activity = self._loop.time()
         self.has_sent_request = False
-        """Whether a whole request has come."""
+        """Whether a whole request has come, of a client that is authenticated where it must be."""
         self.bytes_in = 0
 
     # What the transport calls
@@ -211,6 +187,7 @@ class Connection(asyncio.BufferedProtocol):
         self.info.is_open = False
         self.info.order = None
         self._order.forget()
+        self.entrance.connection_lost()
         self._frames.clear()
         for slot in self._slots:
             if slot.later is not None:
@@ -236,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         frames = self._reader.buffer_updated(nbytes)
         if self._closing or not (frames or self._reader.refusal):
             return
-        self.has_sent_request = True
+        self.has_sent_request = self.entrance.is_open
         self._frames += frames
         order.received += len(frames)
         if order.settling:
@@ -267,8 +244,8 @@ class Connection(asyncio.BufferedProtocol):
         """Begin what may begin, send what may leave."""
         out: ResponseBuffers = []
         unsent = 0
-        frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
-        share, allowed, writer = self._turn_share, self._slice, self.writer
+        frames, slots, info = self._frames, self._slots, self.info
+        share, allowed, writer, entrance = self._turn_share, self._slice, self.writer, self.entrance
         if frames and allowed > share.left:
             if share.left <= 0 < allowed and units_of(frames[0]) > 1:
                 self._rest(share.await_turn)
@@ -285,9 +262,9 @@ class Connection(asyncio.BufferedProtocol):
             del frames[0]
             left -= 1 if len(frame) < SMALL else units_of(frame)
             try:
-                response = dispatch(frame, info)
+                response = entrance.dispatch(frame, info)
             except CloseConnection as error:
-                self._close_after_responses(str(error))
+                self._close_after_responses(error)
                 break
             if isinstance(response, PendingResponse):
                 self._wait(response, frame)
@@ -300,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
                     writer.send(out, unsent)
                     out, unsent = [], 0
             elif response:
-                slot = _Slot(response)
+                slot = ResponseSlot(response)
                 slots.append(slot)
                 self._ready_bytes += slot.ready_bytes
             if self._order.in_hand:
@@ -356,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
             self._process()
 
     def _wait(self, request: PendingResponse, frame: memoryview) -> None:
-        slot = _Slot(size=len(frame))
+        slot = ResponseSlot(size=len(frame))
         if self._order.in_hand:
             slot.on_arrived = self._order.take_in_hand()
         self._slots.append(slot)
@@ -365,24 +342,25 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._blocked = True
             account = self._long_requests.account_of(frame)
-            unblock = self._unblock
             if account is not None:
                 account.begun(len(frame))
-                unblock = partial(self._unblock_long, account)
-            self._supervisor.spawn(request.awaitable, request.name, on_done=partial(unblock, request, slot))
+            on_done = partial(self._unblock, account, request, slot)
+            self._supervisor.spawn(request.awaitable, request.name, on_done=on_done)
 
-    def _unblock_long(
-        self, account: Account, request: PendingResponse, slot: _Slot, task: "asyncio.Future[Message | Later | None]"
-    ) -> None:
-        account.done(slot.size)
-        self._unblock(request, slot, task)
-
-    def _wait_for(self, later: Later, request: PendingResponse, slot: _Slot) -> None:
+    def _wait_for(self, later: Later, request: PendingResponse, slot: ResponseSlot) -> None:
         slot.later = later
         later.add_done_callback(partial(self._finish, request, slot))
 
-    def _unblock(self, request: PendingResponse, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
+    def _unblock(
+        self,
+        account: Account | None,
+        request: PendingResponse,
+        slot: ResponseSlot,
+        task: "asyncio.Future[Message | Later | None]",
+    ) -> None:
         """Begin the next request: the coroutine is done, even if its own response comes later still."""
+        if account is not None:
+            account.done(slot.size)
         self._blocked = False
         if self._order.in_hand:
             slot.on_arrived += self._order.take_in_hand()
@@ -395,14 +373,15 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._finish(request, slot, task)
 
-    def _finish(self, request: PendingResponse, slot: _Slot, done: Later) -> None:
+    def _finish(self, request: Finishing, slot: ResponseSlot, done: Any) -> None:
         try:
-            slot.response = request.finish(done)
+            response = request.finish(done)
         except CloseConnection as error:
-            slot.response, slot.closes = [], True
+            response, slot.closes = [], True
             self._stop_reading(str(error))
+        slot.response = response
         if self._slots:  # Otherwise the connection was lost meanwhile.
-            slot.ready_bytes = sum(map(len, slot.response))
+            slot.ready_bytes = sum(map(len, response))
             self._ready_bytes += slot.ready_bytes
             self.last_activity = self._loop.time()
             self._send_ready()
@@ -430,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
     def _pace_reading(self) -> None:
         """Read, or do not read, by what waits."""
         if self._reader.refusal and not self._frames:
-            self._close_after_responses(self._reader.refusal)
+            self._close_after_responses(self.entrance.refuse(self._reader.refusal))
         if self._closing:
             return
         limits = self._limits
@@ -468,11 +447,12 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._transport.abort()
 
-    def _close_after_responses(self, reason: str) -> None:
+    def _close_after_responses(self, error: CloseConnection) -> None:
         if not self._closing:
-            self._stop_reading(reason)
-            self._slots.append(_Slot([], closes=True))
-            self._loop.call_soon(self._send_ready)
+            self._stop_reading(str(error))
+            slot = ResponseSlot(closes=True)
+            self._slots.append(slot)
+            self._loop.call_later(error.after_seconds, self._finish, LastResponse(error.response), slot, None)
 
     def _stop_reading(self, reason: str) -> None:
         if self._closing:

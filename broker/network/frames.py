@@ -43,17 +43,18 @@ class FrameReader:
     __slots__ = (
         "_first_buffer",
         "_frame",
-        "_max_size",
         "_prefix",
         "_received",
         "_scratch",
         "_size",
         "_view",
+        "max_size",
         "refusal",
     )
 
     def __init__(self, max_size: int, scratch: bytearray) -> None:
-        self._max_size = max_size
+        self.max_size = max_size
+        """The size of the largest frame that is accepted."""
         self._scratch = memoryview(scratch)
         self._prefix = b""
         """The first bytes of a frame whose size, or API key, has not come whole."""
@@ -107,14 +108,16 @@ class FrameReader:
 
     def _cut(self, end: int) -> list[memoryview]:
         scratch = self._scratch
-        if end > 4 and _SIZE.unpack_from(scratch)[0] == end - 4 <= self._max_size:  # One request, as mostly.
+        if end > 4 and _SIZE.unpack_from(scratch)[0] == end - 4 <= self.max_size:  # One request, as mostly.
             return [memoryview(bytearray(scratch[4:end]))]
-        position, spans = 0, []
+        position = 0
+        spans: list[tuple[int, int]] = []
         while end - position >= 4:
             size = _SIZE.unpack_from(scratch, position)[0]
-            if not 0 <= size <= self._max_size:
-                self.refusal = f"a frame of {size} bytes: at most {self._max_size} are accepted"
-                end = position
+            if not 0 <= size <= self.max_size:
+                self.refusal = f"a frame of {size} bytes: at most {self.max_size} are accepted"
+                if not spans:
+                    end = position
                 break
             start = position + 4
             if size > end - start:
@@ -126,11 +129,20 @@ class FrameReader:
             position = start + size
             spans.append((start, position))
         if position < end:
-            self._prefix = bytes(scratch[position:end])
+            self._prefix = bytes(scratch[position:end])  # Of a refused frame, too, if one before may ``allow`` it.
         if not spans:
             return []
         whole = memoryview(bytearray(scratch[:position]))
         return [whole[start:stop] for start, stop in spans]
+
+    def allow(self, max_size: int) -> None:
+        """Accept larger frames from now on, also one that was refused a moment ago and has not come whole."""
+        self.max_size = max_size
+        if self.refusal and len(self._prefix) >= _SIZE.size + _API_KEY.size:
+            size = _SIZE.unpack_from(self._prefix)[0]
+            if len(self._prefix) - _SIZE.size < size <= max_size:
+                self.refusal, first, self._prefix = "", memoryview(self._prefix)[_SIZE.size :], b""
+                self._begin(size, first)
 
     def _begin(self, size: int, first: memoryview) -> None:
         """Take the first bytes of a frame that has not come whole, or refuse it."""

@@ -20,10 +20,11 @@ import resource
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.listeners import Listener, parse_per_ip_limits
@@ -55,10 +56,17 @@ class Traffic:
     accepted: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    successful_authentications: int = 0
+    failed_authentications: int = 0
 
     def add(self, connection: Connection) -> None:
         self.bytes_in += connection.bytes_in
         self.bytes_out += connection.writer.bytes_out
+
+
+Guard: TypeAlias = Callable[[Connection, Dispatcher, Traffic], None]
+"""Sets a gate before the requests of a connection, which counts authentications in the listener's traffic."""
+NO_GUARDS: Final[Mapping[str, Guard]] = MappingProxyType({})
 
 
 class SocketServer:
@@ -70,6 +78,7 @@ class SocketServer:
         self._config = config
         self._supervisor = supervisor
         self._dispatcher: Dispatcher | None = None
+        self._guards = NO_GUARDS
         self._servers: list[asyncio.AbstractServer] = []
         self._connections: dict[Connection, None] = {}
         self._slots: ConnectionSlots[Connection] = ConnectionSlots()
@@ -123,9 +132,10 @@ class SocketServer:
         self._ended = {listener.name: Traffic() for listener in listeners}
         return {listener.name: await self._open(listener) for listener in listeners}
 
-    async def serve(self, dispatcher: Dispatcher) -> None:
-        """Accept connections."""
+    async def serve(self, dispatcher: Dispatcher, guards: Mapping[str, Guard] = NO_GUARDS) -> None:
+        """Accept connections; ``guards`` are called with those to the listeners where clients authenticate."""
         self._dispatcher = dispatcher
+        self._guards = guards
         for server in self._servers:
             await server.start_serving()
         self._turns.start()
@@ -168,7 +178,11 @@ class SocketServer:
     def _connection(self, listener_name: str) -> asyncio.BaseProtocol:
         if self._dispatcher is None:
             return _Refused()
-        return Connection(self._dispatcher, self._supervisor, self, self._config, listener_name, self._scratch)
+        connection = Connection(self._dispatcher, self._supervisor, self, self._config, listener_name, self._scratch)
+        guard = self._guards.get(listener_name)
+        if guard is not None:
+            guard(connection, self._dispatcher, self._ended[listener_name])
+        return connection
 
     # connection.Owner
 

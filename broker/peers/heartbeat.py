@@ -27,6 +27,8 @@ class Heartbeat:
     def __init__(self, connection: Connection) -> None:
         """Begin at once."""
         self._connection = connection
+        if connection.session is not None:  # The other broker ends no session of a connection with heartbeats only.
+            connection.session.end()
         self._loop = asyncio.get_running_loop()
         self._missed = 0
         self._allowed = 0

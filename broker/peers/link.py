@@ -20,6 +20,7 @@ from oncelog.broker.peers.link_state import CONNECTING_STATES, LinkEvent, LinkSt
 from oncelog.broker.replication.replica_host import Spawn
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
+from oncelog.clients.sasl import SaslClient
 from oncelog.coordinator.ports import OnResponse
 from oncelog.protocol.schema import Message
 
@@ -51,6 +52,8 @@ class Peer(NamedTuple):
     """By which this broker names itself to it."""
     address_of: Callable[[int], Address | None]
     request_seconds: float
+    sasl: SaslClient | None = None
+    """With what this broker authenticates to it; None: it need not."""
 
 
 def _ignore_request(request: Message, response: "asyncio.Future[Message]") -> None:
@@ -209,7 +212,11 @@ class Link:
             return None
         try:
             return await connect(
-                address, client_id=peer.client_id, connect_seconds=seconds, request_seconds=peer.request_seconds
+                address,
+                client_id=peer.client_id,
+                connect_seconds=seconds,
+                request_seconds=peer.request_seconds,
+                sasl=peer.sasl,
             )
         except ClientError as error:
             self._refused = isinstance(error.__cause__, ConnectionRefusedError)

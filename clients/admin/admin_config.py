@@ -8,8 +8,11 @@ from oncelog.clients.arguments import checked_text
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.durations import checked_milliseconds
+from oncelog.clients.security_config import SecurityConfig
 
 KAFKA_NAMES: Final[Mapping[str, str | None]] = {
+    "sasl_username": None,
+    "sasl_password": None,
     "bootstrap": "bootstrap.servers",
     "connect_timeout_ms": "socket.connection.setup.timeout.ms",
 }
@@ -18,7 +21,7 @@ KAFKA_NAMES: Final[Mapping[str, str | None]] = {
 
 @checked_fields(KAFKA_NAMES)
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdminConfig:
+class AdminConfig(SecurityConfig):
     """The settings of an administrator. Wrong ones are a ``ValueError`` or ``TypeError`` that names the setting."""
 
     bootstrap: str
@@ -32,6 +35,7 @@ class AdminConfig:
 
     def __post_init__(self) -> None:
         parse_bootstrap(self.bootstrap)
+        _ = self.login  # Raises for settings that make none.
         checked_text(self.client_id, "client_id")
         checked_milliseconds(self.connect_timeout_ms, "connect_timeout_ms")
         checked_milliseconds(self.default_api_timeout_ms, "default_api_timeout_ms")

@@ -1,6 +1,6 @@
 """The settings that ``Admin`` takes as keyword arguments."""
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 
 class AdminSettings(TypedDict, total=False):
@@ -10,3 +10,8 @@ class AdminSettings(TypedDict, total=False):
     client_id: str
     connect_timeout_ms: int
     default_api_timeout_ms: int
+    security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"]
+    sasl_mechanism: str | None
+    sasl_jaas_config: str | None
+    sasl_username: str | None
+    sasl_password: str | None

@@ -21,6 +21,7 @@ commands: Final = LazyGroup(
         "produce": "oncelog.clients.cli.produce:produce",
         "topic": "oncelog.clients.cli.topic:topic",
         "txn": "oncelog.clients.cli.txn:txn",
+        "user": "oncelog.clients.cli.user:user",
         "verify-history": "oncelog.clients.cli.verify_history:verify_history",
         "version": "oncelog.clients.cli.version:version",
         "wait": "oncelog.clients.cli.health:wait",

@@ -4,7 +4,7 @@ import math
 import signal
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any, Final, Literal
 
@@ -302,6 +302,7 @@ class _Options:
         return ConsumerConfig(
             bootstrap=",".join(map(str, session.bootstrap)),
             client_id="oncelog-cli",
+            **asdict(session.security),
             group_id=self.group,
             isolation_level=self.isolation,
             auto_offset_reset="none" if self.group is None else "earliest",

@@ -23,6 +23,7 @@ from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, e
 from oncelog.clients.cli.waiting import PATIENCE_SECONDS, advice_without_broker
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import BrokerSilent, ClientError, Unreachable
+from oncelog.clients.sasl import SaslClient
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -86,14 +87,16 @@ async def _examine_aloud(session: Session) -> Examination:
 async def examine(session: Session) -> Examination:
     """Return what visits to the brokers show, and the other problems of the cluster."""
     seconds = min(session.timeout_seconds, _VISIT_SECONDS)
-    examination = Examination(await _visit_all(session.bootstrap, seconds))
+    login = session.security.login
+    visit_all = partial(_visit_all, seconds=seconds, sasl=None if login is None else SaslClient(login))
+    examination = Examination(await visit_all(session.bootstrap))
     view = examination.view
     if view is None:
         return examination
     here = next(visit.address for visit in examination.bootstrap if visit.view is view)
     async with asyncio.TaskGroup() as group:
         health = group.create_task(_problems_beyond_visits(replace(session, bootstrap=[here])))
-        visits = await _visit_all(view.brokers.values(), seconds)
+        visits = await visit_all(view.brokers.values())
     examination.brokers = dict(zip(view.brokers, visits, strict=True))
     hosts = [visit.address for visit in examination.bootstrap if visit.failure is None]
     lost = [
@@ -102,7 +105,7 @@ async def examine(session: Session) -> Examination:
         if visit.failure is not None or visit.broker_id not in (None, broker_id)
     ]
     places = dict.fromkeys(place for address in lost for place in candidates(address, hosts))
-    elsewhere = await _visit_all(places, seconds)
+    elsewhere = await visit_all(places)
     others = [Finding(broker_id=None, message=problem) for problem in health.result()]
     examination.findings = [*others, *diagnose(view, examination.bootstrap, examination.brokers, elsewhere)]
     return examination
@@ -118,13 +121,13 @@ async def _problems_beyond_visits(session: Session) -> list[str]:
         return [f"the state of the partitions is unknown: {why}"]
 
 
-async def _visit_all(addresses: Iterable[Address], seconds: float) -> list[Visit]:
+async def _visit_all(addresses: Iterable[Address], seconds: float, sasl: SaslClient | None) -> list[Visit]:
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_visit(address, seconds)) for address in addresses]
+        tasks = [group.create_task(_visit(address, seconds, sasl)) for address in addresses]
     return [task.result() for task in tasks]
 
 
-async def _visit(address: Address, seconds: float) -> Visit:
+async def _visit(address: Address, seconds: float, sasl: SaslClient | None) -> Visit:
     try:
         async with asyncio.timeout(seconds):
             found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -135,7 +138,9 @@ async def _visit(address: Address, seconds: float) -> Visit:
     resolved = tuple(dict.fromkeys(str(each[4][0]) for each in found))
     connection: Connection | None = None
     try:
-        connection = await connect(address, client_id="oncelog-cli", connect_seconds=seconds, request_seconds=seconds)
+        connection = await connect(
+            address, client_id="oncelog-cli", connect_seconds=seconds, request_seconds=seconds, sasl=sasl
+        )
         return await _talk(address, resolved, connection)
     except ClientError as error:
         reason = str(error).removeprefix(f"{address}: ")

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from io import BufferedReader
 from random import Random
@@ -64,6 +64,7 @@ class _Options:
         return ProducerConfig(
             bootstrap=",".join(map(str, session.bootstrap)),
             client_id="oncelog-cli",
+            **asdict(session.security),
             acks=self.acks,
             enable_idempotence=self.acks == "all",
             compression=self.compression,

@@ -72,6 +72,7 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this client may not do that",
     ErrorCode.KAFKA_STORAGE_ERROR: "the disk of the data directory is full or fails: `oncelog health` names the "
     "directory, and the broker's output says more",
+    ErrorCode.RESOURCE_NOT_FOUND: "`oncelog user list` shows what there is",
     ErrorCode.INVALID_UPDATE_VERSION: "`oncelog feature describe` shows which levels there are; "
     "`oncelog feature upgrade` only raises and `oncelog feature downgrade` only lowers them",
     ErrorCode.UNSUPPORTED_VERSION: "the broker is of a version that cannot do this",

@@ -17,6 +17,7 @@ from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 import click
 
 from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cli.command_config import read_command_config
 from oncelog.clients.cli.output import Row, format_fields, format_json, format_table
 from oncelog.clients.cli.remedies import NO_RESPONSE, remedy
 from oncelog.clients.cli.standard_streams import abandon_output
@@ -32,6 +33,7 @@ from oncelog.clients.cli.waiting import (
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address
 from oncelog.clients.errors import (
+    AuthenticationFailed,
     BadResponse,
     BrokerAbsent,
     BrokerRefused,
@@ -44,6 +46,7 @@ from oncelog.clients.errors import (
     Unreachable,
 )
 from oncelog.clients.retry import attempt_seconds
+from oncelog.clients.security_config import SecurityConfig
 from oncelog.protocol.printable import without_controls
 
 T = TypeVar("T")
@@ -53,6 +56,8 @@ _LONGEST_SECONDS: Final = 2_000_000
 REFUSED: Final = 1
 NO_BROKER: Final = 3
 
+_NO_SECURITY: Final = SecurityConfig()
+_LOGIN_ADVICE: Final = "--command-config FILE names the mechanism, the user and the password"
 _ENVIRONMENT: Final = ["ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"]
 
 
@@ -68,6 +73,7 @@ class Session:
     bootstrap: list[Address]
     timeout_seconds: float
     output: str
+    security: SecurityConfig = _NO_SECURITY
 
     def run(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
         """Do the command's work; a failure is explained on standard error and ends the command with its code."""
@@ -97,6 +103,8 @@ class Session:
             _end(NO_BROKER, str(error), DOCTOR_ADVICE)
         except (ConnectionLost, RequestTimedOut) as error:
             _end(NO_BROKER, str(error), "whether it was done is unknown: check before you try again")
+        except AuthenticationFailed as error:
+            _end(REFUSED, str(error), _LOGIN_ADVICE)
         except ClientError as error:
             _end(REFUSED, str(error), None)
 
@@ -131,6 +139,7 @@ class Session:
             client_id="oncelog-cli",
             connect_seconds=attempt_seconds(self.timeout_seconds),
             operation_seconds=self.timeout_seconds,
+            login=self.security.login,
         )
 
     def show_rows(self, rows: Iterable[Row], columns: Sequence[str], *, none: str = "Nothing.") -> None:
@@ -197,6 +206,10 @@ def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -
         raise click.BadParameter(str(error)) from None
 
 
+def _security(context: click.Context, parameter: click.Parameter, value: str | None) -> SecurityConfig:
+    return _NO_SECURITY if value is None else read_command_config(value, complain)
+
+
 class _Seconds(click.FloatRange):
     """A time-out: above 0 and, since requests carry it in milliseconds of 32 bits, at most 24 days."""
 
@@ -217,7 +230,7 @@ def with_session(
     default: str = "table",
     timeout_help: str = "Time for the whole command, in seconds.",
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
-    """Give a command ``--bootstrap``, ``--timeout`` and ``--format``, and its function a ``Session``."""
+    """Give a command the options of a ``Session``, and its function the session."""
 
     def decorate(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
         @click.option(
@@ -240,6 +253,15 @@ def with_session(
             help=timeout_help,
         )
         @click.option(
+            "--command-config",
+            "security",
+            envvar="ONCELOG_COMMAND_CONFIG",
+            show_envvar=True,
+            callback=_security,
+            metavar="FILE",
+            help="Properties with security.protocol, sasl.mechanism, sasl.jaas.config.",
+        )
+        @click.option(
             "--format", "output", type=click.Choice(formats), default=default, show_default=True, help="Output format."
         )
         @functools.wraps(function)
@@ -248,6 +270,7 @@ def with_session(
                 bootstrap=kwargs.pop("bootstrap"),  # type: ignore[arg-type]
                 timeout_seconds=kwargs.pop("timeout"),  # type: ignore[arg-type]
                 output=kwargs.pop("output"),  # type: ignore[arg-type]
+                security=kwargs.pop("security"),  # type: ignore[arg-type]
             )
             try:
                 function(session, *args, **kwargs)

@@ -11,6 +11,7 @@ from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.consumer.assigned_partitions import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
 from oncelog.clients.consumer.assignors import ASSIGNORS
 from oncelog.clients.durations import checked_milliseconds
+from oncelog.clients.security_config import SecurityConfig
 
 _MEBIBYTE: Final = 1024 * 1024
 _IN_REQUESTS: Final = ("session_timeout_ms", "max_poll_interval_ms")
@@ -28,6 +29,8 @@ _SIZES_IN_REQUESTS: Final = {"fetch_min_bytes": 0, "fetch_max_bytes": 0, "max_pa
 """The least value of each; at most 31 bits."""
 _TEXTS: Final = ("client_id", "group_id", "group_instance_id", "client_rack")
 KAFKA_NAMES: Final[Mapping[str, str | None]] = {
+    "sasl_username": None,
+    "sasl_password": None,
     "bootstrap": "bootstrap.servers",
     "assignors": "partition.assignment.strategy",
     "max_buffered_bytes": None,
@@ -39,7 +42,7 @@ KAFKA_NAMES: Final[Mapping[str, str | None]] = {
 
 @checked_fields(KAFKA_NAMES)
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig:
+class ConsumerConfig(SecurityConfig):
     """The settings of a consumer. Wrong ones are a ``ValueError`` or ``TypeError`` that names the setting.
 
     Times end in ``_ms`` (milliseconds), sizes in ``_bytes``.
@@ -112,6 +115,7 @@ class ConsumerConfig:
         if unknown or not self.assignors:
             raise ValueError(f"assignors: {', '.join(unknown) or 'none'}; there are {', '.join(sorted(ASSIGNORS))}")
         parse_bootstrap(self.bootstrap)
+        _ = self.login  # Raises for settings that make none.
         parse_reset_policy(self.auto_offset_reset)
         for name in _IN_REQUESTS:
             checked_timeout(getattr(self, name), name)

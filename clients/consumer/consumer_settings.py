@@ -32,3 +32,8 @@ class ConsumerSettings(TypedDict, total=False):
     connect_timeout_ms: int
     request_timeout_ms: int
     default_api_timeout_ms: int
+    security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"]
+    sasl_mechanism: str | None
+    sasl_jaas_config: str | None
+    sasl_username: str | None
+    sasl_password: str | None

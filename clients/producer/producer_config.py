@@ -13,6 +13,7 @@ from oncelog.clients.arguments import checked_size, checked_text, checked_timeou
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.durations import checked_milliseconds
+from oncelog.clients.security_config import SecurityConfig
 from oncelog.protocol.records.compression import Compression
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
@@ -40,6 +41,8 @@ _TIMES: Final = (
     "metadata_max_age_ms",
 )
 KAFKA_NAMES: Final[Mapping[str, str | None]] = {
+    "sasl_username": None,
+    "sasl_password": None,
     "bootstrap": "bootstrap.servers",
     "transaction_protocol": None,
     "compression": "compression.type",
@@ -55,7 +58,7 @@ KAFKA_NAMES: Final[Mapping[str, str | None]] = {
 
 @checked_fields(KAFKA_NAMES)
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerConfig:
+class ProducerConfig(SecurityConfig):
     """Settings of one producer. Raises ``ValueError``, with the name of the setting, for an invalid value."""
 
     bootstrap: str
@@ -103,6 +106,7 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         parse_bootstrap(self.bootstrap)
+        _ = self.login  # Raises for settings that make none.
         for name in _POSITIVE:
             checked_size(getattr(self, name), name)
         for name in _TIMES:

@@ -29,3 +29,8 @@ class ProducerSettings(TypedDict, total=False):
     max_in_flight: int
     metadata_max_age_ms: int
     partitioner: Partitioner | None
+    security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"]
+    sasl_mechanism: str | None
+    sasl_jaas_config: str | None
+    sasl_username: str | None
+    sasl_password: str | None

@@ -15,6 +15,7 @@ from oncelog.coordinator.metadata_store import paths
 from oncelog.protocol.errors import ErrorCode
 
 LONGEST_VALUE: Final = 32_767
+NO_CREDENTIAL: Final = ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
 
 class ResourceType(IntEnum):
@@ -26,10 +27,13 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+    USER = -1
+    """No number of Kafka's: requests about configurations cannot name users."""
 
 
 _ESCAPED: Final = {ResourceType.CLIENT_METRICS: "client-metrics", ResourceType.GROUP: "groups"}
 """Where resources lie whose names can hold any character: in znodes they are percent-encoded."""
+_USERS: Final = "users"
 
 
 class OperationType(IntEnum):
@@ -42,7 +46,7 @@ class OperationType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic, group or subscription by its name, a broker by its id, or with the empty name all brokers."""
+    """A topic, group, subscription or user by its name, a broker by its id, or with the empty name all brokers."""
 
     type: ResourceType
     name: str
@@ -56,6 +60,10 @@ class ConfigResource(NamedTuple):
             from urllib.parse import quote  # Only such a resource pays for it, not every start.
 
             return f"{_ESCAPED[self.type]}/{quote(self.name, safe='').replace('.', '%2E')}"
+        if self.type is ResourceType.USER:
+            from urllib.parse import quote
+
+            return f"{_USERS}/{quote(self.name, safe='').replace('~', '%7E')}"
         assert self.type is ResourceType.BROKER, f"no configuration of {self.type.name} is kept in the metadata store"
         return f"brokers/{self.name or paths.DEFAULT_ENTITY}"
 
@@ -78,8 +86,15 @@ def described_change(before: Mapping[str, str], after: Mapping[str, str], *, sho
 
 
 def resource_at(entity_path: str) -> ConfigResource | None:
-    """Return the resource whose overrides lie there; None for kinds without configuration here (users, clients)."""
+    """Return the resource whose overrides lie there; None for kinds without configuration here, such as clients.
+
+    A client of a user (``users/U/clients/C``) and the default of all users (``<default>``) have quotas only.
+    """
     kind, _, name = entity_path.partition("/")
+    if kind == _USERS and "/" not in name and name != paths.DEFAULT_ENTITY:
+        from urllib.parse import unquote
+
+        return ConfigResource(ResourceType.USER, unquote(name))
     for resource_type, folder in _ESCAPED.items():
         if kind == folder:
             from urllib.parse import unquote
@@ -139,7 +154,8 @@ def _apply(
 ) -> ApiError | None:
     key = operation.key
     if operation.type is OperationType.DELETE:
-        overrides.pop(key, None)
+        if overrides.pop(key, None) is None and resource.type is ResourceType.USER:
+            return NO_CREDENTIAL
         return None
     if operation.value is None:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {key}")

@@ -1,4 +1,4 @@
-"""The dynamic configuration of topics and brokers: kept in the metadata store, known to every broker.
+"""The dynamic configuration of topics, brokers and users: kept in the metadata store, known to every broker.
 
 Each entity's overrides are one znode. A change also leaves a sequential znode below ``/config/changes``; all
 brokers watch that, read the named entities again and tell their listeners. Changing a configuration needs no
@@ -175,6 +175,7 @@ class ConfigRepository:
             paths.BROKER_CONFIGS,
             paths.CLIENT_METRICS_CONFIGS,
             paths.GROUP_CONFIGS,
+            paths.USER_CONFIGS,
         ):
             kind = folder.removeprefix(f"{paths.CONFIG}/")
             entity_paths += [f"{kind}/{name}" for name in await session.children(folder) or ()]

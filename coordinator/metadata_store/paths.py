@@ -26,6 +26,7 @@ TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
 CLIENT_METRICS_CONFIGS: Final = "/config/client-metrics"
 GROUP_CONFIGS: Final = "/config/groups"
+USER_CONFIGS: Final = "/config/users"
 DEFAULT_ENTITY: Final = "<default>"
 """The entity whose configuration holds for all entities of its type."""
 
@@ -48,7 +49,7 @@ PERSISTENT_PATHS: Final = (
     GROUP_CONFIGS,
     "/config/ips",
     TOPIC_CONFIGS,
-    "/config/users",
+    USER_CONFIGS,
     "/consumers",
     "/isr_change_notification",
     LATEST_PRODUCER_ID_BLOCK,

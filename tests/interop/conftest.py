@@ -19,6 +19,7 @@ _NEEDED = {
     "test_disk_compatibility": _TOOLS,
     "test_reassignment": _TOOLS,
     "test_feature_change": _TOOLS,
+    "test_authentication": _TOOLS,
     "test_platform": ("platform-4", "java"),
     "test_transaction_versions": ("java-client-4", "java"),
 }

@@ -13,6 +13,7 @@ from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
 from tests.mutations.lost_end_table import LOST_END_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
+from tests.mutations.security_table import SECURITY_MUTATIONS
 
 _STATE: Final = "coordinator/transaction/state.py"
 _STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
@@ -122,6 +123,7 @@ MUTATIONS: Final = (
     *LOST_END_MUTATIONS,
     *ACCESS_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
+    *SECURITY_MUTATIONS,
     *HISTORY_MUTATIONS,
     Mutation(
         "B01", _STATE,
@@ -1682,7 +1684,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B77", _FRAMES,
-        "            if not 0 <= size <= self._max_size:\n",
+        "            if not 0 <= size <= self.max_size:\n",
         "            if size < 0:\n",
         f"{_TEST_CONNECTION}::test_frame_with_bad_size_is_refused_before_it_is_received",
     ),

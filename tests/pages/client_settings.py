@@ -3,7 +3,7 @@
 import ast
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -68,10 +68,10 @@ def _words(annotation: Any) -> str:
 
 
 def _texts(kind: type) -> dict[str, str]:
-    """Return the text below each field of a dataclass."""
+    """Return the text below each field of a dataclass, those of its bases included."""
+    texts = {name: text for base in kind.__bases__ if is_dataclass(base) for name, text in _texts(base).items()}
     (definition,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(definition, ast.ClassDef)
-    texts = {}
     for statement, following in zip(definition.body, definition.body[1:], strict=False):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id

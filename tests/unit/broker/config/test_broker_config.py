@@ -8,10 +8,11 @@ import pytest
 import oncelog.broker
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, BrokerConfig, attribute
 from oncelog.broker.config.settings import ConfigError, nearest_key
-from oncelog.broker.config.sources import load_config, parse_properties, settings_in_environment
+from oncelog.broker.config.sources import load_config, settings_in_environment
 from oncelog.broker.config.topic_config import SYNONYMS
 from oncelog.broker.handlers import all_handlers
 from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.properties import parse_properties
 
 
 def test_defaults_are_all_valid_values_of_their_settings() -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from oncelog.broker.config.sources import load_config
 from oncelog.broker.dispatch.api_handler import ApiHandler
 from oncelog.broker.dispatch.request import ANONYMOUS, Principal, RequestContext
+from oncelog.broker.metadata.store_choice import OpenStore, open_store
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.start import start_broker
@@ -49,13 +50,18 @@ def after_power_loss(disk: SimDisk) -> SimDisk:
 
 @asynccontextmanager
 async def running_broker(
-    disk: SimDisk | None = None, wall_clock: Callable[[], int] = lambda: 1_700_000_000_000, **settings: str
+    disk: SimDisk | None = None,
+    wall_clock: Callable[[], int] = lambda: 1_700_000_000_000,
+    open_store: OpenStore = open_store,
+    **settings: str,
 ) -> AsyncIterator[Broker]:
     """Settings are Kafka's keys with underscores for dots."""
     given = {key.replace("_", "."): value for key, value in settings.items()}
     overrides = {"listeners": "PLAINTEXT://localhost:0", "log.dirs": "/data", **given}
     config = load_config(overrides=[f"{key}={value}" for key, value in overrides.items()]).config
-    broker = await start_broker(config, disk=disk or new_disk(), wall_clock=wall_clock, rng=random.Random(1))
+    broker = await start_broker(
+        config, disk=disk or new_disk(), wall_clock=wall_clock, rng=random.Random(1), open_store=open_store
+    )
     try:
         yield broker
     finally:

@@ -14,7 +14,7 @@ from oncelog.broker.dispatch.api_handler import ApiHandler
 from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.broker.network.heartbeats import Heartbeats
-from oncelog.broker.network.socket_server import SocketServer
+from oncelog.broker.network.socket_server import NO_GUARDS, Guard, SocketServer
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.protocol.framing import encode_request
 from oncelog.protocol.schema import Message
@@ -125,6 +125,7 @@ async def serve(
     config: BrokerConfig | None = None,
     heartbeats: Heartbeats | None = None,
     listeners: Sequence[str] = ("PLAINTEXT",),
+    guards: Mapping[str, Guard] = NO_GUARDS,
 ) -> AsyncIterator[Served]:
     """Serve ``handlers`` on free ports. ``broker`` is whatever the handlers want to be called with.
 
@@ -134,7 +135,7 @@ async def serve(
     dispatcher = Dispatcher(broker or OnlyEncodes(), handlers)  # type: ignore[arg-type]
     server = SocketServer(config or BrokerConfig(), supervisor, heartbeats)
     ports = await server.bind([Listener(name=name, host="127.0.0.1", port=0) for name in listeners], listeners[-1])
-    await server.serve(dispatcher)
+    await server.serve(dispatcher, guards)
     served = Served(server, dispatcher, supervisor, ports)
     try:
         yield served

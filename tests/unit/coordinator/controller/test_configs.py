@@ -84,10 +84,13 @@ def test_entity_paths_are_kafkas() -> None:
         (TOPIC, "topics/t"),
         (BROKERS, "brokers/<default>"),
         (ConfigResource(ResourceType.BROKER, "3"), "brokers/3"),
+        (ConfigResource(ResourceType.USER, "al ice@x*~"), "users/al%20ice%40x%2A%7E"),
+        (ConfigResource(ResourceType.USER, "<default>"), "users/%3Cdefault%3E"),
     ]:
         assert resource.entity_path == path
         assert resource_at(path) == resource
-    assert resource_at("users/alice") is None
+    assert resource_at("users/<default>") is None
+    assert resource_at("users/alice/clients/c") is None
 
 
 def test_change_is_described_without_secret_values() -> None:

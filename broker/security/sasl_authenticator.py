@@ -1,0 +1,177 @@
+"""The authentication of one connection by SASL: which requests may come, and what comes of them. Pure.
+
+::
+
+    INITIAL --ApiVersions--> HANDSHAKE --SaslHandshake 1--> TOKEN ------token-----> COMPLETE
+       '-------------------------'-------SaslHandshake 0--> RAW_TOKEN --token-----> COMPLETE
+                                    COMPLETE --SaslHandshake (KIP-368)--> TOKEN or RAW_TOKEN
+
+The caller decodes the frames by ``state``, and sends what is returned. A session may have a lifetime
+(``connections.max.reauth.ms``), after which the client must have authenticated again; it may do so late, but nothing
+else. It must be the same user by the same mechanism. Names of mechanisms are case-sensitive, as in Kafka.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from oncelog.broker.security.sasl_server import Authenticated, Challenge, Refusal, SaslServer, SaslStep
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+_MIN_REAUTHENTICATION_SECONDS: Final = 1.0
+"""A client that authenticates again sooner is refused."""
+
+
+class SaslState(Enum):
+    """What a connection waits for."""
+
+    INITIAL = "ApiVersions or SaslHandshake"
+    HANDSHAKE = "SaslHandshake"
+    TOKEN = "SaslAuthenticate with a token"
+    RAW_TOKEN = "a token as a bare frame"
+    COMPLETE = "any request: the client is authenticated"
+    FAILED = "its end"
+
+
+NEXT_STATES: Final[Mapping[SaslState, frozenset[SaslState]]] = {
+    SaslState.INITIAL: frozenset({SaslState.HANDSHAKE, SaslState.TOKEN, SaslState.RAW_TOKEN, SaslState.FAILED}),
+    SaslState.HANDSHAKE: frozenset({SaslState.TOKEN, SaslState.RAW_TOKEN, SaslState.FAILED}),
+    SaslState.TOKEN: frozenset({SaslState.COMPLETE, SaslState.FAILED}),
+    SaslState.RAW_TOKEN: frozenset({SaslState.COMPLETE, SaslState.FAILED}),
+    SaslState.COMPLETE: frozenset({SaslState.TOKEN, SaslState.RAW_TOKEN, SaslState.FAILED}),
+    SaslState.FAILED: frozenset(),
+}
+"""The states that may follow each state."""
+
+
+class Mechanism(NamedTuple):
+    """A mechanism of a listener."""
+
+    new_server: Callable[[], SaslServer]
+    max_reauth_ms: int
+    """Lifetime of a session in milliseconds; 0: no limit."""
+
+
+class Session(NamedTuple):
+    """What a successful authentication leaves behind."""
+
+    user: str
+    mechanism: str
+    began_at: float
+    lifetime_ms: int
+    """0: the session has no end."""
+
+
+class Reply(NamedTuple):
+    """What the client gets: a response or a bare token, or nothing; and why the connection then ends, if it does."""
+
+    response: SaslHandshakeResponse | SaslAuthenticateResponse | bytes | None
+    ends: str = ""
+
+
+class SaslAuthenticator:
+    """The authentications of one connection, the first one and those that follow. Times are seconds of one clock."""
+
+    __slots__ = ("_mechanism", "_mechanisms", "_server", "session", "state")
+
+    def __init__(self, mechanisms: Mapping[str, Mechanism]) -> None:
+        self._mechanisms = mechanisms
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+        self.session: Session | None = None
+        """The last one that began."""
+        self.state = SaslState.INITIAL
+
+    def note_greeting(self) -> None:
+        """Note that ApiVersions has a response without an error: only SaslHandshake may follow."""
+        self._become(SaslState.HANDSHAKE)
+
+    def may_begin_again(self, now: float) -> bool:
+        """Return whether an authenticated client may authenticate again."""
+        session = self.session
+        return (
+            session is not None and session.lifetime_ms > 0
+            and now - session.began_at >= _MIN_REAUTHENTICATION_SECONDS
+        )  # fmt: skip
+
+    def handshake(self, request: SaslHandshakeRequest, version: int) -> Reply:
+        """Choose the mechanism."""
+        served = list(self._mechanisms)
+        chosen = self._mechanisms.get(request.mechanism)
+        if chosen is None:
+            self._become(SaslState.FAILED)
+            error = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            ends = f"a client requests a SASL mechanism that is not enabled; enabled: {', '.join(served)}"
+            return Reply(SaslHandshakeResponse(error_code=error, mechanisms=served), ends)
+        self._mechanism = request.mechanism
+        self._server = chosen.new_server()
+        self._become(SaslState.TOKEN if version > 0 else SaslState.RAW_TOKEN)
+        return Reply(SaslHandshakeResponse(mechanisms=served))
+
+    def authenticate(self, token: bytes, now: float) -> Reply:
+        """Take a token that came in SaslAuthenticate."""
+        step = self._respond(token, now)
+        match step:
+            case Challenge(challenge):
+                return Reply(SaslAuthenticateResponse(auth_bytes=challenge))
+            case Authenticated(_, last):
+                assert self.session is not None
+                lifetime_ms = self.session.lifetime_ms
+                return Reply(SaslAuthenticateResponse(auth_bytes=last, session_lifetime_ms=lifetime_ms))
+            case Refusal(message, reason):
+                response = SaslAuthenticateResponse(
+                    error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message
+                )
+                return Reply(response, _failed(reason))
+
+    def authenticate_raw(self, token: bytes, now: float) -> Reply:
+        """Take a token that came as a bare frame. A failure has no response."""
+        step = self._respond(token, now)
+        return Reply(None, _failed(step.reason)) if isinstance(step, Refusal) else Reply(step.token)
+
+    def fail(self) -> None:
+        """Note that the client has sent what may not come now."""
+        self._become(SaslState.FAILED)
+
+    def _respond(self, token: bytes, now: float) -> SaslStep:
+        assert self._server is not None
+        step = self._refused_again() or self._server.respond(token)
+        if isinstance(step, Authenticated):
+            step = self._why_other(step) or step
+        if isinstance(step, Authenticated):
+            lifetime_ms = self._mechanisms[self._mechanism].max_reauth_ms
+            self.session = Session(step.user, self._mechanism, now, lifetime_ms)
+            self._become(SaslState.COMPLETE)
+        elif isinstance(step, Refusal):
+            self._become(SaslState.FAILED)
+        return step
+
+    def _refused_again(self) -> Refusal | None:
+        """Return the refusal of another mechanism than that of the session."""
+        if self.session is None or self.session.mechanism == self._mechanism:
+            return None
+        text = (
+            f"SASL mechanism '{self._mechanism}' requested by client is not supported for re-authentication of "
+            f"mechanism '{self.session.mechanism}'"
+        )
+        return Refusal(text, text)
+
+    def _why_other(self, authenticated: Authenticated) -> Refusal | None:
+        """Return the refusal of another user than that of the session."""
+        if self.session is None or self.session.user == authenticated.user:
+            return None
+        text = (
+            f"Cannot change principals during re-authentication from User:{self.session.user}: "
+            f"User:{authenticated.user}"
+        )
+        return Refusal(text, text)
+
+    def _become(self, state: SaslState) -> None:
+        assert state in NEXT_STATES[self.state], f"{self.state.name} to {state.name}"
+        self.state = state
+
+
+def _failed(reason: str) -> str:
+    return f"authentication failed: {reason}"
