@@ -107,11 +107,12 @@ class MarkerWriter:
 class BuiltMarker:
     """A marker, and the control batch that each partition gets a copy of."""
 
-    __slots__ = ("batch", "content", "header", "marker")
+    __slots__ = ("batch", "content", "decision", "header", "marker")
 
     def __init__(self, marker: TransactionMarker, now_ms: int) -> None:
         producer_id, producer_epoch, commit, coordinator_epoch = marker[:4]
         self.marker = marker
+        self.decision = Decision(coordinator_epoch, marker.decision_offset)
         self.batch = build_end_txn_marker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -174,8 +175,7 @@ class MarkerWrite:
         if leader_epoch not in (NO_LEADER_EPOCH, partition.leader_epoch):
             self.errors.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        marker, producer_state = built.marker, partition.log.producer_state
-        decision = Decision(marker.coordinator_epoch, marker.decision_offset)
+        marker, decision, producer_state = built.marker, built.decision, partition.log.producer_state
         if producer_state.is_marker_late(marker.producer_id, decision):
             self.errors.append(ErrorCode.INVALID_PRODUCER_EPOCH)
             return

@@ -129,9 +129,9 @@ async def play(cluster: SimulatedCluster, operation: Callable[[TransactionalClie
     [
         (1, TransactionalClient.produce_one, 72),
         (1, TransactionalClient.fetch_one, 86),
-        (1, TransactionalClient.commit_one, 450),
+        (1, TransactionalClient.commit_one, 451),
         (3, TransactionalClient.produce_one, 558),
-        (3, TransactionalClient.commit_one, 3_125),
+        (3, TransactionalClient.commit_one, 3_135),
     ],
 )
 def test_operation_takes_few_calls(
