@@ -21,6 +21,16 @@ from oncelog.clients.admin.txn_markers import AbortMarker
 from oncelog.clients.connection import Address
 from oncelog.clients.consumer import Consumer, ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.clients.producer import Producer
+from oncelog.protocol.acl import (
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    PatternType,
+    ResourcePattern,
+)
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.stage import PROXY_PORT, TOPIC
 
@@ -157,6 +167,11 @@ async def _carry_out_abort(admin: Admin, world: World) -> Any:
     return await admin.carry_out_abort(await admin.prepare_abort(TopicPartition(SPARE[0], 0), _which(world)))
 
 
+def _acl(world: World) -> AclBinding:
+    pattern = ResourcePattern(AclResourceType.TOPIC, world.topic(), PatternType.LITERAL)
+    return AclBinding(pattern, AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW))
+
+
 ADMIN: Final[Mapping[str, Draw]] = {
     "__aenter__": lambda a, w: a.__aenter__(),
     "__aexit__": lambda a, w: a.__aexit__(None, None, None),
@@ -166,6 +181,9 @@ ADMIN: Final[Mapping[str, Draw]] = {
         w.rng.choice((None, [1], [7])), w.rng.choice((None, [w.partition()]))
     ),
     "describe_features": lambda a, w: a.describe_features(),
+    "describe_acls": lambda a, w: a.describe_acls(AclBindingFilter(resource_type=AclResourceType.TOPIC)),
+    "create_acls": lambda a, w: a.create_acls([_acl(w)]),
+    "delete_acls": lambda a, w: a.delete_acls([AclBindingFilter(name=w.topic())]),
     "update_features": lambda a, w: a.update_features(
         {"transaction.version": FeatureUpdate(w.rng.randint(0, 2), True)}, validate_only=True
     ),

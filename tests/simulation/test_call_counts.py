@@ -130,8 +130,8 @@ async def play(cluster: SimulatedCluster, operation: Callable[[TransactionalClie
         (1, TransactionalClient.produce_one, 72),
         (1, TransactionalClient.fetch_one, 86),
         (1, TransactionalClient.commit_one, 451),
-        (3, TransactionalClient.produce_one, 558),
-        (3, TransactionalClient.commit_one, 3_135),
+        (3, TransactionalClient.produce_one, 566),
+        (3, TransactionalClient.commit_one, 3_175),
     ],
 )
 def test_operation_takes_few_calls(
