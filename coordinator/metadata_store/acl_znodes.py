@@ -5,12 +5,11 @@ PREFIXED one, both as JSON. A change also leaves a sequential znode: of a LITERA
 as the text ``TOPIC:t1``; of a PREFIXED one below ``/kafka-acl-extended-changes``, as JSON.
 """
 
-import json
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-from oncelog.coordinator.metadata_store.znodes import MalformedZnode
+from oncelog.coordinator.metadata_store.znodes import MalformedZnode, from_json, to_json
 from oncelog.protocol.acl import (
     OPERATIONS,
     RESOURCE_TYPES,
@@ -76,7 +75,7 @@ def change_prefix(pattern: ResourcePattern) -> str:
 
 
 def encode_entries(entries: Iterable[AccessControlEntry]) -> bytes:
-    return _to_json(
+    return to_json(
         {
             "acls": [
                 {
@@ -96,7 +95,7 @@ def decode_entries(data: bytes) -> frozenset[AccessControlEntry]:
     """Return the entries of a pattern; none if the znode is empty."""
     if not data:
         return frozenset()
-    content = _from_json(data)
+    content = from_json(data)
     try:
         if content["version"] != _VERSION:
             raise ValueError("a version that is not known")
@@ -117,7 +116,7 @@ def encode_change(pattern: ResourcePattern) -> bytes:
     """Encode the announcement of a change."""
     if pattern.pattern_type is PatternType.LITERAL:
         return f"{pattern.resource_type.name}:{pattern.name}".encode()
-    return _to_json(
+    return to_json(
         {
             "version": _VERSION,
             "resourceType": pattern.resource_type.name,
@@ -135,7 +134,7 @@ def decode_change(folder: str, data: bytes) -> ResourcePattern:
             if not colon:
                 raise ValueError("a type and a name with a colon between them")
             return ResourcePattern(AclResourceType[type_name], name)
-        content = _from_json(data)
+        content = from_json(data)
         kind, pattern_type = AclResourceType[content["resourceType"]], PatternType[content["patternType"]]
         return ResourcePattern(kind, _text(content["name"]), pattern_type)
     except (KeyError, ValueError, TypeError) as error:
@@ -146,17 +145,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("a string is expected")
     return value
-
-
-def _to_json(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _from_json(data: bytes) -> dict[str, Any]:
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise MalformedZnode(f"not JSON: {data[:200]!r}") from error
-    if not isinstance(content, dict):
-        raise MalformedZnode(f"not a JSON object: {data[:200]!r}")
-    return content

@@ -128,11 +128,13 @@ _EPOCHS: Final = range(1 << 63)
 _MINIMUMS: Final = range(1, 1 << 31)
 
 
-def _to_json(content: Mapping[str, Any]) -> bytes:
+def to_json(content: Mapping[str, Any]) -> bytes:
+    """Return what Kafka writes: without spaces, in UTF-8."""
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _from_json(data: bytes) -> dict[str, Any]:
+def from_json(data: bytes) -> dict[str, Any]:
+    """Return the object. Raises ``MalformedZnode``."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -182,11 +184,11 @@ def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
         name: {"min_version": lowest, "max_version": highest}
         for name, (lowest, highest) in registration.features.items()
     }
-    return _to_json(content)
+    return to_json(content)
 
 
 def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
-    content = _from_json(data)
+    content = from_json(data)
     try:
         protocols = content.get("listener_security_protocol_map", {})
         endpoints = tuple(_parse_connection_string(text, protocols) for text in content["endpoints"])
@@ -218,13 +220,13 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
 
 
 def encode_last_registration(session_id: int) -> bytes:
-    return _to_json({"version": 1, "session": f"{session_id:x}"})
+    return to_json({"version": 1, "session": f"{session_id:x}"})
 
 
 def decode_last_registration(data: bytes) -> int:
     """Return the session in which a broker was registered last. The znode outlives it, and is not one of Kafka's."""
     try:
-        return int(_from_json(data)["session"], 16)
+        return int(from_json(data)["session"], 16)
     except (KeyError, ValueError, TypeError) as error:
         raise MalformedZnode(f"not the session of a registration: {data[:500]!r}") from error
 
@@ -243,12 +245,12 @@ def _parse_connection_string(text: str, protocols: Mapping[str, str]) -> Registe
 
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:
-    return _to_json({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+    return to_json({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
 
 
 def decode_controller(data: bytes) -> int:
     """Return the id of the broker that is controller."""
-    return _integer(_from_json(data), "brokerid")
+    return _integer(from_json(data), "brokerid")
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
@@ -272,11 +274,11 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     }
     if assignment.topic_id != ZERO_UUID:
         content["topic_id"] = encode_uuid(assignment.topic_id)
-    return _to_json(content)
+    return to_json(content)
 
 
 def decode_topic(data: bytes) -> TopicAssignment:
-    content = _from_json(data)
+    content = from_json(data)
     try:
         adding, removing = content.get("adding_replicas", {}), content.get("removing_replicas", {})
         partitions = {
@@ -318,11 +320,11 @@ def encode_partition_state(state: PartitionState) -> bytes:
         content["last_leader"] = state.last_leader
     if state.last_known_elr:
         content["last_known_elr"] = list(state.last_known_elr)
-    return _to_json(content)
+    return to_json(content)
 
 
 def decode_partition_state(data: bytes) -> PartitionState:
-    content = _from_json(data)
+    content = from_json(data)
     try:
         return PartitionState(
             leader=_checked(content["leader"], _INT32),
@@ -344,14 +346,14 @@ def decode_partition_state(data: bytes) -> PartitionState:
 
 
 def encode_config(overrides: Mapping[str, str]) -> bytes:
-    return _to_json({"version": 1, "config": dict(overrides)})
+    return to_json({"version": 1, "config": dict(overrides)})
 
 
 def decode_config(data: bytes) -> dict[str, str]:
     """Return the overrides of an entity; none if the znode is empty."""
     if not data:
         return {}
-    overrides = _from_json(data).get("config", {})
+    overrides = from_json(data).get("config", {})
     if not isinstance(overrides, dict) or any(isinstance(value, dict | list) for value in overrides.values()):
         raise MalformedZnode(f"not a configuration: {data[:500]!r}")
     return {str(key): str(value) for key, value in overrides.items()}
@@ -359,12 +361,12 @@ def decode_config(data: bytes) -> dict[str, str]:
 
 def encode_config_change(entity_path: str) -> bytes:
     """Encode the change of an entity: "topics/T", "brokers/N" or "brokers/<default>"."""
-    return _to_json({"version": 2, "entity_path": entity_path})
+    return to_json({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(data: bytes) -> str:
     """Return the path of the changed entity, below ``/config``."""
-    content = _from_json(data)
+    content = from_json(data)
     if "entity_path" in content:
         return str(content["entity_path"])
     try:
@@ -378,33 +380,33 @@ _LOG_DIR_FAILURE: Final = 1
 
 def encode_log_dir_event(broker_id: int) -> bytes:
     """Say that the controller should ask a broker how its data directory is."""
-    return _to_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
+    return to_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
 
 
 def decode_log_dir_event(data: bytes) -> int:
     """Return the broker whose log directory has changed."""
-    return _integer(_from_json(data), "broker")
+    return _integer(from_json(data), "broker")
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    return _to_json({"version": "1", "id": cluster_id})
+    return to_json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
     try:
-        return str(_from_json(data)["id"])
+        return str(from_json(data)["id"])
     except KeyError as error:
         raise MalformedZnode(f"not a cluster id: {data[:200]!r}") from error
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
-    return _to_json(
+    return to_json(
         {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
     )
 
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
-    content = _from_json(data)
+    content = from_json(data)
     return ProducerIdBlock(
         broker_id=_integer(content, "broker"),
         first=_integer(content, "block_start"),
@@ -414,12 +416,12 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
 
 def encode_features(features: FinalizedFeatures) -> bytes:
     levels = {name: {"max_version_level": level} for name, level in features.levels.items()}
-    return _to_json({"version": 2, "status": 1, "features": levels})
+    return to_json({"version": 2, "status": 1, "features": levels})
 
 
 def decode_features(data: bytes) -> FinalizedFeatures:
     """Return the finalized levels; none while feature versioning is disabled (status 0)."""
-    content = _from_json(data)
+    content = from_json(data)
     try:
         enabled = content["status"] == 1
         levels = {name: int(level["max_version_level"]) for name, level in content["features"].items()}
