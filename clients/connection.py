@@ -34,6 +34,13 @@ from oncelog.clients.negotiation import BrokerVersions, parse_api_versions_respo
 from oncelog.clients.outbox import Outbox, PendingRequest
 from oncelog.clients.sasl import SaslClient
 from oncelog.clients.sasl_session import SaslSession
+from oncelog.clients.tls_failures import (
+    CLIENT_CERTIFICATE_HINT,
+    HANDSHAKE_QUESTIONS,
+    NO_TLS_ADVICE,
+    TLS_ADVICE,
+    explain,
+)
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_response
@@ -47,10 +54,12 @@ SOFTWARE_NAME: Final = "oncelog"
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _LAST_PORT: Final = 65535
 _DEFAULT_CLIENT_ID: Final = "oncelog"
-_PERHAPS_SASL: Final = ": does its listener need authentication (security.protocol=SASL_PLAINTEXT)?"
+_PERHAPS_SASL: Final = ": does its listener need authentication (security.protocol={})?"
 """If nothing but ApiVersions had a response: so ends a listener that wants authentication."""
 _DEFAULT_CONNECT_SECONDS: Final = 10.0
 _DEFAULT_REQUEST_SECONDS: Final = 30.0
+_TLS_SHUTDOWN_SECONDS: Final = 2.0
+"""Time for the other side to end TLS after this one; the connection is ended then."""
 
 
 class Address(NamedTuple):
@@ -190,8 +199,12 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         reason = f": {error}" if error else ""
         is_refused = self.session is None and self._pending and self._pending[0].correlation_id == self._greeted
-        hint = _PERHAPS_SASL if is_refused else ""
-        self._finish(ConnectionLost(f"{self.address} closed the connection{reason}{hint}"))
+        is_secured = self._transport.get_extra_info("ssl_object") is not None
+        hint = _PERHAPS_SASL.format("SASL_SSL" if is_secured else "SASL_PLAINTEXT") if is_refused else ""
+        if isinstance(error, ssl.SSLError) and self._greeted < 0:  # In TLS 1.3, what a broker requires comes so late.
+            self._finish(tls_failed(self.address, error))
+        else:
+            self._finish(ConnectionLost(f"{self.address} closed the connection{reason}{hint}"))
         assert self._end is not None
         self.closed.set_result(self._end)
 
@@ -347,36 +360,46 @@ async def connect(
         raise Unreachable(f"{address}: there is no port {address.port}")
     loop = asyncio.get_running_loop()
     connection: Connection | None = None
-    is_ready = False
+    is_securing = is_ready = False
+
+    def secure() -> Connection:
+        nonlocal is_securing
+        is_securing = True
+        on_accepted()
+        return Connection(address, client_id, request_seconds)
+
     try:
         async with asyncio.timeout(connect_seconds):
-            _, connection = await loop.create_connection(
-                lambda: Connection(address, client_id, request_seconds), address.host, address.port, ssl=tls
-            )
-            on_accepted()
+            if tls is None:
+                _, connection = await loop.create_connection(
+                    lambda: Connection(address, client_id, request_seconds), address.host, address.port
+                )
+                on_accepted()
+            else:
+                _, connection = await loop.create_connection(
+                    secure, address.host, address.port, ssl=tls, ssl_shutdown_timeout=_TLS_SHUTDOWN_SECONDS
+                )
+                is_securing = False
             await _introduce(connection, sasl)
             is_ready = True
             return connection
     except TimeoutError:
+        if is_securing:
+            raise BrokerSilent(
+                f"{address}: {BrokerSilent.EVENT} in TLS within {connect_seconds:g} s: {NO_TLS_ADVICE}"
+            ) from None
         if connection is not None:
             raise BrokerSilent(
                 f"{address}: {BrokerSilent.EVENT} within {connect_seconds:g} s{BrokerSilent.CAUSES}"
             ) from None
         raise Unreachable(f"{address}: no response within {connect_seconds:g} s") from None
-    except ssl.SSLCertVerificationError as error:
-        raise TlsFailed(f"{address}: its certificate is not accepted: {error.verify_message}") from error
-    except ssl.SSLError as error:
-        raise TlsFailed(f"{address}: {error.reason or error}") from error
-    except socket.gaierror as error:
-        said = f"the name {address.host} {Unreachable.UNRESOLVED} ({error.strerror})"
-        raise Unreachable(f"{address}: {said}") from error
     except OSError as error:
-        raise Unreachable(f"{address}: {_reason(error)}") from error
+        raise _failed(address, error, is_securing=is_securing) from error
     except ConnectionLost as error:
         reason = str(error).removeprefix(f"{address} ")
+        hint = f"with TLS? If so, {CLIENT_CERTIFICATE_HINT}" if tls else f"without TLS? If it has TLS, {TLS_ADVICE}"
         raise Unreachable(
-            f"{address}: {reason} without a response: is this the port of a Kafka broker, and of a listener "
-            f"{'with' if tls else 'without'} TLS?"
+            f"{address}: {reason} without a response: is this the port of a Kafka broker, and of a listener {hint}"
         ) from error
     except ValueError as error:  # Among them UnicodeError: a host that IDNA refuses.
         raise Unreachable(f"{address}: {address.host!r} is not the name of a host") from error
@@ -385,3 +408,20 @@ async def connect(
     finally:
         if connection is not None and not is_ready:
             connection.close()
+
+
+def tls_failed(address: Address, error: ssl.SSLError) -> TlsFailed:
+    """Return the error for a connection that could not be secured."""
+    reason, advice = explain(error)
+    return TlsFailed(f"{address}: {reason}", advice=advice)
+
+
+def _failed(address: Address, error: OSError, *, is_securing: bool) -> ClientError:
+    """Return the error for an attempt to connect that has failed; ``is_securing``: during the handshake of TLS."""
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        return tls_failed(address, error)
+    if isinstance(error, socket.gaierror):
+        return Unreachable(f"{address}: the name {address.host} {Unreachable.UNRESOLVED} ({error.strerror})")
+    if is_securing:
+        return Unreachable(f"{address}: closed the connection during the TLS handshake: {HANDSHAKE_QUESTIONS}")
+    return Unreachable(f"{address}: {_reason(error)}")

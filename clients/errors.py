@@ -15,7 +15,7 @@ Each exception says by its ``remedy`` what its receiver can do; the classes are 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
 
@@ -111,11 +111,20 @@ class TlsFailed(ClientError):
 
     remedy = Remedy.RECONFIGURE
 
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(f"{message}: {advice}" if advice else message)
+        self.advice = advice
+        """What to set instead: the end of the message."""
+
 
 class AuthenticationFailed(ClientError):
     """A broker does not accept this client's login, or does not prove that it knows the password itself."""
 
     remedy = Remedy.RECONFIGURE
+
+
+NO_CONNECTION: Final = (Unreachable, TlsFailed, AuthenticationFailed)
+"""What an attempt to connect to one broker raises."""
 
 
 class ConnectionLost(ClientError):

@@ -7,6 +7,7 @@ own, which grows as the bytes arrive, so that a claimed size costs nothing by it
 from struct import Struct
 from typing import Final
 
+from oncelog.clients.tls_failures import TLS_ADVICE
 from oncelog.protocol.schema import Buffer
 
 _SIZE: Final = Struct(">i")
@@ -81,6 +82,6 @@ class FrameSplitter:
 def _why_no_frame(first: bytes, size: int) -> str:
     """Return what the bytes are that no frame begins with."""
     if first[:2] in _TLS_RECORDS:
-        return "it speaks TLS, which this connection does not use"
+        return f"it speaks TLS, which this connection does not use: {TLS_ADVICE}"
     protocol = _OTHER_PROTOCOLS.get(first)
     return f"a frame of {size} bytes" if protocol is None else f"it speaks {protocol}"

@@ -1,5 +1,6 @@
 """The runtime of one client: what every part of a producer, consumer or admin client works with."""
 
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ class ConnectionSettings(Protocol):
     def login(self) -> SaslLogin | None:
         """Return with what the client authenticates; None if it does not."""
 
+    def make_tls_context(self) -> ssl.SSLContext | None:
+        """Read the files of TLS; None if the client does not speak it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRuntime:
@@ -55,13 +59,17 @@ class ClientRuntime:
 
 
 def new_cluster(settings: ConnectionSettings, rng: Random) -> Cluster:
-    """Return a cluster with these settings, without a connection yet. Raises ``ValueError`` for a bad ``bootstrap``."""
+    """Return a cluster with these settings, without a connection yet.
+
+    Raises ``ValueError`` for a bad ``bootstrap``, and for files of TLS that cannot be used.
+    """
     return Cluster(
         parse_bootstrap(settings.bootstrap),
         rng=rng,
         client_id=settings.client_id,
         connect_seconds=settings.connect_timeout_ms / 1000,
         operation_seconds=settings.request_timeout_ms / 1000,
+        tls=settings.make_tls_context(),
         login=settings.login,
     )
 

@@ -1,23 +1,64 @@
-"""The settings of authentication, which all clients have: Kafka's, and librdkafka's names for a user and a password."""
+"""The settings of TLS and authentication, which all clients have: Kafka's, and librdkafka's names for some of them.
 
-from collections.abc import Mapping
+``security_problems`` says what is wrong with them before anything is read or connected. A setting that would have no
+effect is a problem too: its author expects a protection that is not there.
+"""
+
+import ssl
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from oncelog.protocol.sasl.jaas import JaasError
+from oncelog.clients.setting_error import SettingError
+from oncelog.clients.tls import TlsSettings
 from oncelog.protocol.sasl.login import SaslLogin, parse_login
 from oncelog.protocol.sasl.mechanisms import SERVED
+from oncelog.protocol.tls.settings import VERSIONS, parse_cipher_suites, parse_versions
 
-_SASL: Final = "SASL_PLAINTEXT"
-_SASL_SETTINGS: Final = ("sasl_mechanism", "sasl_jaas_config", "sasl_username", "sasl_password")
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
+_SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+_HOST_CHECK: Final = "ssl_endpoint_identification_algorithm"
+_HOST_CHECKS: Final = ("https", "none", "")
+_STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """How a client authenticates to brokers. Neither its text nor its errors contain a password."""
+    """How a client connects to brokers and authenticates. Neither its text nor its errors contain a password."""
 
-    security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"] = "PLAINTEXT"
-    """Protocol of the brokers' listener; ``SASL_PLAINTEXT`` authenticates, and encrypts nothing."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Protocol of the brokers' listener: the two with ``SSL`` encrypt by TLS, the two with ``SASL`` authenticate by a
+    user and a password."""
+    ssl_truststore_location: str | None = None
+    """File with the certificates of the authorities that sign the brokers' certificates, PEM or PKCS#12. Without it,
+    those that the system trusts."""
+    ssl_truststore_password: str | None = field(default=None, repr=False)
+    """The password of ``ssl_truststore_location``, if that is PKCS#12."""
+    ssl_truststore_certificates: str | None = None
+    """The same certificates as text in PEM, in place of a file."""
+    ssl_truststore_type: str | None = None
+    """``PEM`` or ``PKCS12``. It need not be set: the content of the file says it. ``JKS`` is not read."""
+    ssl_keystore_location: str | None = None
+    """File with the private key of this client and its certificates, PEM or PKCS#12, for brokers that authenticate
+    clients by TLS."""
+    ssl_keystore_password: str | None = field(default=None, repr=False)
+    """The password of ``ssl_keystore_location``, if that is PKCS#12."""
+    ssl_keystore_key: str | None = field(default=None, repr=False)
+    """The private key as text in PEM, in place of a file."""
+    ssl_keystore_certificate_chain: str | None = None
+    """The certificates of ``ssl_keystore_key`` as text in PEM, its own first."""
+    ssl_keystore_type: str | None = None
+    """``PEM`` or ``PKCS12``, as for the trust store."""
+    ssl_key_password: str | None = field(default=None, repr=False)
+    """The password of the private key, if that is encrypted."""
+    ssl_endpoint_identification_algorithm: Literal["https", "none", ""] = "https"
+    """``https``: a broker's certificate has to be for the name by which it was called. ``none``, or an empty text:
+    that is not compared, and whoever has a certificate of a trusted authority can pass for a broker."""
+    ssl_enabled_protocols: tuple[str, ...] | None = None
+    """Versions of TLS: ``TLSv1.2``, ``TLSv1.3``. By default both."""
+    ssl_cipher_suites: tuple[str, ...] | None = None
+    """Cipher suites of TLS 1.2, by their standard names or those of OpenSSL. Those of TLS 1.3 are always in use."""
     sasl_mechanism: str | None = None
     """``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, which sends the password itself."""
     sasl_jaas_config: str | None = field(default=None, repr=False)
@@ -30,34 +71,161 @@ class SecurityConfig:
     @property
     def login(self) -> SaslLogin | None:
         """With what to authenticate; None if the client does not. Raises ``ValueError`` that names the setting."""
-        given = [name for name in _SASL_SETTINGS if getattr(self, name) is not None]
-        if self.security_protocol != _SASL:
-            if given:
-                raise ValueError(f"{given[0]} has no effect without security_protocol={_SASL!r}")
+        require_security(self)
+        return sasl_login(self) if uses_sasl(self) else None
+
+    @property
+    def tls(self) -> TlsSettings | None:
+        """How to speak TLS; None if the client does not. Raises ``ValueError`` that names the setting."""
+        require_security(self)
+        if not uses_tls(self):
             return None
-        if self.sasl_mechanism not in SERVED:
-            raise ValueError(f"sasl_mechanism must be one of {', '.join(SERVED)}, not {self.sasl_mechanism}")
-        if self.sasl_jaas_config is not None:
-            if self.sasl_username is not None or self.sasl_password is not None:
-                raise ValueError("sasl_jaas_config is given, and sasl_username or sasl_password too: leave one out")
-            try:
-                return parse_login(self.sasl_mechanism, self.sasl_jaas_config)
-            except JaasError as error:
-                raise ValueError(f"sasl_jaas_config {error}") from None
-        for name in ("sasl_username", "sasl_password"):
-            if not getattr(self, name):
-                raise ValueError(f"{name} is missing for security_protocol={_SASL!r}: it, or sasl_jaas_config")
-        assert self.sasl_username is not None
-        assert self.sasl_password is not None
-        return SaslLogin(mechanism=self.sasl_mechanism, username=self.sasl_username, password=self.sasl_password)
+        return TlsSettings(
+            trusted_file=self.ssl_truststore_location,
+            trusted_text=self.ssl_truststore_certificates,
+            trusted_password=self.ssl_truststore_password,
+            trusted_type=self.ssl_truststore_type,
+            own_file=self.ssl_keystore_location,
+            own_key=self.ssl_keystore_key,
+            own_certificates=self.ssl_keystore_certificate_chain,
+            own_store_password=self.ssl_keystore_password,
+            own_password=self.ssl_key_password,
+            own_type=self.ssl_keystore_type,
+            checks_host=self.ssl_endpoint_identification_algorithm == "https",
+            versions=VERSIONS if self.ssl_enabled_protocols is None else parse_versions(self.ssl_enabled_protocols),
+            cipher_suites=() if self.ssl_cipher_suites is None else parse_cipher_suites(self.ssl_cipher_suites),
+        )
+
+    def make_tls_context(self) -> ssl.SSLContext | None:
+        """Read the files of TLS; None if the client does not speak it. Raises ``ValueError`` that names the setting."""
+        tls = self.tls
+        return None if tls is None else tls.make_context()
 
 
 SECURITY_PROPERTIES: Final[Mapping[str, str]] = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
+    **{name.replace("_", "."): name for name in SecurityConfig.__dataclass_fields__},
     "sasl.mechanisms": "sasl_mechanism",
-    "sasl.jaas.config": "sasl_jaas_config",
-    "sasl.username": "sasl_username",
-    "sasl.password": "sasl_password",
+    "ssl.ca.location": "ssl_truststore_location",
+    "ssl.ca.pem": "ssl_truststore_certificates",
+    "ssl.key.pem": "ssl_keystore_key",
+    "ssl.certificate.pem": "ssl_keystore_certificate_chain",
 }
 """Names of the settings in a file of properties: Kafka's, and librdkafka's."""
+INLINE_FILES: Final[Mapping[str, str]] = {
+    "ssl.key.location": "ssl_keystore_key",
+    "ssl.certificate.location": "ssl_keystore_certificate_chain",
+}
+"""librdkafka's names of files whose content is the value of a setting."""
+SEVERAL: Final = frozenset({"ssl_enabled_protocols", "ssl_cipher_suites"})
+"""Settings whose values in a file of properties are separated by commas."""
+MAY_BE_EMPTY: Final = frozenset({"ssl_endpoint_identification_algorithm"})
+"""Settings for which an empty value in a file of properties means something."""
+
+
+def uses_tls(config: SecurityConfig) -> bool:
+    """Return whether connections are encrypted."""
+    return config.security_protocol in _TLS_PROTOCOLS
+
+
+def uses_sasl(config: SecurityConfig) -> bool:
+    """Return whether the client authenticates by SASL."""
+    return config.security_protocol in _SASL_PROTOCOLS
+
+
+def require_security(config: SecurityConfig) -> None:
+    """Raise ``SettingError`` for the first problem, if there is one."""
+    for problem in security_problems(config):
+        raise problem
+
+
+def security_problems(config: SecurityConfig) -> Iterator[SettingError]:
+    """Yield all problems. None of them contains a password."""
+    if config.security_protocol not in PROTOCOLS:
+        expected = f"must be one of {', '.join(PROTOCOLS)}, not {config.security_protocol}"
+        yield SettingError("security_protocol", expected)
+        return
+    yield from _tls_problems(config) if uses_tls(config) else _useless(config, "ssl_", _TLS_PROTOCOLS)
+    yield from _sasl_problems(config) if uses_sasl(config) else _useless(config, "sasl_", _SASL_PROTOCOLS)
+
+
+def _useless(config: SecurityConfig, prefix: str, protocols: tuple[str, str]) -> Iterator[SettingError]:
+    """Yield the settings that are not at their defaults, though the protocol does not use them."""
+    for name, known in config.__dataclass_fields__.items():
+        if name.startswith(prefix) and getattr(config, name) != known.default:
+            yield SettingError(name, "has no effect without security_protocol={!r} or {!r}".format(*protocols))
+
+
+def _given(config: SecurityConfig, *names: str) -> list[str]:
+    return [name for name in names if getattr(config, name) is not None]
+
+
+# TLS
+
+
+def _tls_problems(config: SecurityConfig) -> Iterator[SettingError]:
+    yield from _store_problems(config, "ssl_truststore", ("ssl_truststore_certificates",))
+    yield from _store_problems(config, "ssl_keystore", ("ssl_keystore_key", "ssl_keystore_certificate_chain"))
+    if config.ssl_key_password is not None and not _given(config, "ssl_keystore_location", "ssl_keystore_key"):
+        yield SettingError("ssl_key_password", "has no effect without ssl_keystore_location or ssl_keystore_key")
+    if config.ssl_endpoint_identification_algorithm not in _HOST_CHECKS:
+        yield SettingError(_HOST_CHECK, f"must be https or none, not {config.ssl_endpoint_identification_algorithm}")
+    for name, parse in (("ssl_enabled_protocols", parse_versions), ("ssl_cipher_suites", parse_cipher_suites)):
+        try:
+            _ = parse(getattr(config, name) or ()) if _given(config, name) else None
+        except ValueError as error:
+            yield SettingError(name, str(error))
+
+
+def _store_problems(config: SecurityConfig, store: str, in_text: tuple[str, ...]) -> Iterator[SettingError]:
+    """Yield the problems of a store that is a file, or PEM in the settings ``in_text``, all of them or none."""
+    location, password, kind = f"{store}_location", f"{store}_password", f"{store}_type"
+    texts = _given(config, *in_text)
+    if texts and _given(config, location):
+        yield SettingError(location, f"is given, and {texts[0]} too: leave one out")
+    for name in in_text:
+        if texts and name not in texts:
+            yield SettingError(name, f"is missing: {texts[0]} is given")
+    if _given(config, password) and not _given(config, location):
+        yield SettingError(password, f"has no effect without {location}")
+    value = getattr(config, kind)
+    if value is None:
+        return
+    if value.upper() not in _STORE_TYPES:
+        yield SettingError(kind, f"must be PEM or PKCS12, not {value}")
+    elif texts and value.upper() != "PEM":
+        yield SettingError(kind, f"must be PEM for {texts[0]}, not {value}")
+    elif not texts and not _given(config, location):
+        yield SettingError(kind, f"has no effect without {location}")
+
+
+# SASL
+
+
+def _sasl_problems(config: SecurityConfig) -> Iterator[SettingError]:
+    try:
+        sasl_login(config)
+    except SettingError as problem:
+        yield problem
+
+
+def sasl_login(config: SecurityConfig) -> SaslLogin:
+    """Return with what to authenticate. Raises ``SettingError``."""
+    mechanism, username, password = config.sasl_mechanism, config.sasl_username, config.sasl_password
+    if mechanism not in SERVED:
+        raise SettingError("sasl_mechanism", f"must be one of {', '.join(SERVED)}, not {mechanism}")
+    if config.sasl_jaas_config is not None:
+        if _given(config, "sasl_username", "sasl_password"):
+            raise SettingError("sasl_jaas_config", "is given, and sasl_username or sasl_password too: leave one out")
+        try:
+            return parse_login(mechanism, config.sasl_jaas_config)
+        except ValueError as error:  # The text has no value of the setting.
+            raise SettingError("sasl_jaas_config", str(error)) from None
+    for name, value in (("sasl_username", username), ("sasl_password", password)):
+        if not value:
+            needed = f"is missing for security_protocol={config.security_protocol!r}: it, or sasl_jaas_config"
+            raise SettingError(name, needed)
+        if "\0" in value:
+            raise SettingError(name, "contains NUL")
+    assert username is not None
+    assert password is not None
+    return SaslLogin(mechanism=mechanism, username=username, password=password)

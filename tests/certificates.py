@@ -81,6 +81,11 @@ class Identity:
         return _identity(name, None, self, (-1, 2), is_authority=True)
 
 
+def without_bytes(value: object) -> str | None:
+    """The id of a parameter: bytes of stores are drawn anew in each process, and ids have to be equal in all."""
+    return "store" if isinstance(value, bytes) else None
+
+
 def make_authority(name: str) -> Identity:
     return _identity(name, None, None, (-1, 2), is_authority=True)
 

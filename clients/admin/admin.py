@@ -141,6 +141,7 @@ class Admin:
             client_id=config.client_id,
             connect_seconds=config.connect_timeout_ms / 1000,
             operation_seconds=config.default_api_timeout_ms / 1000,
+            tls=config.make_tls_context(),
             login=config.login,
         )
 

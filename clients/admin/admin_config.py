@@ -8,7 +8,7 @@ from oncelog.clients.arguments import checked_text
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.durations import checked_milliseconds
-from oncelog.clients.security_config import SecurityConfig
+from oncelog.clients.security_config import SecurityConfig, require_security
 
 KAFKA_NAMES: Final[Mapping[str, str | None]] = {
     "sasl_username": None,
@@ -35,7 +35,7 @@ class AdminConfig(SecurityConfig):
 
     def __post_init__(self) -> None:
         parse_bootstrap(self.bootstrap)
-        _ = self.login  # Raises for settings that make none.
+        require_security(self)
         checked_text(self.client_id, "client_id")
         checked_milliseconds(self.connect_timeout_ms, "connect_timeout_ms")
         checked_milliseconds(self.default_api_timeout_ms, "default_api_timeout_ms")

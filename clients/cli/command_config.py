@@ -1,14 +1,21 @@
-"""``--command-config``: a file of properties with which commands authenticate, as Kafka's tools have it.
+"""``--command-config``: a file of properties with which commands connect and authenticate, as Kafka's tools have it.
 
 Passwords are in the file, and not among the arguments, which every process of the machine can read.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
-from oncelog.clients.security_config import SECURITY_PROPERTIES, SecurityConfig
+from oncelog.clients.security_config import (
+    INLINE_FILES,
+    MAY_BE_EMPTY,
+    SECURITY_PROPERTIES,
+    SEVERAL,
+    SecurityConfig,
+)
+from oncelog.clients.setting_error import SettingError
 from oncelog.protocol.properties import parse_properties
 
 _LONGEST: Final = 1 << 20
@@ -17,22 +24,37 @@ _SECURITY: Final = ("security.", "sasl.", "ssl.")
 
 
 def read_command_config(path: str, warn: Callable[[str], None]) -> SecurityConfig:
-    """Read a file. Raises ``click.BadParameter`` for settings that cannot work."""
-    try:
-        with click.open_file(path, encoding="utf-8") as file:
-            found = parse_properties(file.read(_LONGEST))
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path!r} cannot be read: {error}") from None
-    unserved = [key for key in found if key.startswith(_SECURITY) and key not in SECURITY_PROPERTIES]
+    """Read a file. Raises ``click.BadParameter`` for settings, and files of TLS, that cannot be used."""
+    found = parse_properties(_read(path, repr(path)))
+    keys = {**SECURITY_PROPERTIES, **INLINE_FILES}
+    unserved = [key for key in found if key.startswith(_SECURITY) and key not in keys]
     if unserved:
         warn(f"Warning: {path}: these have no effect: {', '.join(unserved)}")
-    fields = {SECURITY_PROPERTIES[key]: value for key, value in found.items() if key in SECURITY_PROPERTIES and value}
-    protocol = fields.get("security_protocol", "PLAINTEXT")
-    if protocol not in ("PLAINTEXT", "SASL_PLAINTEXT"):
-        raise click.BadParameter(f"{path!r} has security.protocol={protocol}: expected PLAINTEXT or SASL_PLAINTEXT")
-    config = SecurityConfig(**fields)  # type: ignore[arg-type]
+    given = {keys[key]: key for key, value in found.items() if key in keys and (value or keys[key] in MAY_BE_EMPTY)}
+    fields = {name: _value(path, key, name, found[key]) for name, key in given.items()}
+    config = SecurityConfig(**fields)
     try:
-        _ = config.login
-    except ValueError as error:
-        raise click.BadParameter(f"{path!r}: {error}") from None
+        config.make_tls_context()
+    except SettingError as error:
+        raise click.BadParameter(f"{path!r}: {error.spelt(_spelling(given))}") from None
     return config
+
+
+def _value(path: str, key: str, name: str, text: str) -> Any:
+    if key in INLINE_FILES:
+        return _read(text, f"{path!r}: {key} {text!r}")
+    return tuple(each.strip() for each in text.split(",")) if name in SEVERAL else text
+
+
+def _read(path: str, what: str) -> str:
+    try:
+        with click.open_file(path, encoding="utf-8") as file:
+            content: str = file.read(_LONGEST)
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{what} cannot be read: {error}") from None
+    return content
+
+
+def _spelling(given: Mapping[str, str]) -> Callable[[str], str]:
+    """Return how the file names a setting: by its key there, else by Kafka's."""
+    return lambda name: given.get(name, name.replace("_", "."))

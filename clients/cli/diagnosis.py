@@ -51,6 +51,8 @@ class Visit:
     """The addresses that the name stands for, here."""
     failure: str | None = None
     """Why no broker was reached; None if one was."""
+    remedy: str | None = None
+    """What this machine, or the broker, can set about the failure; None if that is not known."""
     is_silent: bool = False
     """Whether the address accepts connections and sends no response."""
     view: View | None = None
@@ -127,7 +129,11 @@ def _about(broker_id: int, view: View, brokers: Mapping[int, Visit], places: Seq
     message = f"it advertises {visit.address}, {wrong}"
     if home is not None:
         change = _change(visit.address, home, alone=len(view.brokers) == 1)
-        yield Finding(broker_id=broker_id, message=f"{message}; it responds at {home.address}", change=change)
+        where = f"{message}; it responds at {home.address}"
+        yield Finding(broker_id=broker_id, message=where, change=change, advice=visit.remedy and f"or {visit.remedy}")
+        return
+    if visit.remedy is not None:
+        yield Finding(broker_id=broker_id, message=message, advice=visit.remedy)
         return
     likely = Address(places[0].address.host, visit.address.port)
     advice = _NOT_RUNNING.format(broker_id) if likely == visit.address else _UNREACHED.format(broker_id, likely)
@@ -232,7 +238,7 @@ def _about_bootstrap(view: View, bootstrap: Sequence[Visit]) -> Iterator[Finding
             )
         if visit.failure is not None:
             message = f"no broker was reached at the bootstrap address {visit.address}: {visit.failure}"
-            yield Finding(broker_id=None, message=message, is_problem=False)
+            yield Finding(broker_id=None, message=message, advice=visit.remedy, is_problem=False)
 
 
 def _about_controller(view: View) -> Iterator[Finding]:

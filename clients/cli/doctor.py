@@ -7,23 +7,26 @@ not show are reported as well.
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
 from oncelog.clients.cli.diagnosis import LISTENER_KEYS, Finding, View, Visit, candidates, diagnose
 from oncelog.clients.cli.directories import failed_directories
+from oncelog.clients.cli.listener_probe import other_protocol
 from oncelog.clients.cli.metadata_store import reaches_store
 from oncelog.clients.cli.output import format_json
 from oncelog.clients.cli.seen_cluster import see_cluster
 from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, with_session
 from oncelog.clients.cli.waiting import PATIENCE_SECONDS, advice_without_broker
 from oncelog.clients.connection import Address, Connection, connect
-from oncelog.clients.errors import BrokerSilent, ClientError, Unreachable
+from oncelog.clients.errors import BrokerSilent, ClientError, TlsFailed, Unreachable
 from oncelog.clients.sasl import SaslClient
+from oncelog.clients.security_config import SecurityConfig
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -49,16 +52,31 @@ def doctor(session: Session) -> None:
     """
     examination = asyncio.run(_examine_aloud(session))
     if examination.view is None:
-        failures = [str(visit.failure).removesuffix(BrokerSilent.CAUSES) for visit in examination.bootstrap]
-        for visit, failure in zip(examination.bootstrap, failures, strict=True):
-            click.echo(f"Error: {visit.address}: {failure}", err=True)
-        is_silent = any(visit.is_silent for visit in examination.bootstrap)
-        advice = advice_without_broker(session.bootstrap, is_silent=is_silent, reasons="; ".join(failures))
-        click.echo(f"  {advice}", err=True)
+        _explain_absence(session, examination.bootstrap)
         raise click.exceptions.Exit(NO_BROKER)
     _show(session, examination, examination.view)
     if any(finding.is_problem for finding in examination.findings):
         raise click.exceptions.Exit(REFUSED)
+
+
+def _explain_absence(session: Session, visits: list[Visit]) -> None:
+    """Print why no bootstrap address was reached, and what to do about it."""
+    failures = [str(visit.failure).removesuffix(BrokerSilent.CAUSES) for visit in visits]
+    for visit, failure in zip(visits, failures, strict=True):
+        click.echo(without_controls(f"Error: {visit.address}: {failure}"), err=True)
+    is_silent = any(visit.is_silent for visit in visits)
+    usual = advice_without_broker(session.bootstrap, is_silent=is_silent, reasons="; ".join(failures))
+    for advice in dict.fromkeys(visit.remedy for visit in visits if visit.remedy) or [usual]:
+        click.echo(f"  {advice}", err=True)
+
+
+class Means(NamedTuple):
+    """With what to connect."""
+
+    seconds: float
+    security: SecurityConfig
+    tls: ssl.SSLContext | None
+    sasl: SaslClient | None
 
 
 class Examination:
@@ -87,8 +105,9 @@ async def _examine_aloud(session: Session) -> Examination:
 async def examine(session: Session) -> Examination:
     """Return what visits to the brokers show, and the other problems of the cluster."""
     seconds = min(session.timeout_seconds, _VISIT_SECONDS)
-    login = session.security.login
-    visit_all = partial(_visit_all, seconds=seconds, sasl=None if login is None else SaslClient(login))
+    security, login = session.security, session.security.login
+    sasl = None if login is None else SaslClient(login)
+    visit_all = partial(_visit_all, means=Means(seconds, security, security.make_tls_context(), sasl))
     examination = Examination(await visit_all(session.bootstrap))
     view = examination.view
     if view is None:
@@ -121,13 +140,14 @@ async def _problems_beyond_visits(session: Session) -> list[str]:
         return [f"the state of the partitions is unknown: {why}"]
 
 
-async def _visit_all(addresses: Iterable[Address], seconds: float, sasl: SaslClient | None) -> list[Visit]:
+async def _visit_all(addresses: Iterable[Address], means: Means) -> list[Visit]:
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_visit(address, seconds, sasl)) for address in addresses]
+        tasks = [group.create_task(_visit(address, means)) for address in addresses]
     return [task.result() for task in tasks]
 
 
-async def _visit(address: Address, seconds: float, sasl: SaslClient | None) -> Visit:
+async def _visit(address: Address, means: Means) -> Visit:
+    seconds = means.seconds
     try:
         async with asyncio.timeout(seconds):
             found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -137,18 +157,39 @@ async def _visit(address: Address, seconds: float, sasl: SaslClient | None) -> V
         return Visit(address=address, failure=f"the name {address.host} {Unreachable.UNRESOLVED} by this machine")
     resolved = tuple(dict.fromkeys(str(each[4][0]) for each in found))
     connection: Connection | None = None
+    accepted: list[Address] = []
     try:
         connection = await connect(
-            address, client_id="oncelog-cli", connect_seconds=seconds, request_seconds=seconds, sasl=sasl
+            address,
+            client_id="oncelog-cli",
+            connect_seconds=seconds,
+            request_seconds=seconds,
+            tls=means.tls,
+            sasl=means.sasl,
+            on_accepted=lambda: accepted.append(address),
         )
         return await _talk(address, resolved, connection)
     except ClientError as error:
-        reason = str(error).removeprefix(f"{address}: ")
-        silent = isinstance(error, BrokerSilent)
-        return Visit(address=address, resolved=resolved, failure=reason, is_silent=silent)
+        return await _failed(
+            Visit(address=address, resolved=resolved), error, means, is_mute=bool(accepted) and connection is None
+        )
     finally:
         if connection is not None:
             connection.close()
+
+
+async def _failed(visit: Visit, error: ClientError, means: Means, *, is_mute: bool) -> Visit:
+    """Return the visit with why it failed, and what to set if that is known.
+
+    ``is_mute``: the connection was accepted, and no broker introduced itself on it.
+    """
+    reason = str(error).removeprefix(f"{visit.address}: ")
+    if isinstance(error, TlsFailed):
+        return replace(visit, failure=reason.removesuffix(f": {error.advice}"), remedy=error.advice or None)
+    other = await other_protocol(visit.address, means.security, means.seconds) if is_mute else None
+    if other is not None:
+        return replace(visit, failure=other.reason, remedy=other.advice)
+    return replace(visit, failure=reason, is_silent=isinstance(error, BrokerSilent))
 
 
 async def _talk(address: Address, resolved: tuple[str, ...], connection: Connection) -> Visit:

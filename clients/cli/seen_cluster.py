@@ -15,7 +15,7 @@ from oncelog.clients.cli.uncreatable_topics import about_uncreatable_topics, rep
 from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
 from oncelog.clients.cli.waiting_partitions import describe_leaderless
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.errors import BrokerSilent, Unreachable
+from oncelog.clients.errors import NO_CONNECTION, BrokerSilent
 from oncelog.clients.timely_connection import connection_within
 from oncelog.protocol.messages.metadata import MetadataResponse
 
@@ -81,7 +81,7 @@ async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rac
         failed = await failed_directories(connection)
         unserved = await unserved_coordinators(connection, node_id, metadata)
         factors = await replication_factors(connection, node_id, metadata)
-    except Unreachable as error:
+    except NO_CONNECTION as error:
         failure, is_silent = str(error).removeprefix(f"{address}: "), isinstance(error, BrokerSilent)
     return SeenBroker(
         broker_id=node_id,

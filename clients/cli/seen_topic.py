@@ -18,7 +18,7 @@ from oncelog.clients.cli.reassigned_partitions import Reassignments, list_reassi
 from oncelog.clients.cli.recovery_overrides import recovery_level
 from oncelog.clients.cli.topic_description import recovery_of
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.errors import Refusal, Unreachable
+from oncelog.clients.errors import NO_CONNECTION, ClientError, Refusal
 from oncelog.clients.retry import one_deadline
 from oncelog.clients.timely_connection import connection_within
 from oncelog.protocol.errors import ErrorCode
@@ -43,7 +43,7 @@ class SeenTopic:
     moves: Reassignments
     elections: ElectionSettings
     """How the controller elects a leader for partitions that have none."""
-    unreached: Mapping[int, Unreachable]
+    unreached: Mapping[int, ClientError]
     """By broker, where and why a leader is not reached."""
     refusing: str | None
     """What it means that partitions have fewer replicas in sync than ``min.insync.replicas``; None if none have."""
@@ -110,14 +110,14 @@ async def _log_ends(
     return known, ends_task.result().failed
 
 
-async def _unreached(cluster: Cluster, leaders: Iterable[int]) -> dict[int, Unreachable]:
+async def _unreached(cluster: Cluster, leaders: Iterable[int]) -> dict[int, ClientError]:
     """Return the leaders that are not reached, with the address and the reason."""
     seconds = min(_VISIT_SECONDS, cluster.attempts().remaining_seconds)
 
-    async def visit(broker_id: int) -> Unreachable | None:
+    async def visit(broker_id: int) -> ClientError | None:
         try:
             await connection_within(cluster, broker_id, seconds)
-        except Unreachable as error:
+        except NO_CONNECTION as error:
             return error
         return None
 

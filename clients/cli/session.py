@@ -92,7 +92,7 @@ class Session:
             message = str(error).replace(BrokerSilent.CAUSES, "") if error.is_silent else str(error)
             _end(NO_BROKER, message, advice_without_broker(self.bootstrap, is_silent=error.is_silent, reasons=message))
         except BadResponse as error:
-            _end(NO_BROKER, str(error), advice_without_broker(self.bootstrap))
+            _end(NO_BROKER, str(error), advice_without_broker(self.bootstrap, reasons=str(error)))
         except StillWaiting as error:
             _end(NO_BROKER, str(error), error.advice)
         except BrokerSilent as error:
@@ -139,6 +139,7 @@ class Session:
             client_id="oncelog-cli",
             connect_seconds=attempt_seconds(self.timeout_seconds),
             operation_seconds=self.timeout_seconds,
+            tls=self.security.make_tls_context(),
             login=self.security.login,
         )
 
@@ -259,7 +260,7 @@ def with_session(
             show_envvar=True,
             callback=_security,
             metavar="FILE",
-            help="Properties with security.protocol, sasl.mechanism, sasl.jaas.config.",
+            help="Properties with security.protocol, and those of ssl and sasl for it.",
         )
         @click.option(
             "--format", "output", type=click.Choice(formats), default=default, show_default=True, help="Output format."

@@ -9,7 +9,7 @@ from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
 from oncelog.clients.cli.election_settings import ElectionSettings
 from oncelog.clients.cli.unreached_brokers import unreached_advice
 from oncelog.clients.cli.waiting_partitions import Waiting, awaited_brokers, waiting_of, waiting_sentences
-from oncelog.clients.errors import BrokerSilent, Unreachable
+from oncelog.clients.errors import BrokerSilent, ClientError
 
 LogEnds = Mapping[int, Mapping[str, int | None]]
 """By partition, its first and its next offset."""
@@ -54,7 +54,7 @@ def problems(topic: TopicDescription, alive: Collection[int], elections: Electio
     )
 
 
-def about_unreached(topic: TopicDescription, unreached: Mapping[int, Unreachable]) -> list[str]:
+def about_unreached(topic: TopicDescription, unreached: Mapping[int, ClientError]) -> list[str]:
     """Return a sentence, with advice, for each leader that is not reached; ``unreached`` has the reasons."""
     led = Counter(partition.leader for partition in topic.partitions)
     return [

@@ -43,8 +43,14 @@ _LOOK_SECONDS: Final = 0.25
 
 DOCTOR_ADVICE: Final = "`oncelog doctor` shows which advertised addresses this machine can use, and what to set instead"
 STUCK_ADVICE: Final = (
-    "the process there may be stopped, stuck or overloaded, or is no broker that listens for PLAINTEXT: see its output"
+    "the process there may be stopped, stuck or overloaded, or does not serve this security.protocol: see its output"
 )
+SECURITY_ADVICE: Final = (
+    "`oncelog doctor` finds out what the listener speaks; --command-config FILE has security.protocol, and a client "
+    "without it speaks PLAINTEXT"
+)
+_SECURITY: Final = "security.protocol"
+"""In reasons that the wrong kind of listener may have."""
 _NO_BROKER_THERE: Final = (
     "is a broker running there? `oncelog serve` starts one; --bootstrap or ONCELOG_BOOTSTRAP says where to look"
 )
@@ -87,6 +93,8 @@ def advice_without_broker(bootstrap: Collection[Address], *, is_silent: bool = F
     """Return what to do when no broker responds at the addresses that the user has named. ``reasons``: why not."""
     if reasons.count(Unreachable.UNRESOLVED) >= len(bootstrap):
         return _NO_NAME
+    if _SECURITY in reasons:
+        return SECURITY_ADVICE
     advice = STUCK_ADVICE if is_silent else _NO_BROKER_THERE
     return advice + (_SEVERAL if len(bootstrap) == 1 else "")
 

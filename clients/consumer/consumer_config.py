@@ -11,7 +11,7 @@ from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.consumer.assigned_partitions import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
 from oncelog.clients.consumer.assignors import ASSIGNORS
 from oncelog.clients.durations import checked_milliseconds
-from oncelog.clients.security_config import SecurityConfig
+from oncelog.clients.security_config import SecurityConfig, require_security
 
 _MEBIBYTE: Final = 1024 * 1024
 _IN_REQUESTS: Final = ("session_timeout_ms", "max_poll_interval_ms")
@@ -115,7 +115,7 @@ class ConsumerConfig(SecurityConfig):
         if unknown or not self.assignors:
             raise ValueError(f"assignors: {', '.join(unknown) or 'none'}; there are {', '.join(sorted(ASSIGNORS))}")
         parse_bootstrap(self.bootstrap)
-        _ = self.login  # Raises for settings that make none.
+        require_security(self)
         parse_reset_policy(self.auto_offset_reset)
         for name in _IN_REQUESTS:
             checked_timeout(getattr(self, name), name)

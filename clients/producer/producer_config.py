@@ -13,7 +13,7 @@ from oncelog.clients.arguments import checked_size, checked_text, checked_timeou
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.checked_fields import checked_fields
 from oncelog.clients.durations import checked_milliseconds
-from oncelog.clients.security_config import SecurityConfig
+from oncelog.clients.security_config import SecurityConfig, require_security
 from oncelog.protocol.records.compression import Compression
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
@@ -106,7 +106,7 @@ class ProducerConfig(SecurityConfig):
 
     def __post_init__(self) -> None:
         parse_bootstrap(self.bootstrap)
-        _ = self.login  # Raises for settings that make none.
+        require_security(self)
         for name in _POSITIVE:
             checked_size(getattr(self, name), name)
         for name in _TIMES:

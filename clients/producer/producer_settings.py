@@ -29,7 +29,20 @@ class ProducerSettings(TypedDict, total=False):
     max_in_flight: int
     metadata_max_age_ms: int
     partitioner: Partitioner | None
-    security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"]
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_certificates: str | None
+    ssl_truststore_type: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
+    ssl_keystore_key: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_type: str | None
+    ssl_key_password: str | None
+    ssl_endpoint_identification_algorithm: Literal["https", "none", ""]
+    ssl_enabled_protocols: tuple[str, ...] | None
+    ssl_cipher_suites: tuple[str, ...] | None
     sasl_mechanism: str | None
     sasl_jaas_config: str | None
     sasl_username: str | None

@@ -185,8 +185,14 @@ async def test_closing_tells_those_who_wait() -> None:
         (b"HTTP/1.1 400 Bad Request\r\n", "does not respond like a Kafka broker: it speaks HTTP$"),
         (b"<!DOCTYPE HTML>", "it speaks HTTP$"),
         (b"SSH-2.0-OpenSSH_9.2", "it speaks SSH$"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "it speaks TLS, which this connection does not use$"),
-        (b"\x16\x03\x01\x00\xff", "it speaks TLS, which this connection does not use$"),
+        (
+            b"\x15\x03\x03\x00\x02\x02\x46",
+            "it speaks TLS, .* not use: set security.protocol=SSL or SASL_SSL$",
+        ),
+        (
+            b"\x16\x03\x01\x00\xff",
+            "it speaks TLS, .* not use: set security.protocol=SSL or SASL_SSL$",
+        ),
         (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
         (b"\x00\x00\x00\x04\x7f\x00\x00\x00", "a response to request|ends"),
         (b"\x00\x00\x00\x05\x00\x00\x00\x01\x00", "ends"),
@@ -262,7 +268,7 @@ async def test_connect_to_a_listener_that_closes_raises_unreachable_with_the_rem
     """As a listener with TLS does when it is spoken to without."""
     async with serving(ScriptedBroker({})) as broker:
         broker.api_versions = Reaction.CLOSE
-        remedy = r": closed the connection.* without a response: is this the port of a Kafka broker.* without TLS\?$"
+        remedy = r": closed the connection.* without a response: is this the port of .* without TLS\? If .* SASL_SSL$"
         with pytest.raises(Unreachable, match=f"^{broker.address}{remedy}"):
             await connect(broker.address)
 

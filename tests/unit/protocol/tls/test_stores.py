@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from oncelog.protocol.tls.stores import KeyMaterial, StoreError, read_key_store, read_trust_store, store_type
-from tests.certificates import Identity, make_authority, make_certificate, trust_store_of_keytool
+from tests.certificates import Identity, make_authority, make_certificate, trust_store_of_keytool, without_bytes
 
 SECRET = "wonderland"
 JKS = b"\xfe\xed\xfe\xed\x00\x00\x00\x02"
@@ -43,6 +43,7 @@ def legacy_encrypted() -> bytes:
         (OWN.pkcs12(SECRET), {"store_password": SECRET, "key_password": SECRET}, (OWN, MIDDLE, ROOT)),
         (OWN.pkcs12(SECRET), {"key_password": SECRET}, (OWN, MIDDLE, ROOT)),
     ],
+    ids=without_bytes,
 )
 def test_key_store_has_the_key_and_its_chain(
     data: bytes, passwords: dict[str, str], chain: tuple[Identity, ...]
@@ -92,6 +93,7 @@ def test_key_store_in_the_older_form_of_openssl_is_read(tmp_path: Path) -> None:
         (OWN.pkcs12(SECRET)[:-60], {"store_password": SECRET}, "or the file is damaged"),
         (trust_store_of_keytool(ROOT, password=SECRET), {"store_password": SECRET}, "is it the trust store"),
     ],
+    ids=without_bytes,
 )  # fmt: skip
 def test_key_store_that_cannot_be_used_is_refused_without_its_secrets(
     data: bytes, passwords: dict[str, str], why: str
@@ -111,6 +113,7 @@ def test_key_store_that_cannot_be_used_is_refused_without_its_secrets(
         (trust_store_of_keytool(ROOT, OTHER, password=SECRET), SECRET, (ROOT, OTHER)),
         (OTHER.pkcs12(SECRET), SECRET, (OTHER, ROOT)),
     ],
+    ids=without_bytes,
 )
 def test_trust_store_has_the_certificates(data: bytes, password: str | None, trusted: tuple[Identity, ...]) -> None:
     found = read_trust_store(data, store_password=password)
@@ -127,6 +130,7 @@ def test_trust_store_has_the_certificates(data: bytes, password: str | None, tru
         (trust_store_of_keytool(ROOT, password=SECRET), None, "set ssl.truststore.password"),
         (trust_store_of_keytool(ROOT, password=SECRET), "x", r"\(ssl.truststore.password\) is wrong"),
     ],
+    ids=without_bytes,
 )
 def test_trust_store_that_cannot_be_used_is_refused(data: bytes, password: str | None, why: str) -> None:
     with pytest.raises(StoreError, match=why) as refused:

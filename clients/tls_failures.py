@@ -1,0 +1,93 @@
+"""What a failed TLS connection means, and what its user can set instead. Pure.
+
+OpenSSL reports what this side found wrong with the broker's certificate, or the alert that the broker sent. The names
+of settings are Kafka's.
+"""
+
+import ssl
+from typing import Final, NamedTuple
+
+_HOST_MISMATCH: Final = frozenset({62, 64})
+"""OpenSSL's codes of a name and of an IP address that the certificate does not have."""
+_OUT_OF_TIME: Final = frozenset({9, 10, 13, 14})
+"""Not yet valid, expired, and dates that cannot be read."""
+
+_UNTRUSTED_ADVICE: Final = (
+    "set ssl.truststore.location (or ssl.ca.location) to the certificate of the authority that signed it"
+)
+_DATE_ADVICE: Final = "renew the certificate at the broker, or set the clock of this machine"
+_NAME_ADVICE: Final = (
+    "connect to a name that the certificate has, or advertise one, or issue a certificate for this name; an empty "
+    "ssl.endpoint.identification.algorithm gives up this check"
+)
+_CLIENT_ADVICE: Final = (
+    "set ssl.keystore.location to a private key and a certificate that the broker's trust store accepts"
+)
+_VERSION_ADVICE: Final = "see ssl.enabled.protocols, here and at the broker"
+_CIPHER_ADVICE: Final = "see ssl.cipher.suites, here and at the broker; or the broker requires a client certificate"
+NO_TLS_ADVICE: Final = (
+    "connect to the port of a listener with TLS, or set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+)
+TLS_ADVICE: Final = "set security.protocol=SSL or SASL_SSL"
+HANDSHAKE_QUESTIONS: Final = (
+    "is this a listener with TLS (security.protocol), does it require a client certificate (ssl.keystore.location), "
+    "and is there a version of TLS that both sides speak (ssl.enabled.protocols)?"
+)
+"""Some brokers, ours among them, end a handshake that fails without saying why."""
+CLIENT_CERTIFICATE_HINT: Final = (
+    "does it require a client certificate (ssl.keystore.location), or authentication (security.protocol=SASL_SSL)?"
+)
+
+_ABOUT_CLIENT: Final = (
+    "CERTIFICATE_REQUIRED",
+    "BAD_CERTIFICATE",
+    "UNSUPPORTED_CERTIFICATE",
+    "CERTIFICATE_UNKNOWN",
+    "CERTIFICATE_REVOKED",
+    "CERTIFICATE_EXPIRED",
+    "UNKNOWN_CA",
+    "ACCESS_DENIED",
+)
+"""Ends of the alerts with which a broker refuses this client's certificate, or that there is none."""
+_VERSIONS_DIFFER: Final = ("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE")
+_CIPHERS_DIFFER: Final = ("HANDSHAKE_FAILURE", "NO_CIPHERS_AVAILABLE", "INSUFFICIENT_SECURITY")
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+
+
+class Failure(NamedTuple):
+    """Why a connection could not be secured, and what to do about it."""
+
+    reason: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.advice}" if self.advice else self.reason
+
+
+def explain(error: ssl.SSLError) -> Failure:
+    """Return what an error of OpenSSL means."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        said = error.verify_message.rstrip(".")
+        return Failure(f"its certificate is not accepted: {said}", _advice_on(error.verify_code))
+    name = error.reason or ""
+    words = name.replace("_", " ").lower() or str(error)
+    if name.endswith(_ABOUT_CLIENT):
+        return Failure(f"the broker got no certificate of this client that it accepts ({words})", _CLIENT_ADVICE)
+    if name.endswith(_VERSIONS_DIFFER):
+        return Failure(f"there is no version of TLS that both sides speak ({words})", _VERSION_ADVICE)
+    if name.endswith(_CIPHERS_DIFFER):
+        return Failure(f"the TLS handshake failed ({words})", _CIPHER_ADVICE)
+    if name.endswith(_NO_TLS):
+        return Failure(f"it does not speak TLS ({words})", NO_TLS_ADVICE)
+    return Failure(f"the TLS handshake failed ({words})", "")
+
+
+def speaks_tls(error: ssl.SSLError) -> bool:
+    """Return whether the other side of a failed handshake has responded in TLS."""
+    return isinstance(error, ssl.SSLCertVerificationError) or "ALERT" in (error.reason or "")
+
+
+def _advice_on(code: int) -> str:
+    if code in _HOST_MISMATCH:
+        return _NAME_ADVICE
+    return _DATE_ADVICE if code in _OUT_OF_TIME else _UNTRUSTED_ADVICE
