@@ -67,6 +67,7 @@ def txn_states() -> None:
 @click.group(
     cls=_Commands,
     lazy={
+        "audit": "oncelog.broker.security.audit_command:command",
         "cluster": "oncelog.broker.local_cluster.command:cluster",
         "dump-log": "oncelog.broker.tools.dump_log:command",
         "serve": "oncelog.broker.serve:command",

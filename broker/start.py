@@ -31,6 +31,7 @@ from oncelog.broker.network.heartbeats import Heartbeats
 from oncelog.broker.network.sasl_guard import sasl_guards
 from oncelog.broker.network.side_loop import SideLoop
 from oncelog.broker.network.socket_server import SocketServer
+from oncelog.broker.network.tls_listeners import TlsListeners
 from oncelog.broker.part_settings import (
     controller_settings,
     log_manager_config,
@@ -48,6 +49,7 @@ from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.access_control import open_access_control
+from oncelog.broker.security.audit import open_audit
 from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.security.scram_users import ScramUsers
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
@@ -65,7 +67,7 @@ from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
 from oncelog.coordinator.group.coordinator import GroupCoordinator
 from oncelog.coordinator.metadata_store.session_health import SessionHealth
-from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionExpired
+from oncelog.coordinator.metadata_store.store import MetadataStore, session_of
 from oncelog.coordinator.ports import BrokerChannel, CoordinatorHost, WallClock
 from oncelog.coordinator.producer_ids import ProducerIds
 
@@ -164,15 +166,16 @@ class _Start:
     async def _open(self, open_store: OpenStore) -> "_Data":
         """Lock the data directory, find out which broker this is, and load the logs."""
         listeners = checked_listeners(self._config)
+        self._tls = TlsListeners(self._config, listeners)
         logs = self._lock_data_dir()
         store, (broker_id, cluster_id) = await self._identify(logs, open_store)
         configs = self._open_configs(store)
         local = LocalChannel(broker_id, self._metadata, self._supervisor.spawn)
-        member = self._cluster_member(broker_id, local, listeners)
+        member = self._cluster_member(broker_id, local)
         if member is not None:  # From here on the directory is ours: what follows writes to it.
-            await member.await_free_id(_session_of(store))
+            await member.await_free_id(session_of(store))
             settings = controller_settings(self._config, broker_id, listeners, self._features.supported)
-            await member.check_endpoints(_session_of(store), settings.registration)
+            await member.check_endpoints(session_of(store), settings.registration)
         channel: BrokerChannel = local if member is None else member.channel
         producer_ids = ProducerIds(store, broker_id)
         markers = MarkerWriter(self._wall_clock, wait_ms=longest_wait_ms(self._config.request_timeout_ms))
@@ -270,11 +273,13 @@ class _Start:
     ) -> None:
         self._resources.callback(server.stop_listening)
         dispatcher = Dispatcher(broker, broker.handlers, max_elements=self._config.oncelog_request_max_elements)
+        if self._access.audit is not None:
+            self._access.audit.watch_changes(dispatcher)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
         users, cluster_id = broker.scram_users, broker.cluster_id
         guards = sasl_guards(self._config, broker.listeners, cluster_id=cluster_id, users=users, rng=self._rng)
-        await server.serve(dispatcher, guards)
+        await server.serve(dispatcher, guards, self._tls.by_name)
         if member is not None:
             self._resources.push_async_callback(member.leave)
             await member.until_metadata_received()
@@ -287,7 +292,7 @@ class _Start:
         if config.broker_id >= 0:
             logs.directory.check_owner(config.broker_id, None)
         store = await open_store(config, self._disk, self._resources, self._fail)
-        identity = await identify(config, self._disk, _session_of(store), self._rng)
+        identity = await identify(config, self._disk, session_of(store), self._rng)
         logs.directory.check_owner(*identity)
         self._broker_id = identity.broker_id
         return store, identity
@@ -321,7 +326,8 @@ class _Start:
     def _open_configs(self, store: MetadataStore) -> ConfigRepository:
         rules = ConfigRules(self._config)
         self._configs = ConfigRepository(store, rules)
-        self._access = open_access_control(self._config, store, self._supervisor)
+        audit = open_audit(self._config, self._disk, self._wall_clock, self._resources, self._supervisor)
+        self._access = open_access_control(self._config, store, self._supervisor, audit)
         self._settings = rules.settings = DynamicSettings(self._config, self._broker_id, self._configs)
         return self._configs
 
@@ -333,8 +339,8 @@ class _Start:
 
     async def _load(self, store: MetadataStore, logs: LogManager) -> None:
         """Read what the cluster uses and the topics' settings, and then the logs."""
-        await self._features.load(_session_of(store))  # The controller reads all of this again, and then listens.
-        await self._configs.load(_session_of(store), _ignore_change)
+        await self._features.load(session_of(store))  # The controller reads all of this again, and then listens.
+        await self._configs.load(session_of(store), _ignore_change)
         logs.load()
 
     def _stop_logs_last(self, logs: LogManager, replicas: ReplicaManager, control: ReplicaControl) -> None:
@@ -348,7 +354,7 @@ class _Start:
 
     # Other brokers
 
-    def _cluster_member(self, broker_id: int, local: LocalChannel, listeners: Listeners) -> "ClusterMember | None":
+    def _cluster_member(self, broker_id: int, local: LocalChannel) -> "ClusterMember | None":
         """Return None if the broker is alone: what members of a cluster have is not even loaded then."""
         if self._config.is_embedded:
             return None
@@ -360,7 +366,7 @@ class _Start:
             local=local,
             metadata=self._metadata,
             configs=self._configs,
-            listeners=listeners,
+            security=self._tls.peers,
             supervisor=self._supervisor,
         )
 
@@ -368,7 +374,7 @@ class _Start:
         self._running = apis.controller
         member = data.member
         if member is not None:  # Another broker may have taken the id while the logs were loaded.
-            await member.await_free_id(_session_of(data.store))
+            await member.await_free_id(session_of(data.store))
         # Claimed only now: a broker that is refused its id leaves the directory free for another id.
         data.logs.directory.claim(data.broker_id, data.cluster_id)
         SessionFile(self._disk, self._config.data_dir).keep(data.store)
@@ -464,6 +470,7 @@ class _Start:
         }
         self._settings.follow(lambda config: change_intervals(maintenance, intervals))
         data.coordinators.start()
+        self._tls.begin(supervisor, self._wall_clock, self._config.oncelog_ssl_reload_interval_ms)
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
         """Report to the controller what can be written, unless this broker is alone and cannot write.
@@ -485,13 +492,6 @@ def _done() -> "asyncio.Future[None]":
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     done.set_result(None)
     return done
-
-
-def _session_of(store: MetadataStore) -> Session:
-    session = store.session
-    if session is None:
-        raise SessionExpired("the session with the metadata store ended while the broker started")
-    return session
 
 
 def _ignore_change() -> None:

@@ -22,7 +22,7 @@ from oncelog.broker.config.broker_config import (
     attribute,
 )
 from oncelog.broker.config.listeners import parse_per_ip_limits
-from oncelog.broker.config.sasl_config import is_prefixed
+from oncelog.broker.config.prefixed_settings import is_prefixed
 from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
 from oncelog.broker.config.sources import variable_of_key
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType

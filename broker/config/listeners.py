@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.config.sasl_config import (
-    SaslListener,
-    parse_inter_broker_login,
-    parse_sasl_listener,
-    refuse_useless,
-)
+from oncelog.broker.config.prefixed_settings import refuse_useless
+from oncelog.broker.config.sasl_config import SaslListener, parse_inter_broker_login, parse_sasl_listener
 from oncelog.broker.config.settings import ConfigError
+from oncelog.broker.config.tls_config import TlsListener, parse_tls_listener
 from oncelog.protocol.sasl.login import SaslLogin
 
 _ENTRY: Final = re.compile(r"(?P<name>[\w.-]+)://(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>-?\d+)")
@@ -25,7 +22,11 @@ _HTTP_LISTENER: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?
 _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
 _LOOPBACK: Final = re.compile(r"localhost|127(\.\d+){3}|::1", re.IGNORECASE)
 PLAINTEXT: Final = "PLAINTEXT"
+SSL: Final = "SSL"
 SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
+SASL_SSL: Final = "SASL_SSL"
+WITH_SASL: Final = (SASL_PLAINTEXT, SASL_SSL)
+WITH_TLS: Final = (SSL, SASL_SSL)
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's numbers, as brokers send them to each other."""
 
@@ -81,7 +82,7 @@ def parse_listeners(config: BrokerConfig, *, own_host: str = "localhost") -> Lis
     )
     if not bound:
         raise ConfigError("listeners is empty: expected NAME://host:port")
-    _refuse_unserved(bound)
+    _refuse_same_ports(bound)
     advertised = _advertised(config, bound, protocols, own_host)
     return Listeners(bound=bound, advertised=advertised, inter_broker=_inter_broker(config, bound))
 
@@ -124,10 +125,7 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
     return protocols
 
 
-def _refuse_unserved(bound: tuple[Listener, ...]) -> None:
-    for listener in bound:
-        if listener.security_protocol not in (PLAINTEXT, SASL_PLAINTEXT):
-            raise ConfigError(f"listeners has {listener}: {listener.security_protocol} is not served yet")
+def _refuse_same_ports(bound: tuple[Listener, ...]) -> None:
     ports = [(listener.host, listener.port) for listener in bound if listener.port]
     if len(set(ports)) < len(ports):
         raise ConfigError("listeners uses one port twice: each listener needs a port of its own")
@@ -198,8 +196,13 @@ def checked_listeners(config: BrokerConfig) -> Listeners:
     if config.oncelog_http_listener is not None:
         parse_http_listener(config.oncelog_http_listener)
     listeners = parse_listeners(config)
-    refuse_useless(config, [listener.name for listener in listeners.bound])
+    refuse_useless(
+        config,
+        [listener.name for listener in listeners.bound],
+        [listener.name for listener in listeners.bound if listener.security_protocol in WITH_TLS],
+    )
     sasl_listeners(config, listeners)
+    tls_listeners(config, listeners)
     inter_broker_login(config, listeners)
     return listeners
 
@@ -209,13 +212,22 @@ def sasl_listeners(config: BrokerConfig, listeners: Listeners) -> dict[str, Sasl
     return {
         listener.name: parse_sasl_listener(config, listener.name)
         for listener in listeners.bound
-        if listener.security_protocol == SASL_PLAINTEXT
+        if listener.security_protocol in WITH_SASL
+    }
+
+
+def tls_listeners(config: BrokerConfig, listeners: Listeners) -> dict[str, TlsListener]:
+    """Return what each listener with TLS does, by its name. Raises ``ConfigError``."""
+    return {
+        listener.name: parse_tls_listener(config, listener.name, has_sasl=listener.security_protocol in WITH_SASL)
+        for listener in listeners.bound
+        if listener.security_protocol in WITH_TLS
     }
 
 
 def inter_broker_login(config: BrokerConfig, listeners: Listeners) -> SaslLogin | None:
     """Return with what this broker authenticates to others; None if it need not, or is alone."""
     protocols = {listener.name: listener.security_protocol for listener in listeners.bound}
-    if config.is_embedded or protocols[listeners.inter_broker] != SASL_PLAINTEXT:
+    if config.is_embedded or protocols[listeners.inter_broker] not in WITH_SASL:
         return None
     return parse_inter_broker_login(config, listeners.inter_broker)

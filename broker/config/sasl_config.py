@@ -10,7 +10,7 @@ log in to each other. No message contains a value that may be secret.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,9 +43,9 @@ class SaslListener:
     """By mechanism: milliseconds after which a client must have authenticated again; 0: never."""
 
 
-def is_prefixed(key: str) -> bool:
-    """Return whether a key, which is no row of the table, is such a row for one listener or mechanism."""
-    return _PREFIXED.fullmatch(key) is not None
+def match_prefixed(key: str) -> re.Match[str] | None:
+    """Return the parts ``listener`` and ``mechanism`` of a setting of one of them, or both; None if it is none."""
+    return _PREFIXED.fullmatch(key)
 
 
 def is_secret(key: str) -> bool:
@@ -98,19 +98,11 @@ def parse_inter_broker_login(config: BrokerConfig, name: str) -> SaslLogin:
         raise ConfigError(f"{key} {error}, for this broker's login to the others: expected {remedy}") from None
 
 
-def refuse_useless(config: BrokerConfig, listeners: Iterable[str]) -> None:
-    """Raise ``ConfigError`` for a setting of a listener that there is not, and for malformed login modules."""
-    names = {name.lower() for name in listeners}
+def refuse_malformed_modules(config: BrokerConfig) -> None:
+    """Raise ``ConfigError`` for a login module that is not the one of its mechanism."""
     for key, text in config.prefixed.items():
         match = _PREFIXED.fullmatch(key)
-        assert match is not None
-        listener = (match["listener"] or "").removeprefix("listener.name.").removesuffix(".")
-        if listener and listener not in names:
-            raise ConfigError(
-                f"{key} is for a listener {listener}, which is none of listeners: expected one of "
-                f"{', '.join(sorted(names))}, in lower case"
-            )
-        mechanism = (match["mechanism"] or "").removesuffix(".").upper()
+        mechanism = "" if match is None else (match["mechanism"] or "").removesuffix(".").upper()
         if mechanism and key.endswith(_JAAS):
             _require_module(key, text, mechanism)
 

@@ -1,7 +1,8 @@
 """The settings of security, the first part of the broker's table (``BrokerConfig``).
 
 Kafka has more keys than rows here: most of these can be set for one listener, and for one mechanism of it, by a prefix.
-``prefixed`` holds those as they were written; ``oncelog.broker.config.sasl_config`` reads them.
+``prefixed`` holds those as they were written; ``oncelog.broker.config.sasl_config`` and
+``oncelog.broker.config.tls_config`` read them.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.broker.config.settings import boolean, integer, long, password, string, strings
+from oncelog.broker.config.tls_settings import TlsSettings
 
 _GSSAPI: Final = "GSSAPI"
 AUTHORIZERS: Final = (
@@ -19,7 +21,7 @@ AUTHORIZERS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class SecuritySettings:
+class SecuritySettings(TlsSettings):
     """How clients and brokers authenticate, and what they may do then."""
 
     security_inter_broker_protocol: str = string(
@@ -63,6 +65,15 @@ class SecuritySettings:
     )
     allow_everyone_if_no_acl_found: bool = boolean(
         False, "Whether every client may do everything to a resource that no access control list is about."
+    )
+    oncelog_audit_file: str | None = string(
+        None, "File that receives a sealed line for each denial and each change by a client; none if not set."
+    )
+    oncelog_audit_key_file: str | None = string(
+        None, "File with a key of 16 bytes or more, without which no seal of the audit log can be made."
+    )
+    oncelog_audit_decisions: str = string(
+        "denied", "Which decisions of access control the audit log has: denied or all.", choices=("denied", "all")
     )
     zookeeper_set_acl: bool = boolean(False, "Whether to protect znodes with ACLs. true is refused: not supported yet.")
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from oncelog.broker.config import access_control
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
-from oncelog.broker.config.sasl_config import is_prefixed
+from oncelog.broker.config.prefixed_settings import is_prefixed
 from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
 from oncelog.protocol.properties import parse_properties
 

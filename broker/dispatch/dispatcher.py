@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 request_log = logging.getLogger("oncelog.broker.requests")
 """At DEBUG one line for each request. It can be switched on while the broker runs (BROKER_LOGGER)."""
 
+Watcher: TypeAlias = Callable[[RequestContext, str, Message, Message], None]
+"""Sees the API's name, a request and its response."""
 ResponseBuffers: TypeAlias = list[Buffer]
 """The buffers of one response frame; empty if the request has no response."""
 
@@ -56,14 +58,16 @@ class _Route:
         "encode",
         "failures",
         "handler",
+        "is_watched",
         "max_elements",
         "requests",
         "response_version",
         "version",
     )
 
-    def __init__(self, handler: ApiHandler[Any], version: int, max_elements: int) -> None:
+    def __init__(self, handler: ApiHandler[Any], version: int, max_elements: int, *, is_watched: bool) -> None:
         self.handler = handler
+        self.is_watched = is_watched
         self.version = version
         self.requests = 0
         self.failures = 0
@@ -145,6 +149,10 @@ async def _decide(undecided: Undecided[Any], shape: Callable[[Any], Message]) ->
     return shape(await undecided.decide())
 
 
+def _ignore_request(context: RequestContext, name: str, request: Message, response: Message) -> None:
+    """Do nothing: no API is watched."""
+
+
 def _log_request(route: _Route, context: RequestContext, frame: memoryview) -> None:
     what = (route.handler.name, *context, len(frame))
     request_log.debug("%s v%d, correlation id %d, of client %r at %s: %d bytes", *what)
@@ -170,6 +178,13 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], _Route] = {}
         self.on_response: Callable[[str, Message], None] | None = None
         """Called with the API's name and every response of its handler; None if no metric needs it."""
+        self._watched: frozenset[ApiKey] = frozenset()
+        self._on_watched: Watcher = _ignore_request
+
+    def watch(self, api_keys: frozenset[ApiKey], on_response: "Watcher") -> None:
+        """Have the requests of some APIs seen with their responses. Call it before the first request."""
+        self._watched = api_keys
+        self._on_watched = on_response
 
     def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> ResponseBuffers | PendingResponse:
         """Begin one request. Raises CloseConnection, and nothing else."""
@@ -256,6 +271,8 @@ class Dispatcher:
         try:
             if self.on_response is not None:
                 self.on_response(route.handler.name, message)
+            if route.is_watched:
+                self._on_watched(context, route.handler.name, request, message)
             return route.encode(context.correlation_id, message)
         except Exception as error:
             return self.fail(route, context, request, error)
@@ -269,6 +286,8 @@ class Dispatcher:
         assert isinstance(outcome, Message), "what a coroutine leaves behind is decided"
         if self.on_response is not None:
             self.on_response(route.handler.name, outcome)
+        if route.is_watched:
+            self._on_watched(context, route.handler.name, pending.request, outcome)
         encoding = self._broker.sliced_work.encode(
             context.correlation_id, outcome, route.response_version, context.connection
         )
@@ -309,7 +328,7 @@ class Dispatcher:
             hint = _PERHAPS_ZOOKEEPER if (api_key, version) == (ApiKey.PRODUCE, 0) else ""
             raise CloseConnection(f"a request for {handler.name} v{version}, which is not served{hint}")
         max_elements = int(limit_of(api_key).elements_factor * self._max_elements)
-        route = _Route(handler, version, max_elements)
+        route = _Route(handler, version, max_elements, is_watched=handler.api_key in self._watched)
         if version in handler.versions:  # Others would let a client grow this table.
             self._routes[api_key, version] = route
         return route

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from oncelog.broker.config import topic_config
 from oncelog.broker.config.broker_config import BROKER_SETTINGS
 from oncelog.broker.config.dynamic_config import DYNAMIC_KEYS, current_config
+from oncelog.broker.config.prefixed_settings import is_secret
 from oncelog.broker.config.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, group_synonym
-from oncelog.broker.config.sasl_config import is_secret
 from oncelog.broker.config.settings import Kind, Setting
 from oncelog.broker.config.topic_config import SYNONYMS, TOPIC_SETTINGS
 from oncelog.broker.parts import Broker

@@ -18,9 +18,9 @@ from oncelog.broker.local_cluster.control_socket import MemberStatus, Order, Rep
 from oncelog.broker.local_cluster.layout import Layout
 from oncelog.broker.local_cluster.member_process import MemberProcess, Refused
 from oncelog.broker.local_cluster.members import BrokerMember, ZooKeeperMember
+from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
-from oncelog.clients.sasl import SaslClient
 from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 _COMPLETE_SECONDS: Final = 60.0
@@ -80,7 +80,7 @@ class LocalCluster:
         """Return when a broker knows all others and the controller."""
         wanted = {broker.broker_id for broker in self.brokers}
         while True:
-            known, controller_id = await _look(member.address, member.sasl)
+            known, controller_id = await _look(member.address, member.security)
             if known == wanted and controller_id in wanted:
                 return
             if not member.is_alive:
@@ -181,12 +181,12 @@ async def _try(deed: Deed, member: MemberProcess) -> str | None:
     return None
 
 
-async def _look(address: str, sasl: SaslClient | None) -> tuple[set[int], int | None]:
+async def _look(address: str, security: PeerSecurity) -> tuple[set[int], int | None]:
     """Return the brokers and the controller that a broker knows; none if it does not respond."""
     connection: Connection | None = None
     host, _, port = address.rpartition(":")
     try:
-        connection = await connect(Address(host.strip("[]"), int(port)), sasl=sasl)
+        connection = await connect(Address(host.strip("[]"), int(port)), tls=security.tls, sasl=security.sasl)
         metadata = await connection.send(MetadataRequest(topics=[]), MetadataResponse)
     except ClientError:
         return set(), None

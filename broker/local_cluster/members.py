@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog.broker.config.listeners import checked_listeners, inter_broker_login
+from oncelog.broker.config.listeners import checked_listeners
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.config.sources import load_config
 from oncelog.broker.local_cluster.member_process import Incarnation, MemberProcess, Refused, serve_command
 from oncelog.broker.local_cluster.zookeeper_server import LOG_NAME, CannotStart, is_serving, prepare_server
-from oncelog.clients.sasl import SaslClient
-from oncelog.protocol.sasl.login import SaslLogin
+from oncelog.broker.security.peer_security import PeerSecurity, read_peer_security
 
 ZOOKEEPER: Final = "zookeeper"
 _READY: Final = re.compile(r"\[KafkaServer id=\d+\] started \(oncelog [^)]*\) at [\w.-]+://([^,\s]+)")
@@ -70,9 +69,8 @@ class BrokerMember(MemberProcess):
         self._options = ["--broker-id", str(broker_id), "--port", str(port), "--data-dir", str(place)]
         self._options += ["--zookeeper", zookeeper]
         self._options += [word for setting in settings for word in ("--set", setting)]
-        login = _login_of([f"zookeeper.connect={zookeeper}", *settings])
-        self.sasl = None if login is None else SaslClient(login)
-        """With what to authenticate to it; None: it need not be."""
+        self.security = _security_of([f"zookeeper.connect={zookeeper}", *settings])
+        """What a connection to it needs."""
 
     @property
     def address(self) -> str:
@@ -92,10 +90,10 @@ class BrokerMember(MemberProcess):
             self._address = said[1]
 
 
-def _login_of(settings: Sequence[str]) -> SaslLogin | None:
-    """Return the login of a broker with these settings; None if it has none, or refuses them when it starts."""
+def _security_of(settings: Sequence[str]) -> PeerSecurity:
+    """Return what brokers with these settings need among each other; nothing if they refuse them when they start."""
     try:
         config = load_config(overrides=settings).config
-        return inter_broker_login(config, checked_listeners(config))
+        return read_peer_security(config, checked_listeners(config))
     except ConfigError:
-        return None
+        return PeerSecurity()

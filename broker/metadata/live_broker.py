@@ -6,9 +6,9 @@ that id describes its own configuration, so another process that listens on the 
 
 from typing import Final
 
+from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.clients.connection import Address, connect
 from oncelog.clients.errors import ClientError
-from oncelog.clients.sasl import SaslClient
 from oncelog.coordinator.controller.config_changes import ResourceType
 from oncelog.coordinator.metadata_store.znodes import BrokerRegistration
 from oncelog.protocol.errors import ErrorCode
@@ -22,7 +22,7 @@ _CONNECT_SECONDS: Final = 1.0
 _REQUEST_SECONDS: Final = 2.0
 
 
-async def is_alive(registration: BrokerRegistration, listener_name: str, sasl: SaslClient | None = None) -> bool:
+async def is_alive(registration: BrokerRegistration, listener_name: str, security: PeerSecurity) -> bool:
     """Return whether a broker of this id responds on the inter-broker listener, within 3 s."""
     endpoint = next((each for each in registration.endpoints if each.listener == listener_name), None)
     if endpoint is None:
@@ -33,7 +33,8 @@ async def is_alive(registration: BrokerRegistration, listener_name: str, sasl: S
             client_id=f"broker-{registration.broker_id}",
             connect_seconds=_CONNECT_SECONDS,
             request_seconds=_REQUEST_SECONDS,
-            sasl=sasl,
+            tls=security.tls,
+            sasl=security.sasl,
         )
     except ClientError:
         return False

@@ -222,6 +222,11 @@ class Connection(asyncio.BufferedProtocol):
             self._bytes += len(frame)
         self._process()
 
+    def note_records(self, overhead: int, held: int) -> None:
+        """Note what TLS has added to the bytes that come next, and how many have arrived that cannot be read yet."""
+        self._reader.held = held
+        self._order.received_bytes += overhead
+
     def pause_writing(self) -> None:
         self.writer.pause(self._loop.time())
         self._owner.response_memory.add_slow(self)
@@ -264,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 response = entrance.dispatch(frame, info)
             except CloseConnection as error:
-                self._close_after_responses(error)
+                self.close_after_responses(error)
                 break
             if isinstance(response, PendingResponse):
                 self._wait(response, frame)
@@ -409,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
     def _pace_reading(self) -> None:
         """Read, or do not read, by what waits."""
         if self._reader.refusal and not self._frames:
-            self._close_after_responses(self.entrance.refuse(self._reader.refusal))
+            self.close_after_responses(self.entrance.refuse(self._reader.refusal))
         if self._closing:
             return
         limits = self._limits
@@ -447,7 +452,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._transport.abort()
 
-    def _close_after_responses(self, error: CloseConnection) -> None:
+    def close_after_responses(self, error: CloseConnection) -> None:
+        """Read nothing more, and end the connection when its responses, and the last one, have left."""
         if not self._closing:
             self._stop_reading(str(error))
             slot = ResponseSlot(closes=True)

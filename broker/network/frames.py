@@ -30,6 +30,8 @@ _GROWTH_FACTOR: Final = 4
 _GROWTH: Final = 1 << 20
 _ZEROS: Final = memoryview(bytes(_GROWTH))
 _API_KEY: Final = Struct(">h")
+_HELLOS: Final = range(0x160300, 0x160304)
+"""How a client that speaks TLS begins: a handshake, and a version (RFC 8446, 5.1)."""
 
 
 def new_scratch() -> bytearray:
@@ -48,6 +50,7 @@ class FrameReader:
         "_scratch",
         "_size",
         "_view",
+        "held",
         "max_size",
         "refusal",
     )
@@ -64,13 +67,15 @@ class FrameReader:
         self._view = self._scratch
         self._first_buffer = _FIRST_BUFFER
         """What the next frame gets at once: as much as this connection has sent in one frame."""
+        self.held = 0
+        """Bytes that have arrived and cannot be read yet: of a TLS record that has not come whole."""
         self.refusal = ""
         """Why nothing more can be read: a size that no frame may have. The frames before it are good."""
 
     @property
     def has_part(self) -> bool:
         """Return whether a part of a frame has come, and not all of it."""
-        return self._frame is not None or bool(self._prefix)
+        return self._frame is not None or bool(self._prefix or self.held)
 
     def get_buffer(self) -> memoryview:
         """Return where the next bytes go."""
@@ -115,7 +120,7 @@ class FrameReader:
         while end - position >= 4:
             size = _SIZE.unpack_from(scratch, position)[0]
             if not 0 <= size <= self.max_size:
-                self.refusal = f"a frame of {size} bytes: at most {self.max_size} are accepted"
+                self.refusal = _why_refused(size, self.max_size)
                 if not spans:
                     end = position
                 break
@@ -156,6 +161,14 @@ class FrameReader:
         self._frame = bytearray(min(size, max(self._first_buffer, len(first))))
         self._frame[: len(first)] = first
         self._view = memoryview(self._frame)
+
+
+def _why_refused(size: int, max_size: int) -> str:
+    if size >> 8 in _HELLOS:
+        return (
+            "it speaks TLS: the client's security.protocol must be PLAINTEXT or SASL_PLAINTEXT, as this listener's is"
+        )
+    return f"a frame of {size} bytes: at most {max_size} are accepted"
 
 
 def _api_name(api_key: int) -> str:

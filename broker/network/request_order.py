@@ -103,7 +103,7 @@ class ConnectionOrder:
         self.received = 0
         """Whole requests that have come."""
         self.received_bytes = 0
-        """What has been read, parts of requests included."""
+        """What has been read, parts of requests included, and what TLS added to it."""
         self.received_at = 0.0
         """When something was read last, by the loop's clock."""
         self.in_hand: tuple[Callable[[int], None], ...] = ()
@@ -184,7 +184,7 @@ class ConnectionOrder:
             self._look_at(now + self._step)
 
     def _look_for_quiet(self, now: float) -> None:
-        unread = unread_bytes(self._descriptor)
+        unread = unread_bytes(self._descriptor) + self._reader.held
         if now >= self._patient_until() or self._is_quiet(now, unread):
             self.settling.append(_Settling(self._awaited, self.received_bytes + unread))
             self._awaited = deque()

@@ -67,6 +67,9 @@ class Traffic:
 Guard: TypeAlias = Callable[[Connection, Dispatcher, Traffic], None]
 """Sets a gate before the requests of a connection, which counts authentications in the listener's traffic."""
 NO_GUARDS: Final[Mapping[str, Guard]] = MappingProxyType({})
+Secure: TypeAlias = Callable[[Connection, Traffic], asyncio.BaseProtocol]
+"""Puts TLS between a socket and a connection, and counts handshakes in the listener's traffic."""
+NO_TLS: Final[Mapping[str, Secure]] = MappingProxyType({})
 
 
 class SocketServer:
@@ -79,6 +82,7 @@ class SocketServer:
         self._supervisor = supervisor
         self._dispatcher: Dispatcher | None = None
         self._guards = NO_GUARDS
+        self._tls = NO_TLS
         self._servers: list[asyncio.AbstractServer] = []
         self._connections: dict[Connection, None] = {}
         self._slots: ConnectionSlots[Connection] = ConnectionSlots()
@@ -132,10 +136,13 @@ class SocketServer:
         self._ended = {listener.name: Traffic() for listener in listeners}
         return {listener.name: await self._open(listener) for listener in listeners}
 
-    async def serve(self, dispatcher: Dispatcher, guards: Mapping[str, Guard] = NO_GUARDS) -> None:
+    async def serve(
+        self, dispatcher: Dispatcher, guards: Mapping[str, Guard] = NO_GUARDS, tls: Mapping[str, Secure] = NO_TLS
+    ) -> None:
         """Accept connections; ``guards`` are called with those to the listeners where clients authenticate."""
         self._dispatcher = dispatcher
         self._guards = guards
+        self._tls = tls
         for server in self._servers:
             await server.start_serving()
         self._turns.start()
@@ -182,7 +189,8 @@ class SocketServer:
         guard = self._guards.get(listener_name)
         if guard is not None:
             guard(connection, self._dispatcher, self._ended[listener_name])
-        return connection
+        secure = self._tls.get(listener_name)
+        return connection if secure is None else secure(connection, self._ended[listener_name])
 
     # connection.Owner
 

@@ -22,9 +22,9 @@ from oncelog.broker.peers.lanes import KEPT_LANES, LANES, Lane, RequestTimeouts
 from oncelog.broker.peers.link import Link, Peer, PendingRequest
 from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.replication.replica_host import Spawn
+from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
-from oncelog.clients.sasl import SaslClient
 from oncelog.coordinator.ports import OnResponse
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from oncelog.protocol.messages.stop_replica import StopReplicaRequest
@@ -67,8 +67,8 @@ class ClusterChannel:
         self._timeouts = timeouts
         self._links: dict[tuple[int, Lane], Link] = {}
         self._closed = False
-        self.sasl: SaslClient | None = None
-        """With what this broker authenticates to others; None: it need not. Set before the first request."""
+        self.security = PeerSecurity()
+        """Set before the first request."""
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
         """Send a request; ``on_response`` is called once, with None if there will be no response."""
@@ -119,7 +119,7 @@ class ClusterChannel:
         link = self._links.get((broker_id, lane))
         if link is None:
             client_id = heartbeat_client_id(self._broker_id) if lane is Lane.HEARTBEATS else self._client_id
-            peer = Peer(broker_id, client_id, self.address_of, self._timeouts.seconds(lane), self.sasl)
+            peer = Peer(broker_id, client_id, self.address_of, self._timeouts.seconds(lane), self.security)
             link = self._links[broker_id, lane] = Link(peer, self._spawn, self._report_unreachable)
             if lane is Lane.CONTROL:
                 link.on_sent = partial(self._expect_work, broker_id)
@@ -154,7 +154,10 @@ class ClusterChannel:
             return None
 
     async def _connect(self, address: Address, seconds: float) -> Connection:
-        return await connect(address, client_id=self._client_id, connect_seconds=seconds, sasl=self.sasl)
+        security = self.security
+        return await connect(
+            address, client_id=self._client_id, connect_seconds=seconds, tls=security.tls, sasl=security.sasl
+        )
 
     async def reaches(self, broker_id: int, seconds: float) -> bool:
         """Return whether another broker accepts a new connection and responds within this time."""

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Final
 
 from oncelog.broker.config.broker_config import BrokerConfig
-from oncelog.broker.config.listeners import Listeners, inter_broker_login
 from oncelog.broker.metadata import live_broker
 from oncelog.broker.peers.cluster_channel import ClusterChannel
 from oncelog.broker.peers.cluster_replication import ClusterReplication
@@ -31,8 +30,8 @@ from oncelog.broker.peers.lanes import RequestTimeouts
 from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.clients.connection import Address
-from oncelog.clients.sasl import SaslClient
 from oncelog.coordinator.controller.cluster_image import ClusterImage, MetadataCache, MetadataChange
 from oncelog.coordinator.controller.config_repository import ConfigRepository
 from oncelog.coordinator.controller.controller import Controller
@@ -72,7 +71,7 @@ class ClusterMember:
         local: LocalChannel,
         metadata: MetadataCache,
         configs: ConfigRepository,
-        listeners: Listeners,
+        security: PeerSecurity,
         supervisor: Supervisor,
     ) -> None:
         """Make the member before the dynamic configuration is loaded. Raises ``ConfigError``."""
@@ -82,9 +81,8 @@ class ClusterMember:
         self._supervisor = supervisor
         self._session_seconds = config.zookeeper_session_timeout_ms / 1000
         self._metadata = metadata
-        self._listener_name = listeners.inter_broker
-        login = inter_broker_login(config, listeners)
-        self._sasl = None if login is None else SaslClient(login)
+        self._listener_name = security.listener_name
+        self._security = security
         self._controller: Controller | None = None
         self._controller_client: ControllerClient | None = None
         self._last = asyncio.Event()
@@ -112,7 +110,7 @@ class ClusterMember:
                 controller_ms=config.controller_socket_timeout_ms, coordinator_ms=config.request_timeout_ms
             ),
         )
-        self.channel.sasl = self._sasl
+        self.channel.security = security
         self.replication = ClusterReplication(
             config,
             broker_id,
@@ -132,7 +130,7 @@ class ClusterMember:
         await check_endpoints(session, registration, self._is_alive)
 
     async def _is_alive(self, registration: BrokerRegistration) -> bool:
-        return await live_broker.is_alive(registration, self._listener_name, self._sasl)
+        return await live_broker.is_alive(registration, self._listener_name, self._security)
 
     def follow(self, controller_apis: ControllerApis, replicas: ReplicaManager, store: MetadataStore) -> None:
         """Work with this broker's controller from now on, and replicate with the others."""

@@ -54,7 +54,7 @@ class ClusterReplication:
             broker_epoch=self._broker_epoch,
             supervise=supervisor.supervise,
             quota=throttles.follower,
-            sasl=channel.sasl,
+            security=channel.security,
         )
         throttles.on_change = self.fetchers.throttles_changed
         contacts, fetch_wait_ms = FollowerContacts(), config.replica_fetch_wait_max_ms

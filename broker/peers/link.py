@@ -18,9 +18,9 @@ from oncelog.broker.peers.heartbeat import Heartbeat
 from oncelog.broker.peers.lanes import LOWEST_VERSIONS, RESPONSES
 from oncelog.broker.peers.link_state import CONNECTING_STATES, LinkEvent, LinkState, next_state
 from oncelog.broker.replication.replica_host import Spawn
+from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
-from oncelog.clients.sasl import SaslClient
 from oncelog.coordinator.ports import OnResponse
 from oncelog.protocol.schema import Message
 
@@ -52,8 +52,7 @@ class Peer(NamedTuple):
     """By which this broker names itself to it."""
     address_of: Callable[[int], Address | None]
     request_seconds: float
-    sasl: SaslClient | None = None
-    """With what this broker authenticates to it; None: it need not."""
+    security: PeerSecurity
 
 
 def _ignore_request(request: Message, response: "asyncio.Future[Message]") -> None:
@@ -216,7 +215,8 @@ class Link:
                 client_id=peer.client_id,
                 connect_seconds=seconds,
                 request_seconds=peer.request_seconds,
-                sasl=peer.sasl,
+                tls=peer.security.tls,
+                sasl=peer.security.sasl,
             )
         except ClientError as error:
             self._refused = isinstance(error.__cause__, ConnectionRefusedError)

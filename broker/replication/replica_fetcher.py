@@ -24,9 +24,9 @@ from oncelog.broker.replication.follower_session import FetcherSettings, Followe
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import Supervise
 from oncelog.broker.replication.replication_quota import ReplicationQuota
+from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
-from oncelog.clients.sasl import SaslClient
 from oncelog.protocol.errors import ErrorCode, error_of
 from oncelog.protocol.messages.fetch import FetchResponse
 from oncelog.protocol.messages.list_offsets import (
@@ -70,7 +70,7 @@ class ReplicaFetcher:
         address_of: Callable[[int], Address | None],
         broker_epoch: Callable[[], int],
         quota: ReplicationQuota,
-        sasl: SaslClient | None = None,
+        security: PeerSecurity | None = None,
     ) -> None:
         self.leader_id = leader_id
         self._settings = settings
@@ -81,7 +81,7 @@ class ReplicaFetcher:
         self._unflushed: dict[FollowedPartition, None] = {}
         self._news = asyncio.Event()
         """Set when there may be something to do."""
-        self._sasl = sasl
+        self._security = security or PeerSecurity()
         self._quota = quota
         self._throttled: dict[FollowedPartition, asyncio.TimerHandle] = {}
         """Those that are left out until the quota has room."""
@@ -143,7 +143,8 @@ class ReplicaFetcher:
                 client_id=f"broker-{self._settings.replica_id}-fetcher",
                 connect_seconds=_CONNECT_SECONDS,
                 request_seconds=self._settings.socket_timeout_ms / 1000,
-                sasl=self._sasl,
+                tls=self._security.tls,
+                sasl=self._security.sasl,
             )
         except ClientError as error:
             logger.info("Broker %d, a leader, cannot be reached: %s", self.leader_id, error)
@@ -314,11 +315,11 @@ class ReplicaFetchers:
         broker_epoch: Callable[[], int],
         supervise: Supervise,
         quota: ReplicationQuota | None = None,
-        sasl: SaslClient | None = None,
+        security: PeerSecurity | None = None,
     ) -> None:
         """Make the fetchers; ``address_of`` returns where another broker listens for brokers, or None if not known."""
         self._quota = quota or ReplicationQuota()
-        self._sasl = sasl
+        self._security = security or PeerSecurity()
         self._settings = settings
         self._address_of = address_of
         self._broker_epoch = broker_epoch
@@ -363,7 +364,7 @@ class ReplicaFetchers:
                 address_of=self._address_of,
                 broker_epoch=self._broker_epoch,
                 quota=self._quota,
-                sasl=self._sasl,
+                security=self._security,
             )
             self._supervise(fetcher.run, f"replica fetcher of broker {leader_id}")
         return fetcher

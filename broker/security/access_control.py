@@ -6,6 +6,7 @@ from oncelog.broker.config.access_control import has_authorizer, super_users
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.security.acl_authorizer import AclAuthorizer
+from oncelog.broker.security.audit import Audit
 from oncelog.broker.security.authorizer import AllowAll, Authorizer
 from oncelog.broker.security.denial_log import WINDOW_SECONDS
 from oncelog.coordinator.controller.acl_repository import AclRepository
@@ -18,12 +19,18 @@ class AccessControl(NamedTuple):
     authorizer: Authorizer
     acls: AclRepository | None
     """None without ``authorizer.class.name``."""
+    audit: Audit | None
+    """None without ``oncelog.audit.file``."""
 
 
-def open_access_control(config: BrokerConfig, store: MetadataStore, supervisor: Supervisor) -> AccessControl:
+def open_access_control(
+    config: BrokerConfig, store: MetadataStore, supervisor: Supervisor, audit: Audit | None
+) -> AccessControl:
     """Return the access control that the settings ask for. The lists are read when the broker joins the cluster."""
     if not has_authorizer(config):
-        return AccessControl(AllowAll(), None)
+        return AccessControl(AllowAll(), None, audit)
     authorizer = AclAuthorizer(super_users(config), allows_everyone_without_acl=config.allow_everyone_if_no_acl_found)
     supervisor.repeat(authorizer.denials.end_window, "count of denials", WINDOW_SECONDS)
-    return AccessControl(authorizer, AclRepository(store, authorizer.change))
+    if audit is not None:
+        audit.watch_decisions(authorizer)
+    return AccessControl(authorizer, AclRepository(store, authorizer.change), audit)

@@ -10,6 +10,7 @@ from typing import Final
 
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.security.acl_index import AclIndex, Entries
+from oncelog.broker.security.allowed_counts import Allowed, AllowedCounts
 from oncelog.broker.security.denial_log import Denial, DenialLog
 from oncelog.protocol.acl import AclOperation, AclResourceType, ResourcePattern
 
@@ -26,6 +27,8 @@ class AclAuthorizer:
         self._index: AclIndex | None = None
         """None until the lists have been read."""
         self.denials = DenialLog()
+        self.allowed: AllowedCounts | None = None
+        """Counts what is allowed; None: that is not wanted."""
 
     def change(self, changes: Mapping[ResourcePattern, Entries]) -> None:
         """Decide by other entries of some patterns from now on."""
@@ -35,9 +38,12 @@ class AclAuthorizer:
     def authorize(
         self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> bool:
-        if self.permits(context, operation, resource_type, name):
-            return True
         connection = context.connection
+        if self.permits(context, operation, resource_type, name):
+            if self.allowed is not None:
+                what = Allowed(connection.principal, connection.client_host, operation, resource_type, name)
+                self.allowed.add(what)
+            return True
         self.denials.add(Denial(connection.principal, connection.client_host, operation, resource_type), name)
         return False
 

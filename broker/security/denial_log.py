@@ -6,6 +6,7 @@ same ten seconds is one line with their number.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from oncelog.broker.dispatch.request import Principal
@@ -38,6 +39,8 @@ class DenialLog:
         self._more: dict[Denial, int] = {}
         """The denials of this window that have no line."""
         self._uncounted = 0
+        self.on_line: Callable[[Denial, str, int], None] | None = None
+        """Called with each line: the name of the resource, or none, and how many denials it is about."""
 
     def add(self, denial: Denial, name: str) -> None:
         """Note one denial."""
@@ -57,6 +60,8 @@ class DenialLog:
                 name,
                 _OF_BROKERS if of_broker else "",
             )
+            if self.on_line is not None:
+                self.on_line(denial, name, 1)
         else:
             self._uncounted += 1
 
@@ -74,6 +79,8 @@ class DenialLog:
                     more,
                     WINDOW_SECONDS,
                 )
+                if self.on_line is not None:
+                    self.on_line(denial, "", more)
         uncounted, self._uncounted = self._uncounted, 0
         if uncounted:
             logger.info("Denied others %d times within %d s", uncounted, WINDOW_SECONDS)

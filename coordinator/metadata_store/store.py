@@ -224,3 +224,11 @@ class MetadataStore(Protocol):
 
     async def close(self) -> None:
         """End the session in an orderly way: its ephemerals are gone when this returns."""
+
+
+def session_of(store: MetadataStore) -> Session:
+    """Return the present session. Raises ``SessionExpired`` if there is none."""
+    session = store.session
+    if session is None:
+        raise SessionExpired("the session with the metadata store has ended")
+    return session

@@ -150,12 +150,14 @@ def test_unserved_image_variable_is_reported_with_remedy() -> None:
 
 
 def test_key_without_effect_is_reported_once_with_the_reason() -> None:
-    loaded = load_config(overrides=["num.io.threads=8", "ssl.keystore.location=/x", "process.roles=broker,controller"])
+    loaded = load_config(
+        overrides=["num.io.threads=8", "remote.log.storage.system.enable=true", "process.roles=broker,controller"]
+    )
     assert loaded.warnings == ()
     assert [remark for remark in loaded.remarks if "num.io.threads" in remark] == [
         "num.io.threads has no effect: one event loop does this work, without a pool of threads"
     ]
-    assert any("ssl.keystore.location has no effect" in remark for remark in loaded.remarks)
+    assert any("remote.log.storage.system.enable has no effect" in remark for remark in loaded.remarks)
     assert any("process.roles has no effect" in remark for remark in loaded.remarks)
 
 

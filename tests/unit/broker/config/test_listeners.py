@@ -70,7 +70,6 @@ def test_listener_of_kraft_controllers_is_not_opened() -> None:
         (["listeners=PLAINTEXT://:70000"], "70000 is not a port"),
         (["listeners=A://:1"], "add A:PLAINTEXT to listener.security.protocol.map"),
         (["listeners=PLAINTEXT://:1,PLAINTEXT://:2"], "names PLAINTEXT twice"),
-        (["listeners=SSL://:1"], "SSL is not served yet"),
         (
             ["listeners=PLAINTEXT://:1", "advertised.listeners=PLAINTEXT://0.0.0.0:1"],
             "the name or address by which clients reach this broker",

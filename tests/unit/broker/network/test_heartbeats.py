@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from oncelog.protocol.framing import encode_request, parse_response
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.protocol.messages.metadata import MetadataRequest
 from oncelog.protocol.schema import Message
+from tests.certificates import Certificate, make_certificate
 from tests.simulation.virtual_loop import SimSideLoop, VirtualLoop
 from tests.unit.broker.network.frame_client import LOOPS, FrameClient, Served, run, serve
 
@@ -35,8 +37,9 @@ TIMEOUT_SECONDS = 30.0
 class BlockingClient:
     """A client with blocking calls: waiting for a response stalls the event loop of the calling thread."""
 
-    def __init__(self, port: int, client_id: str) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
+    def __init__(self, port: int, client_id: str, tls: ssl.SSLContext | None = None) -> None:
+        plain = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
+        self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname="localhost")
         self._client_id = client_id
         self._sent = 0
 
@@ -63,18 +66,21 @@ class BlockingClient:
         return data
 
 
-async def _serve(directory: Path) -> None:
+async def _serve(directory: Path, certificate: Certificate | None) -> None:
     """Run a broker and a client that sends it heartbeats from the loop that the broker runs on."""
     side_loop = ThreadSideLoop()
-    config = load_config(
-        overrides=["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}"], environment={}
-    ).config
+    listener_settings = ["listeners=PLAINTEXT://127.0.0.1:0"]
+    tls = None
+    if certificate is not None:
+        listener_settings = ["listeners=SSL://127.0.0.1:0", f"ssl.keystore.location={certificate.both}"]
+        tls = ssl.create_default_context(cafile=str(certificate.certificate))
+    config = load_config(overrides=[*listener_settings, f"log.dirs={directory}"], environment={}).config
     broker = await start_broker(
         config, disk=LocalDisk(), wall_clock=lambda: 0, rng=random.Random(1), side_loop=side_loop
     )
     (listener,) = broker.listeners.advertised.values()
     port = listener.port
-    client = await asyncio.to_thread(BlockingClient, port, heartbeat_client_id(7))
+    client = await asyncio.to_thread(BlockingClient, port, heartbeat_client_id(7), tls)
     correlation_id, first = await asyncio.to_thread(client.request)
     assert (correlation_id, first.error_code) == (1, 0)
     assert first.api_keys, "the first response comes from the broker"
@@ -90,12 +96,14 @@ async def _serve(directory: Path) -> None:
         side_loop.close()
 
 
+@pytest.mark.parametrize("has_tls", [False, True])
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
 def test_heartbeats_get_responses_while_the_broker_loop_stalls(
-    new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+    new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path, has_tls: bool
 ) -> None:
+    certificate = make_certificate(tmp_path, "localhost", "DNS:localhost") if has_tls else None
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_serve(tmp_path))
+        runner.run(_serve(tmp_path / "data", certificate))
 
 
 class PromptSideLoop:

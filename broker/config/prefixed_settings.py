@@ -1,0 +1,41 @@
+"""Settings that are for one listener, or one SASL mechanism: which keys there are, and what is wrong with them."""
+
+from collections.abc import Collection, Iterable
+
+from oncelog.broker.config import sasl_config, tls_config
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.settings import ConfigError
+
+
+def is_prefixed(key: str) -> bool:
+    """Return whether a key, which is no row of the table, is such a row for one listener or mechanism."""
+    return sasl_config.match_prefixed(key) is not None or tls_config.match_prefixed(key) is not None
+
+
+def is_secret(key: str) -> bool:
+    """Return whether the value of a prefixed key must not be shown."""
+    return sasl_config.is_secret(key) or tls_config.is_secret(key)
+
+
+def refuse_useless(config: BrokerConfig, listeners: Iterable[str], with_tls: Collection[str]) -> None:
+    """Raise ``ConfigError`` for a setting of a listener that there is not, and for malformed login modules.
+
+    ``with_tls`` are those of the listeners for which settings of TLS have an effect.
+    """
+    names = {name.lower() for name in listeners}
+    secured = {name.lower() for name in with_tls}
+    for key in config.prefixed:
+        match = tls_config.match_prefixed(key) or sasl_config.match_prefixed(key)
+        assert match is not None
+        listener = (match["listener"] or "").removeprefix("listener.name.").removesuffix(".")
+        if listener and listener not in names:
+            raise ConfigError(
+                f"{key} is for a listener {listener}, which is none of listeners: expected one of "
+                f"{', '.join(sorted(names))}, in lower case"
+            )
+        if tls_config.match_prefixed(key) is not None and listener not in secured:
+            raise ConfigError(
+                f"{key} has no effect: listener {listener} has no TLS; make it SSL or SASL_SSL in "
+                "listener.security.protocol.map, or leave the setting out"
+            )
+    sasl_config.refuse_malformed_modules(config)

@@ -1,0 +1,120 @@
+"""The audit log as a file: carried on with, never holding up, and counting what it could not keep."""
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.broker.config.settings import ConfigError
+from oncelog.broker.security import audit_log
+from oncelog.broker.security.audit_chain import verify
+from oncelog.broker.security.audit_log import AuditLog
+from oncelog.broker.storage.disk import LocalDisk, LocalFile
+
+pytestmark = pytest.mark.real_loop
+
+
+def opened(path: Path, key_path: Path | None = None, disk: Any = None) -> AuditLog:
+    return AuditLog(
+        disk or LocalDisk(), str(path), key_path=None if key_path is None else str(key_path), wall_clock=lambda: 1_000
+    )
+
+
+def events(path: Path) -> list[str]:
+    return [json.loads(line)["event"] for line in path.read_bytes().splitlines()]
+
+
+async def test_broker_that_starts_again_carries_on_with_the_chain(tmp_path: Path) -> None:
+    path, key = tmp_path / "audit", tmp_path / "key"
+    key.write_text("0123456789abcdef\n")
+    for number in range(3):
+        log = opened(path, key)
+        log.add("change", number=number)
+        await log.flush()
+        log.close()
+    verdict = verify(path.read_bytes().splitlines(), b"0123456789abcdef", log.head)
+    assert not verdict.problems
+    assert events(path) == ["start", "change", "stop"] * 3
+    assert json.loads(path.read_bytes().splitlines()[0])["time"] == "1970-01-01T00:00:01.000Z"
+
+
+async def test_line_is_in_the_file_at_once(tmp_path: Path) -> None:
+    log = opened(tmp_path / "audit")
+    log.add("change")
+    assert events(tmp_path / "audit") == ["start", "change"]
+
+
+async def test_line_that_a_crash_has_torn_is_cut_off_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    opened(path).close()
+    with path.open("ab") as file:
+        file.write(b'{"line":3,"ti')
+    opened(path).close()
+    assert not verify(path.read_bytes().splitlines(), None).problems
+    assert json.loads(path.read_bytes().splitlines()[2])["torn_bytes"] == 13
+
+
+@pytest.mark.parametrize("content", [b"no audit log\n", b"x" * 300_000, b"\n", b'{"line":1}\n'])
+async def test_file_that_is_no_audit_log_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "audit"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="move it away"):
+        opened(path)
+    assert path.read_bytes() == content
+
+
+async def test_second_broker_on_the_same_file_is_refused(tmp_path: Path) -> None:
+    log = opened(tmp_path / "audit")
+    with pytest.raises(ConfigError, match="another broker writes it"):
+        opened(tmp_path / "audit")
+    log.close()
+    opened(tmp_path / "audit").close()
+
+
+async def test_file_or_key_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        opened(tmp_path / "none" / "audit")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        opened(tmp_path / "audit", tmp_path / "key")
+    (tmp_path / "key").write_text("short")
+    with pytest.raises(ConfigError, match="expected 16 at least"):
+        opened(tmp_path / "audit", tmp_path / "key")
+
+
+class FullFile(LocalFile):
+    """A file without room, or with room for a part of a line, at times."""
+
+    room = 1 << 30
+
+    def append(self, buffers: Any) -> int:
+        (data,) = buffers
+        if not FullFile.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().append([data[: FullFile.room]])
+
+
+class FullDisk(LocalDisk):
+    def open(self, path: str, *, create: bool = False) -> LocalFile:
+        return FullFile(path, create=create)
+
+
+@pytest.mark.parametrize("room", [0, 10])
+async def test_lines_wait_for_room_and_those_beyond_a_bound_are_counted(
+    tmp_path: Path, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit"
+    monkeypatch.setattr(audit_log, "_MOST_WAITING", 5)
+    log = opened(path, disk=FullDisk())
+    monkeypatch.setattr(FullFile, "room", room)
+    for _ in range(8):
+        log.add("change")
+    await log.flush()
+    assert events(path) == ["start"]
+    monkeypatch.setattr(FullFile, "room", 1 << 30)
+    await log.flush()
+    assert events(path) == ["start", *["change"] * 5, "lost"]
+    assert json.loads(path.read_bytes().splitlines()[-1])["lines"] == 3
+    log.close()
+    assert not verify(path.read_bytes().splitlines(), None, log.head).problems

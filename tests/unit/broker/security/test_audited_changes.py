@@ -1,0 +1,72 @@
+"""What an audit log says of a change, and what it must not say."""
+
+import json
+
+from oncelog.broker.dispatch.request import ConnectionInfo, Principal, RequestContext
+from oncelog.broker.security.audited_changes import describe_change
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialUpsertion,
+)
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+INFO = ConnectionInfo(client_host="10.0.0.7", listener_name="SASL_SSL", principal=Principal("User", "alice"))
+CONTEXT = RequestContext(0, 1, "client", INFO)
+
+
+def test_change_names_the_client_and_what_became_of_it() -> None:
+    request = AlterUserScramCredentialsRequest(
+        upsertions=[ScramCredentialUpsertion(name="bob", mechanism=1, salt=b"pepper", salted_password=b"secret")]
+    )
+    response = AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user="bob", error_code=ErrorCode.UNACCEPTABLE_CREDENTIAL),
+            AlterUserScramCredentialsResult(user="eve"),
+        ]
+    )
+    line = describe_change(CONTEXT, "AlterUserScramCredentials", request, response)
+    assert line["principal"] == "User:alice"
+    assert (line["host"], line["listener"], line["client_id"]) == ("10.0.0.7", "SASL_SSL", "client")
+    assert line["errors"] == ["UNACCEPTABLE_CREDENTIAL"]
+    assert json.loads(line["request"])["upsertions"][0]["name"] == "bob"
+    assert "secret" not in str(line)
+    assert "pepper" not in str(line)
+
+
+def test_values_of_secret_and_unknown_settings_are_hidden() -> None:
+    configs = {
+        "log.retention.ms": "1000",
+        "sasl.jaas.config": "secret",
+        "listener.name.a.ssl.key.password": "secret",
+        "retention.ms": "2000",
+        "sasl.jaas.confg": "secret",
+    }
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=4,
+                resource_name="1",
+                configs=[AlterableConfig(name=name, value=value) for name, value in configs.items()],
+            )
+        ]
+    )
+    line = describe_change(CONTEXT, "IncrementalAlterConfigs", request, IncrementalAlterConfigsResponse())
+    assert "secret" not in line["request"]
+    assert "1000" in line["request"]
+    assert "2000" in line["request"]
+    assert "sasl.jaas.confg" in line["request"]
+
+
+def test_long_request_is_cut() -> None:
+    request = DeleteTopicsRequest(topic_names=[f"topic-{number}" * 5 for number in range(100_000)])
+    line = describe_change(CONTEXT, "DeleteTopics", request, DeleteTopicsResponse())
+    assert len(line["request"]) < 10_000
