@@ -11,7 +11,9 @@ Where this broker is the only replica all of that happens before ``append`` retu
 
 Flush policy: with ``flush.messages=1`` nothing counts as written before it is fsynced. Appends of one turn of the loop
 share one fsync, off the loop; the leader's share of the high watermark is then what is flushed, and acks=1 waits for
-the flush too. Larger intervals start a flush in the background and hold no request back.
+the flush too. Larger intervals start a flush in the background and hold no request back. A leadership begins with the
+flush of what the log has: a producer that repeats its batches appends nothing, and a coordinator that loads must not,
+so no append need come that would flush it.
 
 Invariants:
 * high watermark ≤ what every member of the maximal ISR has; it does not move while the ISR is below its minimum.
@@ -97,6 +99,8 @@ class LeadingPartition:
     def begin_epoch(self, state: LeaderAndIsrPartitionState, *, elected: bool) -> None:
         """Lead at the epoch of ``state``; ``elected``: it is a new one."""
         self.progress.begin_epoch(state, elected=elected)
+        if self._is_flush_due:
+            self._flush_soon()
         self.advance_high_watermark()
 
     def end(self, error: ErrorCode) -> None:
@@ -142,8 +146,7 @@ class LeadingPartition:
             if not is_alone:
                 for position in self._watchers.followers:
                     position.session.appended(position, info.base_offset, size)
-            flush_interval = log.config.flush_interval_messages
-            if flush_interval != NO_LIMIT and log.log_end_offset - log.flushed_offset >= flush_interval:
+            if self._is_flush_due:
                 self._flush_soon()
             self.advance_high_watermark(info.base_offset, size)
         return info
@@ -166,6 +169,12 @@ class LeadingPartition:
         if self._replication_waiters.lowest <= end:
             self._replication_waiters.release(end)
 
+    @property
+    def _is_flush_due(self) -> bool:
+        log = self.log
+        interval = log.config.flush_interval_messages
+        return interval != NO_LIMIT and log.log_end_offset - log.flushed_offset >= interval
+
     def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
@@ -174,16 +183,17 @@ class LeadingPartition:
     async def _flush(self) -> None:
         """Flush until less than the interval is unflushed.
 
-        It starts in the next turn of the loop, so that all appends of this one share the fsync.
+        It starts in the next turn of the loop, so that all appends of this one share the fsync. What was due may have
+        been flushed meanwhile, by a flush that a former leadership of this broker has begun: that counts as well.
         """
-        log = self.log
         try:
-            while not self.is_over and log.log_end_offset - log.flushed_offset >= log.config.flush_interval_messages:
-                await log.flush_off_loop()
-                if not self.is_over:
-                    self._flush_waiters.release(_own_end(log))
+            while not self.is_over:
+                self._flush_waiters.release(_own_end(self.log))
                 if not self.is_over:  # A waiter's callback may have ended the leadership.
                     self.advance_high_watermark()
+                if self.is_over or not self._is_flush_due:
+                    return
+                await self.log.flush_off_loop()
         finally:
             self._flushing = False
 

@@ -210,13 +210,20 @@ class ReplicaFetcher:
         self._session.note(followed)
 
     async def _flush(self) -> None:
-        """Sync appended records where the flush policy requires it, before the next request reports them."""
+        """Sync appended records where the flush policy requires it, before the next request reports them.
+
+        What could not be synced is not reported: its partition rests, and is synced before it is fetched again.
+        """
         due = [followed for followed in self._unflushed if followed.needs_flush]
         self._unflushed.clear()
         if due:
             async with asyncio.TaskGroup() as group:
                 for followed in due:
                     group.create_task(followed.log.flush_off_loop())
+            for followed in due:
+                if followed.needs_flush and self._session.is_followed(followed):
+                    self._unflushed[followed] = None
+                    self._rest(followed, ErrorCode.KAFKA_STORAGE_ERROR)
 
     async def _reset(self, connection: Connection, followed: FollowedPartition) -> None:
         """Request where the leader's log begins and ends, and continue there."""

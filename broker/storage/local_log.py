@@ -274,8 +274,8 @@ class LocalLog:
             plan = self.flush_state.plan(self.log_end_offset)
             plan.files += files
             await self.flush_state.carry_out_off_loop(plan)
-        except OSError as error:
-            self.note_error(error)
+        except OSError as error:  # If records count only when they are flushed, none can be written meanwhile.
+            self.note_error(error, of_write=self.config.flush_interval_messages == 1)
             await self.flush_state.back_off()
 
     @property
@@ -311,7 +311,8 @@ class LocalLog:
     def note_error(self, error: OSError, *, of_write: bool = False) -> None:
         """Note that an operation failed and left the log as it was: the log has failed, unless the error passes.
 
-        ``of_write``: nothing was appended. If that lasts for want of descriptors, another broker must lead the log.
+        ``of_write``: nothing can be appended, or nothing that counts. If that lasts for want of descriptors, another
+        broker must lead the log.
         """
         if self.is_taken_away:
             return

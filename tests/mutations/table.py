@@ -10,10 +10,12 @@ from tests.mutations.access_table import ACCESS_MUTATIONS
 from tests.mutations.client_table import CLIENT_MUTATIONS
 from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
 from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
+from tests.mutations.flush_table import FLUSH_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
 from tests.mutations.lost_end_table import LOST_END_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
 from tests.mutations.security_table import SECURITY_MUTATIONS
+from tests.mutations.tls_table import TLS_MUTATIONS
 
 _STATE: Final = "coordinator/transaction/state.py"
 _STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
@@ -121,6 +123,8 @@ MUTATIONS: Final = (
     *CLIENT_MUTATIONS,
     *ELIGIBLE_MUTATIONS,
     *LOST_END_MUTATIONS,
+    *FLUSH_MUTATIONS,
+    *TLS_MUTATIONS,
     *ACCESS_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *SECURITY_MUTATIONS,

@@ -111,3 +111,28 @@ async def test_copies_that_come_before_the_response_has_arrived_are_all_refused(
         await asyncio.sleep(0.001)
     await asyncio.sleep(0.3)
     assert not link.is_refused()
+
+
+@in_virtual_time
+async def test_requests_in_a_record_that_had_come_in_part_count_as_sent_before_the_response() -> None:
+    """B128: with TLS what has arrived cannot be read before the rest of its record has come."""
+    reader = FrameReader(1 << 20, bytearray(1 << 10))
+    info = ConnectionInfo(client_host="client", listener_name="SSL")
+    writer = ResponseWriter(DistantClient(0.001), info, ResponseMemory(1 << 20))
+    order = info.order = ConnectionOrder(asyncio.get_running_loop(), writer, reader, deque(), info.descriptor)
+    counts: list[int] = []
+    order.received, order.received_bytes = 1, REQUEST_BYTES
+    order.when_responded(counts.append)
+    writer.send([b"r" * 50], 50)
+    reader.held = 300
+    assert not order.is_last()
+    order.place_in_hand(())
+    await asyncio.sleep(0.2)
+    assert not counts
+    order.note_arriving()
+    reader.held = 0
+    order.received += 2
+    order.received_bytes += 300
+    order.note_read()
+    await asyncio.sleep(0.5)
+    assert counts == [3]
