@@ -36,7 +36,7 @@ from oncelog.clients.sasl import SaslClient
 from oncelog.clients.sasl_session import SaslSession
 from oncelog.clients.tls_failures import (
     CLIENT_CERTIFICATE_HINT,
-    HANDSHAKE_QUESTIONS,
+    HANDSHAKE_CAUSES,
     NO_TLS_ADVICE,
     TLS_ADVICE,
     explain,
@@ -384,23 +384,11 @@ async def connect(
             is_ready = True
             return connection
     except TimeoutError:
-        if is_securing:
-            raise BrokerSilent(
-                f"{address}: {BrokerSilent.EVENT} in TLS within {connect_seconds:g} s: {NO_TLS_ADVICE}"
-            ) from None
-        if connection is not None:
-            raise BrokerSilent(
-                f"{address}: {BrokerSilent.EVENT} within {connect_seconds:g} s{BrokerSilent.CAUSES}"
-            ) from None
-        raise Unreachable(f"{address}: no response within {connect_seconds:g} s") from None
+        raise _late(address, connect_seconds, is_securing=is_securing, is_open=connection is not None) from None
     except OSError as error:
         raise _failed(address, error, is_securing=is_securing) from error
     except ConnectionLost as error:
-        reason = str(error).removeprefix(f"{address} ")
-        hint = f"with TLS? If so, {CLIENT_CERTIFICATE_HINT}" if tls else f"without TLS? If it has TLS, {TLS_ADVICE}"
-        raise Unreachable(
-            f"{address}: {reason} without a response: is this the port of a Kafka broker, and of a listener {hint}"
-        ) from error
+        raise _without_response(address, error, is_secured=tls is not None) from error
     except ValueError as error:  # Among them UnicodeError: a host that IDNA refuses.
         raise Unreachable(f"{address}: {address.host!r} is not the name of a host") from error
     except MemoryError as error:
@@ -416,6 +404,24 @@ def tls_failed(address: Address, error: ssl.SSLError) -> TlsFailed:
     return TlsFailed(f"{address}: {reason}", advice=advice)
 
 
+def _late(address: Address, seconds: float, *, is_securing: bool, is_open: bool) -> Unreachable:
+    """Return the error for a connection that is not ready in time."""
+    if is_securing:
+        return BrokerSilent(f"{address}: {BrokerSilent.EVENT} in TLS within {seconds:g} s: {NO_TLS_ADVICE}")
+    if is_open:
+        return BrokerSilent(f"{address}: {BrokerSilent.EVENT} within {seconds:g} s{BrokerSilent.CAUSES}")
+    return Unreachable(f"{address}: no response within {seconds:g} s")
+
+
+def _without_response(address: Address, error: ConnectionLost, *, is_secured: bool) -> Unreachable:
+    """Return the error for a connection that the other side has closed before it sent a response."""
+    reason = str(error).removeprefix(f"{address} ")
+    hint = f"with TLS? If so, {CLIENT_CERTIFICATE_HINT}" if is_secured else f"without TLS? If it has TLS, {TLS_ADVICE}"
+    return Unreachable(
+        f"{address}: {reason} without a response: is this the port of a Kafka broker, and of a listener {hint}"
+    )
+
+
 def _failed(address: Address, error: OSError, *, is_securing: bool) -> ClientError:
     """Return the error for an attempt to connect that has failed; ``is_securing``: during the handshake of TLS."""
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
@@ -423,5 +429,5 @@ def _failed(address: Address, error: OSError, *, is_securing: bool) -> ClientErr
     if isinstance(error, socket.gaierror):
         return Unreachable(f"{address}: the name {address.host} {Unreachable.UNRESOLVED} ({error.strerror})")
     if is_securing:
-        return Unreachable(f"{address}: closed the connection during the TLS handshake: {HANDSHAKE_QUESTIONS}")
+        return Unreachable(f"{address}: closed the connection during the TLS handshake: {HANDSHAKE_CAUSES}")
     return Unreachable(f"{address}: {_reason(error)}")
