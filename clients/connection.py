@@ -87,6 +87,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "address",
         "closed",
+        "is_secured",
         "is_writable",
         "on_writable",
         "outbox",
@@ -114,6 +115,8 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._end: ClientError | None = None
         """Why the connection is over; None while it is not."""
+        self.is_secured = False
+        """Whether it is encrypted by TLS."""
         self.is_writable = True
         """Whether almost all written bytes have left; writers of requests without responses must respect it."""
         self.on_writable: Callable[[], object] | None = None
@@ -199,8 +202,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         reason = f": {error}" if error else ""
         is_refused = self.session is None and self._pending and self._pending[0].correlation_id == self._greeted
-        is_secured = self._transport.get_extra_info("ssl_object") is not None
-        hint = _PERHAPS_SASL.format("SASL_SSL" if is_secured else "SASL_PLAINTEXT") if is_refused else ""
+        hint = _PERHAPS_SASL.format("SASL_SSL" if self.is_secured else "SASL_PLAINTEXT") if is_refused else ""
         if isinstance(error, ssl.SSLError) and self._greeted < 0:  # In TLS 1.3, what a broker requires comes so late.
             self._finish(tls_failed(self.address, error))
         else:
@@ -366,7 +368,9 @@ async def connect(
         nonlocal is_securing
         is_securing = True
         on_accepted()
-        return Connection(address, client_id, request_seconds)
+        secured = Connection(address, client_id, request_seconds)
+        secured.is_secured = True
+        return secured
 
     try:
         async with asyncio.timeout(connect_seconds):
