@@ -36,7 +36,7 @@ from oncelog.clients.sasl import SaslClient
 from oncelog.clients.sasl_session import SaslSession
 from oncelog.clients.tls_failures import (
     CLIENT_CERTIFICATE_HINT,
-    HANDSHAKE_QUESTIONS,
+    HANDSHAKE_CAUSES,
     NO_TLS_ADVICE,
     TLS_ADVICE,
     explain,
@@ -87,6 +87,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "address",
         "closed",
+        "is_secured",
         "is_writable",
         "on_writable",
         "outbox",
@@ -114,6 +115,8 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._end: ClientError | None = None
         """Why the connection is over; None while it is not."""
+        self.is_secured = False
+        """Whether it is encrypted by TLS."""
         self.is_writable = True
         """Whether almost all written bytes have left; writers of requests without responses must respect it."""
         self.on_writable: Callable[[], object] | None = None
@@ -199,8 +202,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         reason = f": {error}" if error else ""
         is_refused = self.session is None and self._pending and self._pending[0].correlation_id == self._greeted
-        is_secured = self._transport.get_extra_info("ssl_object") is not None
-        hint = _PERHAPS_SASL.format("SASL_SSL" if is_secured else "SASL_PLAINTEXT") if is_refused else ""
+        hint = _PERHAPS_SASL.format("SASL_SSL" if self.is_secured else "SASL_PLAINTEXT") if is_refused else ""
         if isinstance(error, ssl.SSLError) and self._greeted < 0:  # In TLS 1.3, what a broker requires comes so late.
             self._finish(tls_failed(self.address, error))
         else:
@@ -366,7 +368,9 @@ async def connect(
         nonlocal is_securing
         is_securing = True
         on_accepted()
-        return Connection(address, client_id, request_seconds)
+        secured = Connection(address, client_id, request_seconds)
+        secured.is_secured = True
+        return secured
 
     try:
         async with asyncio.timeout(connect_seconds):
@@ -384,23 +388,11 @@ async def connect(
             is_ready = True
             return connection
     except TimeoutError:
-        if is_securing:
-            raise BrokerSilent(
-                f"{address}: {BrokerSilent.EVENT} in TLS within {connect_seconds:g} s: {NO_TLS_ADVICE}"
-            ) from None
-        if connection is not None:
-            raise BrokerSilent(
-                f"{address}: {BrokerSilent.EVENT} within {connect_seconds:g} s{BrokerSilent.CAUSES}"
-            ) from None
-        raise Unreachable(f"{address}: no response within {connect_seconds:g} s") from None
+        raise _late(address, connect_seconds, is_securing=is_securing, is_open=connection is not None) from None
     except OSError as error:
         raise _failed(address, error, is_securing=is_securing) from error
     except ConnectionLost as error:
-        reason = str(error).removeprefix(f"{address} ")
-        hint = f"with TLS? If so, {CLIENT_CERTIFICATE_HINT}" if tls else f"without TLS? If it has TLS, {TLS_ADVICE}"
-        raise Unreachable(
-            f"{address}: {reason} without a response: is this the port of a Kafka broker, and of a listener {hint}"
-        ) from error
+        raise _without_response(address, error, is_secured=tls is not None) from error
     except ValueError as error:  # Among them UnicodeError: a host that IDNA refuses.
         raise Unreachable(f"{address}: {address.host!r} is not the name of a host") from error
     except MemoryError as error:
@@ -416,6 +408,24 @@ def tls_failed(address: Address, error: ssl.SSLError) -> TlsFailed:
     return TlsFailed(f"{address}: {reason}", advice=advice)
 
 
+def _late(address: Address, seconds: float, *, is_securing: bool, is_open: bool) -> Unreachable:
+    """Return the error for a connection that is not ready in time."""
+    if is_securing:
+        return BrokerSilent(f"{address}: {BrokerSilent.EVENT} in TLS within {seconds:g} s: {NO_TLS_ADVICE}")
+    if is_open:
+        return BrokerSilent(f"{address}: {BrokerSilent.EVENT} within {seconds:g} s{BrokerSilent.CAUSES}")
+    return Unreachable(f"{address}: no response within {seconds:g} s")
+
+
+def _without_response(address: Address, error: ConnectionLost, *, is_secured: bool) -> Unreachable:
+    """Return the error for a connection that the other side has closed before it sent a response."""
+    reason = str(error).removeprefix(f"{address} ")
+    hint = f"with TLS? If so, {CLIENT_CERTIFICATE_HINT}" if is_secured else f"without TLS? If it has TLS, {TLS_ADVICE}"
+    return Unreachable(
+        f"{address}: {reason} without a response: is this the port of a Kafka broker, and of a listener {hint}"
+    )
+
+
 def _failed(address: Address, error: OSError, *, is_securing: bool) -> ClientError:
     """Return the error for an attempt to connect that has failed; ``is_securing``: during the handshake of TLS."""
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
@@ -423,5 +433,5 @@ def _failed(address: Address, error: OSError, *, is_securing: bool) -> ClientErr
     if isinstance(error, socket.gaierror):
         return Unreachable(f"{address}: the name {address.host} {Unreachable.UNRESOLVED} ({error.strerror})")
     if is_securing:
-        return Unreachable(f"{address}: closed the connection during the TLS handshake: {HANDSHAKE_QUESTIONS}")
+        return Unreachable(f"{address}: closed the connection during the TLS handshake: {HANDSHAKE_CAUSES}")
     return Unreachable(f"{address}: {_reason(error)}")

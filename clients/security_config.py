@@ -54,7 +54,7 @@ class SecurityConfig:
     """The password of the private key, if that is encrypted."""
     ssl_endpoint_identification_algorithm: Literal["https", "none", ""] = "https"
     """``https``: a broker's certificate has to be for the name by which it was called. ``none``, or an empty text:
-    that is not compared, and whoever has a certificate of a trusted authority can pass for a broker."""
+    that is not compared, and every owner of a certificate of a trusted authority can pass for a broker."""
     ssl_enabled_protocols: tuple[str, ...] | None = None
     """Versions of TLS: ``TLSv1.2``, ``TLSv1.3``. By default both."""
     ssl_cipher_suites: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""``SettingError``: a setting that cannot work, in the words of whoever reads it.
+"""``SettingError``: a setting that cannot work, in the words of the program that names it.
 
 A Python program knows ``ssl_key_password``, a file of properties ``ssl.key.password``, and Spark
 ``kafka.ssl.key.password``.

@@ -29,7 +29,7 @@ NO_TLS_ADVICE: Final = (
     "connect to the port of a listener with TLS, or set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
 )
 TLS_ADVICE: Final = "set security.protocol=SSL or SASL_SSL"
-HANDSHAKE_QUESTIONS: Final = (
+HANDSHAKE_CAUSES: Final = (
     "is this a listener with TLS (security.protocol), does it require a client certificate (ssl.keystore.location), "
     "and is there a version of TLS that both sides speak (ssl.enabled.protocols)?"
 )

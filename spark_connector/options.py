@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from typing import Final, TypeVar
 
 from oncelog.clients.bootstrap import parse_bootstrap
-from oncelog.clients.tls import TlsSettings
 from oncelog.spark_connector.plain_errors import UserError
 from oncelog.spark_connector.process_client import DEFAULT_REACH_SECONDS, ClientSettings
+from oncelog.spark_connector.security_options import SECURITY_OPTIONS, read_security
 
 T = TypeVar("T")
 
@@ -51,16 +51,6 @@ WITHOUT_EFFECT: Final = frozenset(
     }
 )
 """Settings of Kafka's clients that are accepted without effect: none of them changes what is read or written."""
-
-_ABOUT_TLS: Final = (
-    "kafka.ssl.truststore.type",
-    "kafka.ssl.truststore.location",
-    "kafka.ssl.truststore.certificates",
-    "kafka.ssl.keystore.type",
-    "kafka.ssl.keystore.location",
-    "kafka.ssl.key.password",
-    "kafka.ssl.endpoint.identification.algorithm",
-)
 
 
 class OptionsInvalid(UserError):
@@ -158,35 +148,17 @@ class OptionReader:
             self.complain(f"{_BOOTSTRAP}: is required; it may be host:port,host:port of some of the brokers{hint}")
         bootstrap = self.parsed(_BOOTSTRAP, _bootstrap, "host:port,host:port", "")
         self.given(WITHOUT_EFFECT)
+        self.given(SECURITY_OPTIONS)
+        security, problems = read_security(lambda name: self._options.get(name.lower()))
+        self.problems += problems
         return ClientSettings(
             bootstrap=bootstrap,
             client_id=self.text("kafka.client.id", client_id),
             connect_seconds=self.milliseconds("kafka.socket.connection.setup.timeout.ms", 10.0),
             request_seconds=self.milliseconds("kafka.request.timeout.ms", 30.0),
             reach_seconds=self.milliseconds(patience, DEFAULT_REACH_SECONDS),
-            tls=self._tls(),
-        )
-
-    def _tls(self) -> TlsSettings | None:
-        """Return TLS settings, None without ``kafka.security.protocol=SSL``; keys are PEM, as in Kafka since 2.7."""
-        is_secured = self.choice("kafka.security.protocol", {"plaintext": False, "ssl": True}, False)
-        for kind in ("truststore", "keystore"):
-            self.choice(f"kafka.ssl.{kind}.type", {"pem": True}, True)
-            if self.has(f"kafka.ssl.{kind}.location") and not self.has(f"kafka.ssl.{kind}.type"):
-                self.complain(f"kafka.ssl.{kind}.type: is required; it may be PEM (Java's keystores are not read)")
-        if not is_secured and (useless := self.given(_ABOUT_TLS)):
-            self.complain(f"{', '.join(useless)}: only with kafka.security.protocol=SSL")
-        if self.has("kafka.ssl.truststore.location") and self.has("kafka.ssl.truststore.certificates"):
-            self.complain("kafka.ssl.truststore.certificates: not together with kafka.ssl.truststore.location")
-        checks_host = self.choice("kafka.ssl.endpoint.identification.algorithm", {"https": True, "": False}, True)
-        if not is_secured:
-            return None
-        return TlsSettings(
-            trusted_file=self.text("kafka.ssl.truststore.location", None),
-            trusted_text=self.text("kafka.ssl.truststore.certificates", None),
-            own_file=self.text("kafka.ssl.keystore.location", None),
-            own_password=self.text("kafka.ssl.key.password", None),
-            checks_host=checks_host,
+            tls=None if problems else security.tls,
+            login=None if problems else security.login,
         )
 
     def finish(self) -> None:
@@ -198,7 +170,7 @@ class OptionReader:
 
     def _unknown(self, name: str) -> str:
         if name.startswith(("kafka.ssl.", "kafka.sasl.")):
-            return f"{name}: is not supported; there are TLS with PEM files ({', '.join(_ABOUT_TLS)}) and no SASL"
+            return f"{name}: is not supported; there are {', '.join(SECURITY_OPTIONS)}"
         similar = get_close_matches(name, self._known, n=1)
         if similar:
             return f"{name}: there is no such option; did you mean {self._known[similar[0]]}?"

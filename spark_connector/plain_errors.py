@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from oncelog.clients.errors import NoBrokerReachable, TlsFailed
+from oncelog.clients.errors import AuthenticationFailed, NoBrokerReachable, TlsFailed
 
 
 class UserError(ValueError):
     """The user must change options, a schema or a version before the query can run."""
 
 
-_PLAIN: Final = (UserError, NoBrokerReachable, TlsFailed)
+_PLAIN: Final = (UserError, NoBrokerReachable, TlsFailed, AuthenticationFailed)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ closed before the next request is sent.
 
 import asyncio
 import os
+import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,8 +24,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
+from oncelog.clients.setting_error import SettingError
 from oncelog.clients.tls import TlsSettings
+from oncelog.protocol.sasl.login import SaslLogin
+from oncelog.spark_connector.plain_errors import UserError
 from oncelog.spark_connector.reachability import ReachabilityWatch, reach
+from oncelog.spark_connector.security_options import in_words_of_spark
 
 if TYPE_CHECKING:
     from oncelog.clients.admin.admin import Admin
@@ -51,12 +56,16 @@ class ClientSettings:
     reach_seconds: float = DEFAULT_REACH_SECONDS
     """The time in which a process must reach a first broker."""
     tls: TlsSettings | None = None
+    """How to encrypt; None if connections are not. The files are read where the client is made."""
+    login: SaslLogin | None = None
+    """With what to authenticate; None if the client does not."""
 
 
 class ProcessClient:
     """One process's connections to one cluster. Get it from ``process_client``."""
 
     def __init__(self, settings: ClientSettings, rng: Random) -> None:
+        tls = _tls_context(settings)
         self.settings = settings
         self.rng = rng
         self._loop = asyncio.new_event_loop()
@@ -66,7 +75,8 @@ class ProcessClient:
             client_id=settings.client_id,
             connect_seconds=settings.connect_seconds,
             operation_seconds=settings.request_seconds,
-            tls=None if settings.tls is None else settings.tls.make_context(),
+            tls=tls,
+            login=settings.login,
         )
         self._watch = ReachabilityWatch(self.cluster)
         self._has_reached = False
@@ -126,6 +136,14 @@ class ProcessClient:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client stays in its process: pickle its ClientSettings")
+
+
+def _tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
+    """Read the files of TLS. Raises ``UserError`` for one that this machine does not have, or that cannot be used."""
+    try:
+        return None if settings.tls is None else settings.tls.make_context()
+    except SettingError as error:
+        raise UserError(in_words_of_spark(error)) from None
 
 
 async def _after_news(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -36,10 +36,10 @@ class OncelogDataSource(DataSource):
         with plain_errors():
             require_spark(pyspark.__version__)
             columns = read_columns(self.options)
-        if "provider" in self.options:  # Only the catalog sets it.
-            from oncelog.spark_connector.reading.catalog_table import table_schema
+            if "provider" in self.options:  # Only the catalog sets it.
+                from oncelog.spark_connector.reading.catalog_table import table_schema
 
-            return table_schema(columns, self.options)
+                return table_schema(columns, self.options)
         return spark_schema(columns)
 
     def reader(self, schema: "StructType") -> DataSourceReader:

@@ -158,7 +158,7 @@ def test_read_with_several_wrong_options_reports_all_at_once(
     assert "3 options are not valid for format oncelog" in message
     assert "minPartitions: '0' is not valid; it may be a whole number from 1 to" in message
     assert "startingoffset: there is no such option; did you mean startingOffsets?" in message
-    assert "kafka.sasl.mechanism: is not supported" in message
+    assert "kafka.sasl.mechanism: has no effect without kafka.security.protocol=" in message
 
 
 def test_read_of_topics_that_do_not_exist_is_refused(

@@ -78,9 +78,7 @@ def test_kafkas_source_reads_over_tls(spark: SparkSession, tmp_path: Path, new_n
             "kafka.bootstrap.servers": f"127.0.0.1:{secured}",
             "subscribe": "topic",
             "kafka.security.protocol": "SSL",
-            "kafka.ssl.truststore.type": "PEM",
             "kafka.ssl.truststore.location": str(certificate.certificate),
-            "kafka.ssl.keystore.type": "PEM",
             "kafka.ssl.keystore.location": str(own.both),
         }
         assert spark.read.format("oncelog").options(**options).load().count() == 100

@@ -68,6 +68,16 @@ def test_insert_into_a_table_of_the_catalog_needs_the_options_in_the_statement(
     assert [record.value for record in other_end.read(other)[0]] == [b"from the other"]
 
 
+def test_table_of_the_catalog_with_a_password_is_refused_without_showing_it(
+    spark: SparkSession, other_end: OtherEnd, topic: str, name: str
+) -> None:
+    secured = "`kafka.security.protocol` 'SSL', `kafka.ssl.key.password` 'wonderland'"
+    with pytest.raises(PySparkException, match="would be kept in the catalog") as raised:
+        spark.sql(f"CREATE TABLE {name} USING oncelog OPTIONS ({options(other_end, topic)}, {secured})")
+    assert "kafka.ssl.key.password" in str(raised.value)
+    assert "wonderland" not in str(raised.value)
+
+
 @pytest.fixture
 def default_without_zone(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")

@@ -15,14 +15,14 @@ import pytest
 
 from oncelog import AdminConfig
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.connection import Address, connect
-from oncelog.clients.errors import BadResponse, BrokerSilent, ClientError, TlsFailed, Unreachable
+from oncelog.clients.connection import Address, Connection, connect
+from oncelog.clients.errors import BadResponse, BrokerSilent, ClientError, ConnectionLost, TlsFailed, Unreachable
 from oncelog.clients.setting_error import SettingError
 from oncelog.clients.tls import TlsSettings, load_key_material, load_trusted
-from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog.protocol.tls.stores import KeyMaterial, StoreError, read_key_store
 from tests.certificates import Identity, make_authority, make_certificate, trust_store_of_keytool, without_bytes
-from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, requested_only
+from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker, metadata, requested_only
 
 pytestmark = pytest.mark.real_loop
 
@@ -179,6 +179,25 @@ async def test_tls_client_without_a_certificate_that_the_broker_accepts_raises(
         tls = TlsSettings(trusted_text=TRUSTED.trusted_text, **given)
         with pytest.raises((TlsFailed, Unreachable), match=r"certificate.*ssl\.keystore\.location"):
             await connected(address, tls)
+
+
+async def test_connection_with_tls_is_closed_with_its_reason() -> None:
+    async with broker_with(context_of(BROKER)) as address:
+        for end, why in ((Connection.close, "was closed"), (Connection.abort, "was given up")):
+            connection = await connect(address, tls=TRUSTED.make_context())
+            end(connection)
+            end(connection)  # asyncio's transport forgets its TLS then.
+            async with asyncio.timeout(5):
+                assert why in str(await connection.closed)
+
+
+async def test_connection_with_tls_that_is_refused_without_a_login_names_the_protocol() -> None:
+    broker = ScriptedBroker({MetadataRequest: Reaction.CLOSE})
+    address = await broker.start(context_of(BROKER))
+    connection = await connect(address, tls=TRUSTED.make_context())
+    with pytest.raises(ConnectionLost, match=r"need authentication \(security\.protocol=SASL_SSL\)"):
+        await connection.send(MetadataRequest(), MetadataResponse)
+    broker.stop()
 
 
 async def test_tls_without_a_common_version_raises() -> None:

@@ -3,34 +3,40 @@
 import asyncio
 import os
 import pickle
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from oncelog.clients.connection import Address
+from oncelog.clients.tls import TlsSettings, load_key_material
 from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.tls.stores import read_key_store
+from oncelog.spark_connector.plain_errors import UserError
 from oncelog.spark_connector.process_client import (
     ClientSettings,
     ProcessClient,
     close_process_clients,
     process_client,
 )
+from tests.certificates import make_authority
 from tests.processes import REPOSITORY
 from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, requested_only
 
 
 @contextmanager
-def broker_elsewhere() -> Iterator[Address]:
+def broker_elsewhere(context: ssl.SSLContext | None = None) -> Iterator[Address]:
     """A broker in a thread of its own: the loop of the client stands still most of the time."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     broker = ScriptedBroker({})
-    address = asyncio.run_coroutine_threadsafe(broker.start(), loop).result(30)
+    address = asyncio.run_coroutine_threadsafe(broker.start(context), loop).result(30)
     broker.script[MetadataRequest] = requested_only(metadata({1: address}, {"orders": [1]}))
 
     def end() -> None:
@@ -156,3 +162,21 @@ def test_reading_modules_import_nothing_heavy() -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_client_reads_the_files_of_tls_where_it_is_made(tmp_path: Path) -> None:
+    """Not where the settings are: an executor may lack the file that the driver has."""
+    root, file = make_authority("root"), tmp_path / "ca.pem"
+    tls = pickle.loads(pickle.dumps(TlsSettings(trusted_file=str(file))))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_key_material(context, read_key_store(root.issue("broker").pem()))
+    with broker_elsewhere(context) as address:
+        settings = ClientSettings(bootstrap=str(address), tls=tls)
+        with pytest.raises(
+            UserError, match=rf"^kafka\.ssl\.truststore\.location: '{file}' cannot be read: No such file"
+        ):
+            process_client(settings)
+        file.write_bytes(root.certificate_pem)
+        client = process_client(settings)
+        assert client.run(client.cluster.topics(["orders"])).keys() == {"orders"}
+        close_process_clients()

@@ -144,7 +144,8 @@ async def test_close_sends_what_was_written_and_that_it_was_all(certificate: Cer
         await asyncio.sleep(0)
     assert end.socket.is_closed
     end.carry_back()
-    assert end.client.read_all() == data, "and its end: reading returned nothing, in place of waiting for more"
+    assert end.client.read_all() == data
+    assert end.client.tls.read(1) == b"", "its end"
 
 
 async def test_abort_ends_the_socket_at_once(certificate: Certificate) -> None:

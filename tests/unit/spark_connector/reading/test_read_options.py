@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from oncelog.clients.tls import TlsSettings
+from oncelog.protocol.sasl.login import SaslLogin
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.columnar.columns import NAMES, WITHOUT_HEADERS
 from oncelog.spark_connector.options import OptionsInvalid
@@ -12,6 +13,7 @@ from oncelog.spark_connector.reading.offset_bounds import FROM_EARLIEST, FROM_LA
 from oncelog.spark_connector.reading.read_options import ReadOptions, read_columns, read_options
 from oncelog.spark_connector.reading.topic_selection import Assign, Subscribe, SubscribePattern
 
+SECRET = "wonderland"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -93,11 +95,12 @@ def test_options_with_several_problems_report_all_at_once() -> None:
         ("columns", "key,key", "key,value"),
         ("kafka.isolation.level", "x", "read_committed or read_uncommitted"),
         ("kafka.bootstrap.servers", "host:port", "host:port,host:port"),
-        ("kafka.security.protocol", "SASL_SSL", "plaintext or ssl"),
-        ("kafka.ssl.truststore.type", "JKS", "pem"),
-        ("kafka.ssl.truststore.certificates", "x", "only with kafka.security.protocol=SSL"),
+        ("kafka.security.protocol", "TLS", "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, not TLS"),
+        ("kafka.ssl.truststore.type", "PEM", "has no effect without kafka.security.protocol='SSL' or 'SASL_SSL'"),
+        ("kafka.ssl.truststore.certificates", "x", "has no effect without kafka.security.protocol='SSL' or"),
         ("kafka.ssl.protocol", "TLSv1.3", "kafka.ssl.truststore.location"),
-        ("kafka.sasl.jaas.config", "x", "no SASL"),
+        ("kafka.sasl.jaas.config", "x", "has no effect without kafka.security.protocol='SASL_PLAINTEXT'"),
+        ("kafka.sasl.password", "x", "is not supported; there are"),
         ("startingOfsets", "earliest", "did you mean startingOffsets?"),
         ("kafka.max.partition.fetch.byte", "1", "did you mean kafka.max.partition.fetch.bytes?"),
         ("entirely.else", "1", "there are"),
@@ -203,28 +206,58 @@ def test_client_options_are_parsed_into_settings() -> None:
 
 def test_tls_options_are_parsed_or_refused() -> None:
     options = parse(
-        kafka__security__protocol="SSL",
+        kafka__security__protocol="ssl",
         kafka__ssl__truststore__type="PEM",
         kafka__ssl__truststore__location="/ca.pem",
-        kafka__ssl__keystore__type="pem",
-        kafka__ssl__keystore__location="/me.pem",
-        kafka__ssl__key__password="secret",
+        kafka__ssl__keystore__location="/me.p12",
+        kafka__ssl__keystore__password=SECRET,
+        kafka__ssl__key__password=SECRET,
         kafka__ssl__endpoint__identification__algorithm="",
+        kafka__ssl__enabled__protocols="TLSv1.2, TLSv1.3",
     )
     assert options.client.tls == TlsSettings(
-        trusted_file="/ca.pem", own_file="/me.pem", own_password="secret", checks_host=False
+        trusted_file="/ca.pem",
+        trusted_type="PEM",
+        own_file="/me.p12",
+        own_store_password=SECRET,
+        own_password=SECRET,
+        checks_host=False,
     )
     assert pickle.loads(pickle.dumps(options)) == options
+    assert SECRET not in repr(options)
     assert parse(kafka__security__protocol="SSL").client.tls == TlsSettings()
     found = problems(
         kafka__security__protocol="SSL",
         kafka__ssl__truststore__location="/ca.jks",
         kafka__ssl__truststore__certificates="x",
+        kafka__ssl__keystore__key=SECRET,
     )
-    assert [problem.split(":")[0] for problem in found] == [
-        "kafka.ssl.truststore.type",
-        "kafka.ssl.truststore.certificates",
-    ]
+    assert found == (
+        "kafka.ssl.truststore.location: is given, and kafka.ssl.truststore.certificates too: leave one out",
+        "kafka.ssl.keystore.certificate.chain: is missing: kafka.ssl.keystore.key is given",
+    )
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize(("mechanism", "module"), [("PLAIN", "plain.Plain"), ("SCRAM-SHA-512", "scram.Scram")])
+def test_sasl_options_are_parsed(protocol: str, mechanism: str, module: str) -> None:
+    jaas = f'org.apache.kafka.common.security.{module}LoginModule required username="alice" password="{SECRET}";'
+    options = parse(
+        kafka__security__protocol=protocol, kafka__sasl__mechanism=mechanism, kafka__sasl__jaas__config=jaas
+    )
+    assert options.client.login == SaslLogin(mechanism=mechanism, username="alice", password=SECRET)
+    assert (options.client.tls is not None) == (protocol == "SASL_SSL")
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert hash(options.client)
+    assert SECRET not in repr(options)
+
+
+def test_sasl_options_that_cannot_work_are_refused_without_their_secrets() -> None:
+    found = problems(
+        kafka__security__protocol="SASL_SSL", kafka__sasl__mechanism="PLAIN", kafka__sasl__jaas__config=f"x {SECRET}"
+    )
+    assert found[0].startswith("kafka.sasl.jaas.config: names a login module that is not known")
+    assert SECRET not in str(found)
 
 
 def test_options_that_spark_adds_are_accepted() -> None:
