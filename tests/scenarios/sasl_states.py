@@ -5,11 +5,12 @@ newest version; for an API without a class here it is a header alone.
 """
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -25,20 +26,49 @@ from tests.unit.protocol.declared import message_classes
 
 PLAINTEXT_PORT: Final = 9092
 SASL_PORT: Final = 9093
-DELAY_SECONDS: Final = 0.1
-"""``connection.failed.authentication.delay.ms`` of the broker."""
+EXPIRING_PORT: Final = 9094
+SESSION_SECONDS: Final = 1.2
+"""``connections.max.reauth.ms`` of the listener whose sessions end."""
 _NETWORK_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 1.5
 _CORRELATION_ID: Final = 7
 _OWN_VERSIONS: Final = {ApiKey.INIT_PRODUCER_ID: 5}
 
+_USERS: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="wonderland";'
 SETTINGS: Final = {
     "listeners": f"PLAINTEXT://127.0.0.1:{PLAINTEXT_PORT},SASL_PLAINTEXT://127.0.0.1:{SASL_PORT}",
     "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-        'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="wonderland";'
-    ),
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": _USERS,
 }
+
+
+class Ends(NamedTuple):
+    """Where the listeners of a broker are, and how they are connected to."""
+
+    plaintext: int = PLAINTEXT_PORT
+    sasl: int = SASL_PORT
+    expiring: int = EXPIRING_PORT
+    host: str = "127.0.0.1"
+    tls: ssl.SSLContext | None = None
+    """Of the two with SASL."""
+    delay_seconds: float = 0.1
+    """``connection.failed.authentication.delay.ms``."""
+
+
+def authenticating_settings(ends: Ends, *, protocol: str) -> dict[str, str]:
+    """Return the settings of the broker that was recorded: ANONYMOUS may do everything, alice nothing."""
+    host = ends.host
+    listeners = {"PLAINTEXT": ends.plaintext, "LOGIN": ends.sasl, "EXPIRING": ends.expiring}
+    return {
+        "listeners": ",".join(f"{name}://{host}:{port}" for name, port in listeners.items()),
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,LOGIN:{protocol},EXPIRING:{protocol}",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "sasl.jaas.config": _USERS,
+        "listener.name.expiring.connections.max.reauth.ms": str(int(SESSION_SECONDS * 1000)),
+        "connection.failed.authentication.delay.ms": str(int(ends.delay_seconds * 1000)),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
 
 
 class State(Enum):
@@ -52,6 +82,7 @@ class State(Enum):
     MECHANISM_REFUSED = "after a SaslHandshake for a mechanism that there is not"
     LOGIN_REFUSED = "after a wrong password"
     AUTHENTICATED = "after a right password"
+    EXPIRED = "after the end of its session"
 
 
 _TOKEN: Final = encode_plain("alice", "wonderland")
@@ -67,11 +98,9 @@ _BEFORE: Final[dict[State, tuple[tuple[Message, int], ...]]] = {
         (SaslHandshakeRequest(mechanism="PLAIN"), 1),
         (SaslAuthenticateRequest(auth_bytes=encode_plain("alice", "wrong")), 2),
     ),
-    State.AUTHENTICATED: (
-        (SaslHandshakeRequest(mechanism="PLAIN"), 1),
-        (SaslAuthenticateRequest(auth_bytes=_TOKEN), 2),
-    ),
 }
+_LOGIN: Final = ((SaslHandshakeRequest(mechanism="PLAIN"), 1), (SaslAuthenticateRequest(auth_bytes=_TOKEN), 2))
+_BEFORE[State.AUTHENTICATED] = _BEFORE[State.EXPIRED] = _LOGIN
 _REQUESTS: Final[dict[int, Message]] = {
     ApiKey.SASL_HANDSHAKE: SaslHandshakeRequest(mechanism="PLAIN"),
     ApiKey.SASL_AUTHENTICATE: SaslAuthenticateRequest(auth_bytes=_TOKEN),
@@ -107,17 +136,20 @@ def request_of(api_key: int) -> tuple[Message, int] | None:
     return None
 
 
-async def outcome(api_key: int, state: State) -> Outcome:
+async def outcome(api_key: int, state: State, ends: Ends) -> Outcome:
     """Send the request of an API in a state."""
     loop = asyncio.get_running_loop()
-    port = PLAINTEXT_PORT if state is State.PLAINTEXT else SASL_PORT
-    _, connection = await loop.create_connection(_Frames, "127.0.0.1", port)
+    port = {State.PLAINTEXT: ends.plaintext, State.EXPIRED: ends.expiring}.get(state, ends.sasl)
+    tls = None if state is State.PLAINTEXT else ends.tls
+    _, connection = await loop.create_connection(_Frames, ends.host, port, ssl=tls)
     try:
         for request, version in _BEFORE[state]:
             connection.send(b"".join(encode_request(1, "tester", request, version)))
             await connection.next_frame()
         if state in (State.MECHANISM_REFUSED, State.LOGIN_REFUSED):
             await connection.next_frame()  # None: it is closed right behind the response.
+        if state is State.EXPIRED:
+            await asyncio.sleep(SESSION_SECONDS + _NETWORK_SECONDS)
         made = request_of(api_key)
         began = loop.time()
         if made is None:
@@ -125,7 +157,7 @@ async def outcome(api_key: int, state: State) -> Outcome:
         else:
             connection.send(b"".join(encode_request(_CORRELATION_ID, "tester", *made)))
         frame = await connection.next_frame()
-        is_delayed = loop.time() - began >= DELAY_SECONDS
+        is_delayed = loop.time() - began > ends.delay_seconds / 2
         if frame is None:
             return Outcome(responds=False, closes=connection.is_closed, is_delayed=is_delayed)
         assert made is not None
@@ -200,10 +232,10 @@ class _Frames(asyncio.Protocol):
 
 
 def all_cells() -> list[tuple[int, State]]:
-    """Return every API key of the recording, in every state."""
+    """Return every API key of the recording, in every state; expired sessions are not in the recording."""
     return [(api_key, state) for state in State for api_key in range(128)]
 
 
-async def all_outcomes() -> dict[tuple[int, State], Outcome]:
+async def all_outcomes(ends: Ends) -> dict[tuple[int, State], Outcome]:
     """Try the cells one after the other: some requests create topics, which others describe."""
-    return {cell: await outcome(*cell) for cell in all_cells()}
+    return {cell: await outcome(*cell, ends) for cell in all_cells()}

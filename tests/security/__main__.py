@@ -1,0 +1,34 @@
+"""``make security``: tries all cells and prints how many have passed, by kind; those that have not, one by one."""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.security.authentication_cells import authentication_cells
+from tests.security.cell import Cell
+
+KINDS: dict[str, Callable[[Path], list[Cell]]] = {
+    "states of authentication": authentication_cells,
+}
+
+
+def main(wanted: list[str]) -> int:
+    tried = failed = 0
+    for name, kind in KINDS.items():
+        if wanted and not any(word in name for word in wanted):
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            cells = kind(Path(directory))
+        wrong = [cell for cell in cells if not cell.has_passed]
+        print(f"{name}: {len(cells)} cells tried, {len(cells) - len(wrong)} passed", flush=True)
+        for cell in wrong:
+            print(f"  {cell.name}: {cell.found}, expected {cell.expected}", flush=True)
+        tried += len(cells)
+        failed += len(wrong)
+    print(f"together: {tried} cells tried, {tried - failed} passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,15 @@
+"""``Cell``: one thing that was tried, and what came of it."""
+
+from typing import NamedTuple
+
+
+class Cell(NamedTuple):
+    """One trial."""
+
+    name: str
+    expected: str
+    found: str
+
+    @property
+    def has_passed(self) -> bool:
+        return self.found == self.expected
