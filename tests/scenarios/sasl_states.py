@@ -166,7 +166,7 @@ async def outcome(api_key: int, state: State, ends: Ends) -> Outcome:
         await connection.next_frame(_NETWORK_SECONDS)
         return Outcome(
             responds=True,
-            errors=frozenset(_error_codes(response, made[1])),
+            errors=frozenset(error_codes(response, made[1])),
             closes=connection.is_closed,
             is_delayed=is_delayed,
         )
@@ -174,7 +174,8 @@ async def outcome(api_key: int, state: State, ends: Ends) -> Outcome:
         connection.close()
 
 
-def _error_codes(message: Message, version: int) -> Iterator[ErrorCode]:
+def error_codes(message: Message, version: int) -> Iterator[ErrorCode]:
+    """Yield every error code of a response."""
     for declared in type(message).fields:
         if version not in declared.versions:
             continue
@@ -183,7 +184,7 @@ def _error_codes(message: Message, version: int) -> Iterator[ErrorCode]:
             yield ErrorCode(value)
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, Message):
-                yield from _error_codes(part, version)
+                yield from error_codes(part, version)
 
 
 class _Frames(asyncio.Protocol):

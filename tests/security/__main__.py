@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.security.authentication_cells import authentication_cells
+from tests.security.authorization_cells import authorization_cells
 from tests.security.cell import Cell
 from tests.security.login_cells import login_cells
 from tests.security.tls_cells import tls_cells
 
 KINDS: dict[str, Callable[[Path], list[Cell]]] = {
     "states of authentication": authentication_cells,
+    "authorization": authorization_cells,
     "handshakes of TLS": tls_cells,
     "logins": login_cells,
 }
