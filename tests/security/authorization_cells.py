@@ -17,14 +17,17 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from oncelog.protocol.sasl.login import SaslLogin
 from oncelog.protocol.schema import Message
 from tests.processes import OncelogProcess, free_port
 from tests.scenarios.sasl_states import error_codes
-from tests.security.authorization_table import CLUSTER, DENIED, NAMES, ROWS, TOPIC, Need, Row
+from tests.security.authorization_table import CLUSTER, DENIED, GROUP, NAMES, ROWS, TOPIC, Need, Row
 from tests.security.cell import Cell
 from tests.unit.protocol.declared import message_classes
 
+MOST_ATTEMPTS: Final = 500
 ALLOWED: Final = "allowed"
 ALICE: Final = "User:alice"
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
@@ -144,6 +147,17 @@ class Broker:
         response = await self._admin.send(CreateAclsRequest(creations=creations), CreateAclsResponse)
         assert not any(result.error_code for result in response.results), response
 
+    async def commit_offset(self) -> None:
+        """Have the group of the table commit an offset of its topic."""
+        row = next(row for row in ROWS if row.request == "OffsetCommit")
+        request = built(OffsetCommitRequest, row.fields)
+        for _ in range(MOST_ATTEMPTS):
+            response = await self._admin.send(request, OffsetCommitResponse, at_most=row.version)
+            if set(error_codes(response, row.version)) == {ErrorCode.NONE}:
+                return
+            await self._admin.send(FindCoordinatorRequest(key=GROUP), FindCoordinatorResponse, at_most=3)
+        raise AssertionError(f"no offset is committed: {response}")
+
     async def denials(self, user: str, row: Row) -> set[ErrorCode]:
         """Send a request, and return the refusals of its response."""
         classes = message_classes()
@@ -171,6 +185,8 @@ async def _try_all(ports: tuple[int, int]) -> list[Cell]:
             others = [Entry(each.type, NAMES[each.type], each.operation) for each in row.needs if each is not need]
             for state in states_of(need):
                 await broker.set_lists([*others, *state.entries])
+                if row.has_group:
+                    await broker.commit_offset()
                 found = await broker.denials(state.user, row)
                 expected = ALLOWED if state.is_allowed else need.error.name
                 title = f"{row.name}, {need.type.name} {need.operation.name}: {state.name}"

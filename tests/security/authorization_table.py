@@ -53,6 +53,8 @@ class Row:
     fields: dict[str, Any]
     needs: tuple[Need, ...]
     title: str = ""
+    has_group: bool = False
+    """Whether the group must have an offset of the topic."""
 
     @property
     def name(self) -> str:
@@ -161,7 +163,13 @@ ROWS: Final = (
         needs=(g(Op.READ), t(Op.READ)),
     ),
     Row(request="OffsetFetch", version=7, fields={"group_id": GROUP}, needs=(g(Op.DESCRIBE),)),
-    Row(request="OffsetDelete", version=0, fields=_OFFSETS_OF_GROUP, needs=(g(Op.DELETE), t(Op.READ))),
+    Row(
+        request="OffsetDelete",
+        version=0,
+        fields=_OFFSETS_OF_GROUP,
+        needs=(g(Op.DELETE), t(Op.READ)),
+        has_group=True,
+    ),
     Row(request="FindCoordinator", version=3, fields={"key": GROUP}, needs=(g(Op.DESCRIBE),)),
     Row(
         request="FindCoordinator",
