@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
   > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
 
-.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke rolling-upgrade bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before model model-deep mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
+.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames security hostile faults faults-smoke rolling-upgrade bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before model model-deep mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
 
 help:  ## These texts
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-24s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,9 @@ house: $(DEV)  ## Measures of the code: import cycles, sizes, words, files that 
 
 client-chaos: $(DEV)  ## A thousand schedules of each kind of client over connections that break
 	ONCELOG_CHAOS_SCHEDULES=1000 $(BIN)/python -m pytest -q tests/chaos
+
+security: $(DEV)  ## What an attacker tries, cell by cell on live brokers: make security [KIND='logins bombs']
+	$(BIN)/python -m tests.security $(KIND)
 
 hostile: $(DEV)  ## Hostile input on a live broker, beside ordinary clients: pauses, memory, harm
 	$(BIN)/python -m tests.hostile

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.security.authentication_cells import authentication_cells
 from tests.security.authorization_cells import authorization_cells
 from tests.security.cell import Cell
+from tests.security.hostile_cells import bomb_cells, log_cells, name_cells
 from tests.security.login_cells import login_cells
 from tests.security.tls_cells import tls_cells
 
@@ -16,6 +17,9 @@ KINDS: dict[str, Callable[[Path], list[Cell]]] = {
     "authorization": authorization_cells,
     "handshakes of TLS": tls_cells,
     "logins": login_cells,
+    "hostile names": name_cells,
+    "lines of the log": log_cells,
+    "decompression bombs": bomb_cells,
 }
 
 
