@@ -218,9 +218,12 @@ class ClusterProcess(BrokerProcess):
     name = "oncelog cluster"
     ready_line = re.compile(r"\[OncelogCluster brokers=\d+\] started at ([^\s]+), after")
 
-    def __init__(self, directory: Path, brokers: int = 3, settings: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, brokers: int = 3, settings: Sequence[str] = (), *, secure: bool = False
+    ) -> None:
         """``settings``: ``key=value`` for all brokers, ``ID:key=value`` for one."""
         super().__init__(directory)
+        self.secure = secure
         self.brokers = brokers
         self.settings = settings
 
@@ -231,6 +234,7 @@ class ClusterProcess(BrokerProcess):
     def command(self) -> list[str]:
         overrides = [word for setting in self.settings for word in ("--set", setting)]
         words = ["--brokers", str(self.brokers), "--dir", str(self.cluster_directory), "--port", "0", *overrides]
+        words += ["--secure"] if self.secure else []
         return [sys.executable, "-m", "oncelog", "cluster", *words]
 
     def environment(self) -> dict[str, str]:

@@ -6,19 +6,24 @@ could not be done, 2 wrong usage, 3 no cluster is running there.
 """
 
 import asyncio
+import datetime
 import json
 import random
 import sys
+import time
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from oncelog.broker.local_cluster.cluster_settings import addressee, brokers_with_listeners
 from oncelog.broker.local_cluster.control_socket import MemberStatus, NotRunning, Order, Report, give_order
 from oncelog.broker.local_cluster.slow_start import about_slow_start
+
+if TYPE_CHECKING:
+    from oncelog.broker.local_cluster.secured import Secured
 
 DEFAULT_DIRECTORY: Final = "oncelog-cluster"
 EXIT_FAILED: Final = 1
@@ -47,14 +52,21 @@ EXIT_NOT_RUNNING: Final = 3
     metavar="[ID:]KEY=VALUE",
     help="Setting of all brokers, or of one; repeatable.",
 )
+@click.option("--secure", is_flag=True, help="TLS, logins and access control, with files for an administrator in DIR.")
 @click.pass_context
 def cluster(
-    context: click.Context, brokers: int | None, directory: str, port: int | None, settings: tuple[str, ...]
+    context: click.Context,
+    brokers: int | None,
+    directory: str,
+    port: int | None,
+    settings: tuple[str, ...],
+    secure: bool,
 ) -> None:
     """Run several brokers and a real ZooKeeper on this machine until Ctrl-C, and control them from another terminal.
 
     \b
     oncelog cluster --brokers 3
+    oncelog cluster --secure --dir /tmp/s
     oncelog cluster --brokers 3 --dir /tmp/c --port 0 --set 1:broker.rack=a --set 2:broker.rack=b
     oncelog cluster status
     oncelog cluster kill 2; oncelog cluster start 2
@@ -65,12 +77,12 @@ def cluster(
     """
     context.obj = Path(directory)
     if context.invoked_subcommand is None:
-        sys.exit(_run(Path(directory), brokers, port, settings))
-    if brokers is not None or port is not None or settings:
-        raise click.UsageError("--brokers, --port and --set are for starting a cluster")
+        sys.exit(_run(Path(directory), brokers, port, settings, secure=secure))
+    if brokers is not None or port is not None or settings or secure:
+        raise click.UsageError("--brokers, --port, --set and --secure are for starting a cluster")
 
 
-def _run(directory: Path, brokers: int | None, port: int | None, settings: Sequence[str]) -> int:
+def _run(directory: Path, brokers: int | None, port: int | None, settings: Sequence[str], *, secure: bool) -> int:
     """Run the cluster until a signal ends it."""
     from oncelog.broker.local_cluster.layout import LayoutError, check_ports, free_ports, plan_layout, read_layout
     from oncelog.broker.local_cluster.run import run_cluster
@@ -84,14 +96,25 @@ def _run(directory: Path, brokers: int | None, port: int | None, settings: Seque
         layout = plan_layout(read_layout(directory), brokers=brokers, port=port, free_ports=lambda: free_ports(rng))
         _check_settings(settings, layout.broker_ports)
         check_ports(layout, elsewhere=brokers_with_listeners(settings, layout.broker_ports))
+        secured = _prepare_secured(directory, wanted=secure)
     except AlreadyLocked:
         return _complain(f"a cluster is running in {directory} already: `oncelog cluster --dir {directory} status`")
     except (LayoutError, OSError) as error:
         return _complain(f"the cluster cannot start: {error}")
     try:
-        return asyncio.run(run_cluster(directory, layout, settings))
+        return asyncio.run(run_cluster(directory, layout, settings, secured))
     finally:
         lock.release()
+
+
+def _prepare_secured(directory: Path, *, wanted: bool) -> "Secured | None":
+    """Return the files of a secured cluster, also if it was one before: its data is not for everybody."""
+    from oncelog.broker.local_cluster.secured import is_secured, prepare_secured
+
+    if not wanted and not is_secured(directory):
+        return None
+    now = datetime.datetime.fromtimestamp(time.time_ns() / 1e9, datetime.UTC)
+    return prepare_secured(directory, random.SystemRandom(), now)
 
 
 def _check_settings(settings: Sequence[str], broker_ids: Container[int]) -> None:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from oncelog.broker.local_cluster.control_socket import MemberStatus, Order, Report
 from oncelog.broker.local_cluster.layout import Layout
 from oncelog.broker.local_cluster.member_process import MemberProcess, Refused
-from oncelog.broker.local_cluster.members import BrokerMember, ZooKeeperMember
+from oncelog.broker.local_cluster.members import BrokerMember, MemberSettings, ZooKeeperMember
 from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
@@ -51,10 +51,10 @@ class LocalCluster:
         self,
         directory: Path,
         layout: Layout,
-        settings: Callable[[int], Sequence[str]],
+        settings: Callable[[int], MemberSettings],
         announce: Callable[[str], None],
     ) -> None:
-        """Start nothing yet; ``settings``: by broker id, ``key=value`` each; ``announce`` prints a line."""
+        """Start nothing yet; ``settings``: by broker id; ``announce`` prints a line."""
         self._announce = announce
         self.zookeeper = ZooKeeperMember(directory, layout.zookeeper_port, announce)
         self.brokers = [

@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.broker.config.listeners import checked_listeners
 from oncelog.broker.config.settings import ConfigError
@@ -21,6 +21,15 @@ _READY: Final = re.compile(r"\[KafkaServer id=\d+\] started \(oncelog [^)]*\) at
 _PAUSE_SECONDS: Final = 0.05
 _LONGEST_SESSION_MS: Final = 40_000
 """ZooKeeper's own default, whose ticks are longer."""
+
+
+class MemberSettings(NamedTuple):
+    """The settings of one broker."""
+
+    overrides: Sequence[str]
+    """``key=value`` each."""
+    file: Path | None = None
+    """Properties, which the overrides precede."""
 
 
 class ZooKeeperMember(MemberProcess):
@@ -58,18 +67,20 @@ class BrokerMember(MemberProcess):
         broker_id: int,
         port: int,
         zookeeper: str,
-        settings: Sequence[str],
+        settings: MemberSettings,
         announce: Callable[[str], None],
     ) -> None:
-        """Start nothing yet; ``settings``: ``key=value`` each."""
+        """Start nothing yet."""
         place = directory / f"broker-{broker_id}"
         super().__init__(str(broker_id), f"broker {broker_id}", place.with_suffix(".log"), announce)
         self.broker_id = broker_id
         self._address = f"localhost:{port}"
         self._options = ["--broker-id", str(broker_id), "--port", str(port), "--data-dir", str(place)]
         self._options += ["--zookeeper", zookeeper]
-        self._options += [word for setting in settings for word in ("--set", setting)]
-        self.security = _security_of([f"zookeeper.connect={zookeeper}", *settings])
+        self._options += [word for setting in settings.overrides for word in ("--set", setting)]
+        if settings.file is not None:
+            self._options += ["--config", str(settings.file)]
+        self.security = _security_of(zookeeper, settings)
         """What a connection to it needs."""
 
     @property
@@ -90,10 +101,12 @@ class BrokerMember(MemberProcess):
             self._address = said[1]
 
 
-def _security_of(settings: Sequence[str]) -> PeerSecurity:
+def _security_of(zookeeper: str, settings: MemberSettings) -> PeerSecurity:
     """Return what brokers with these settings need among each other; nothing if they refuse them when they start."""
+    overrides = [f"zookeeper.connect={zookeeper}", *settings.overrides]
     try:
-        config = load_config(overrides=settings).config
+        properties = "" if settings.file is None else settings.file.read_text()
+        config = load_config(properties=properties, overrides=overrides).config
         return read_peer_security(config, checked_listeners(config))
-    except ConfigError:
+    except (ConfigError, OSError):
         return PeerSecurity()

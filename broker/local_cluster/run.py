@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,15 +20,17 @@ from oncelog.broker.local_cluster.control_socket import MemberStatus, serve_cont
 from oncelog.broker.local_cluster.layout import Layout, write_layout
 from oncelog.broker.local_cluster.local_cluster import LocalCluster
 from oncelog.broker.local_cluster.member_process import Refused
+from oncelog.broker.local_cluster.members import MemberSettings
+from oncelog.broker.local_cluster.secured import Secured
 from oncelog.broker.process.supervisor import Supervisor
 
 _EXIT_FAILED: Final = 1
 
 
-async def run_cluster(directory: Path, layout: Layout, given: Sequence[str]) -> int:
+async def run_cluster(directory: Path, layout: Layout, given: Sequence[str], secured: Secured | None = None) -> int:
     """Run a cluster until a signal; return the exit code. ``given``: the user's settings."""
     count = len(layout.broker_ports)
-    cluster = LocalCluster(directory, layout, lambda broker_id: settings_of(broker_id, count, given), _say)
+    cluster = LocalCluster(directory, layout, partial(_settings_of, layout, given, secured), _say)
     tasks = Supervisor("cluster")
     stopping = _stop_on_signals(cluster)
     try:
@@ -40,6 +43,7 @@ async def run_cluster(directory: Path, layout: Layout, given: Sequence[str]) -> 
             starting.result()
             write_layout(directory, layout)
             server = await serve_control(directory, cluster.execute, tasks.spawn)
+            _say_secured(secured)
             _introduce(cluster, count, given, asyncio.get_running_loop().time() - started)
             await asyncio.wait([stopping])
             server.close()
@@ -52,6 +56,15 @@ async def run_cluster(directory: Path, layout: Layout, given: Sequence[str]) -> 
         await cluster.stop()
     _say("stopped")
     return 0
+
+
+def _settings_of(layout: Layout, given: Sequence[str], secured: Secured | None, broker_id: int) -> MemberSettings:
+    overrides = settings_of(broker_id, len(layout.broker_ports), given)
+    if secured is None:
+        return MemberSettings(overrides)
+    if not any(text.startswith("listeners=") for text in overrides):
+        overrides.append(f"listeners=SASL_SSL://localhost:{layout.broker_ports[broker_id]}")
+    return MemberSettings(overrides, secured.settings)
 
 
 def _stop_on_signals(cluster: LocalCluster) -> "asyncio.Future[str]":
@@ -80,6 +93,13 @@ def _introduce(cluster: LocalCluster, count: int, given: Sequence[str], seconds:
         _say(f"set, as there are {count}: {', '.join(settings)}")
     addresses = ",".join(broker.address for broker in cluster.brokers)
     _say(f"[OncelogCluster brokers={count}] started at {addresses}, after {seconds:.1f} s")
+
+
+def _say_secured(secured: Secured | None) -> None:
+    if secured is not None:
+        _say(
+            f"secured: TLS, logins and access control; administrate with --command-config {os.path.relpath(secured.admin)}"
+        )
 
 
 def _line(status: MemberStatus) -> str:

@@ -121,3 +121,28 @@ def test_brokers_accept_no_connection_without_a_certificate_or_with_a_wrong_pass
         done = oncelog.run(f"topic list --timeout 10 --command-config {tmp_path / 'client.properties'}")
         assert (done.returncode == 0) == (code == 0), done.stdout + done.stderr
         assert "wonder" not in done.stdout + done.stderr
+
+
+def test_secured_cluster_of_one_command_lets_its_administrator_in_and_no_stranger(tmp_path: Path) -> None:
+    cluster = ClusterProcess(tmp_path, secure=True)
+    with cluster:
+        files = cluster.cluster_directory / "secured"
+        assert {path.name: path.stat().st_mode & 0o777 for path in files.iterdir()} == {
+            "ca.pem": 0o600, "broker.pem": 0o600, "server.properties": 0o600, "admin.properties": 0o600
+        }  # fmt: skip
+        oncelog = Oncelog(cluster.address)
+        oncelog.environment["ONCELOG_COMMAND_CONFIG"] = str(files / "admin.properties")
+        oncelog("topic create orders")
+        oncelog("user add alice", text="wonder\n")
+        stranger = tmp_path / "stranger.properties"
+        text = (files / "admin.properties").read_text()
+        stranger.write_text(text.replace("sasl.mechanism=PLAIN", "sasl.mechanism=SCRAM-SHA-512").replace(
+            "plain.PlainLoginModule", "scram.ScramLoginModule").replace('"admin"', '"alice"'))  # fmt: skip
+        assert oncelog.run(f"topic list --timeout 5 --command-config {stranger}").returncode != 0
+        assert Oncelog(cluster.address).run("topic list --timeout 3").returncode != 0
+    cluster.secure = False
+    with cluster:
+        oncelog = Oncelog(cluster.address)
+        oncelog.environment["ONCELOG_COMMAND_CONFIG"] = str(files / "admin.properties")
+        assert [topic["topic"] for topic in oncelog.json("topic list")] == ["orders"]
+        assert Oncelog(cluster.address).run("topic list --timeout 3").returncode != 0
