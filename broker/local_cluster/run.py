@@ -97,9 +97,8 @@ def _introduce(cluster: LocalCluster, count: int, given: Sequence[str], seconds:
 
 def _say_secured(secured: Secured | None) -> None:
     if secured is not None:
-        _say(
-            f"secured: TLS, logins and access control; administrate with --command-config {os.path.relpath(secured.admin)}"
-        )
+        path = os.path.relpath(secured.admin)
+        _say(f"secured by TLS, logins and access control lists; commands need --command-config {path}")
 
 
 def _line(status: MemberStatus) -> str:

@@ -115,7 +115,7 @@ class Scene:
         """Do a handshake, send a request, and say whether it has a response."""
         try:
             with self.connected(listener) as plain, context.wrap_socket(plain, server_hostname=host) as secured:
-                return _asked(secured)
+                return _served(secured)
         except (ssl.SSLError, ConnectionError, TimeoutError):
             return REFUSED
 
@@ -140,7 +140,7 @@ class Scene:
         return REFUSED
 
 
-def _asked(secured: ssl.SSLSocket) -> str:
+def _served(secured: ssl.SSLSocket) -> str:
     secured.sendall(_GREETING)
     received = b""
     while len(received) < 8:
@@ -185,10 +185,10 @@ def _resumed(scene: Scene) -> str:
     for _ in range(2):
         with scene.connected("OPEN") as plain:
             secured = context.wrap_socket(plain, server_hostname=HOST, session=session)
-            answered = _asked(secured)
+            outcome = _served(secured)
             session = secured.session
             secured.close()
-    return answered
+    return outcome
 
 
 def _renegotiated(scene: Scene) -> str:

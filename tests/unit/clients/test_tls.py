@@ -209,7 +209,7 @@ async def test_tls_without_a_common_version_raises() -> None:
 
 
 class PlainServer(asyncio.Protocol):
-    """Responds to the first bytes, or does not, and then closes the connection if it is told to."""
+    """Responds to the first bytes, or does not, and then closes the connection if it is informed to."""
 
     def __init__(self, response: bytes, *, closes: bool) -> None:
         self._response, self._closes = response, closes
