@@ -461,6 +461,24 @@ MUTATIONS: Final = (
         "::test_marker_names_the_leaderships_that_it_is_sent_to",
     ),
     Mutation(
+        "B123", "broker/transactions/markers.py",
+        "        if topic_id not in (ZERO_UUID, known_id) and is_of_another_topic(known_id, topic_id):\n",
+        "        if False:\n",
+        f"{_TEST_MARKER_WRITE}::test_late_marker_of_a_deleted_topic_ends_nothing_in_the_next_topic_of_its_name",
+    ),
+    Mutation(
+        "B123", "broker/transactions/markers.py",
+        "        if topic_id not in (ZERO_UUID, known_id) and is_of_another_topic(known_id, topic_id):\n",
+        "        if known_id != topic_id:\n",
+        f"{_TEST_MARKER_WRITE}::test_marker_for_a_topic_whose_id_is_not_known_is_accepted",
+    ),
+    Mutation(
+        "B123", "coordinator/transaction/marker_sender.py",
+        "metadata.topic_id(partition.topic) if names_leader else ZERO_UUID\n",
+        "ZERO_UUID\n",
+        "tests/unit/coordinator/transaction/test_marker_sender.py::test_marker_names_the_topic_that_it_is_sent_to",
+    ),
+    Mutation(
         "B109", "coordinator/transaction/log_replay.py",
         "                txn.last_offset = offset\n",
         "",
