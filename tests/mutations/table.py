@@ -9,6 +9,7 @@ from typing import Final
 from tests.mutations.access_table import ACCESS_MUTATIONS
 from tests.mutations.client_table import CLIENT_MUTATIONS
 from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
+from tests.mutations.descriptor_table import DESCRIPTOR_MUTATIONS
 from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
 from tests.mutations.lost_end_table import LOST_END_MUTATIONS
@@ -121,6 +122,7 @@ MUTATIONS: Final = (
     *CLIENT_MUTATIONS,
     *ELIGIBLE_MUTATIONS,
     *LOST_END_MUTATIONS,
+    *DESCRIPTOR_MUTATIONS,
     *ACCESS_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *SECURITY_MUTATIONS,
@@ -1120,13 +1122,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B36", _LOG,
-        "        self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))\n        self.begin",
-        "        self.snapshots.take(self.producer_state, sync=False)\n        self.begin",
+        "        self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))\n        self.segments",
+        "        self.snapshots.take(self.producer_state, sync=False)\n        self.segments",
         f"{_TEST_FAILURES}::test_snapshot_is_on_the_medium_before_the_recovery_point_passes_it",
     ),
     Mutation(
         "B37", _LOG,
-        "        if concerns_producers:\n",
+        "        if cut.concerns_producers:\n",
         "        if False:\n",
         "tests/unit/broker/storage/test_truncation.py::test_producer_goes_on_from_what_is_left",
     ),
