@@ -221,6 +221,10 @@ class TopicMetadata(Protocol):
         """Return whether the partition is known not to exist; one that is only not known yet is not deleted."""
         ...
 
+    def topic_id(self, topic: str) -> bytes:
+        """Return the id of a topic; ``ZERO_UUID``: no such topic, or it has none."""
+        ...
+
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         """Return the leader; None: no such partition, or it has no live leader at the moment."""
         ...

@@ -53,6 +53,7 @@ _NO_REPLICA: Final = -1
 _READ_COMMITTED: Final = 1
 _FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 _FIRST_VERSION_WITH_RACKS: Final = 11
+_FIRST_VERSION_WITH_LAST_EPOCH: Final = 12
 _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 16
 _LEADERSHIP_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -125,6 +126,7 @@ def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> F
             may_read=None,
             replica_id=follower,
             replica_epoch=epoch,
+            names_epochs=context.api_version >= _FIRST_VERSION_WITH_LAST_EPOCH,
         )
     max_bytes = max(min(request.max_bytes, broker.config.fetch_max_bytes), 0)
     knows_racks = context.api_version >= _FIRST_VERSION_WITH_RACKS

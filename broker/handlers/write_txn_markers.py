@@ -89,7 +89,7 @@ def _append_all(
             if len(epochs) != len(topic.partition_indexes):
                 epochs = [NO_LEADER_EPOCH] * len(topic.partition_indexes)
             for index, leader_epoch in zip(topic.partition_indexes, epochs, strict=True):
-                write.append(built, TopicPartition(topic.name, index), leader_epoch)
+                write.append(built, TopicPartition(topic.name, index), leader_epoch, topic.topic_id)
                 of_partition = WritableTxnMarkerPartitionResult(partition_index=index)
                 of_topic.partitions.append(of_partition)
                 written.append(of_partition)

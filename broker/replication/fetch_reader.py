@@ -53,6 +53,8 @@ class FetchParams(NamedTuple):
     replica_id: int = -1
     """The broker id of a follower; negative for a consumer."""
     replica_epoch: int = -1
+    names_epochs: bool = False
+    """Whether it is a follower's, of a version that names the last leader epoch of the follower's log."""
     reads_followers: bool = False
     """Whether a consumer may also read from a follower (KIP-392)."""
     rack_id: str = ""
@@ -184,10 +186,10 @@ class FetchReader:
         if error or log is None:
             return _refuse(context, position, error or partition.unavailable_error, attempt)
         is_in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
-        if position.last_fetched_epoch != NO_EPOCH and not (
+        if (position.last_fetched_epoch != NO_EPOCH or self._params.names_epochs) and not (
             is_in_range and position.last_fetched_epoch == log.epochs.latest_epoch  # Then they cannot have parted.
         ):
-            diverging = _divergence(position, log)
+            diverging = self._divergence(position, partition, log)
             if isinstance(diverging, ErrorCode):
                 return _refuse(context, position, diverging, attempt)
             if diverging is not None:
@@ -210,6 +212,25 @@ class FetchReader:
             if error:
                 return _refuse(context, position, error, attempt)
         return self._read(context, position, partition, log, max_bytes, attempt)
+
+    def _divergence(
+        self, position: FetchPosition, partition: Partition, log: PartitionLog
+    ) -> EpochEndOffset | ErrorCode | None:
+        """Return where the fetcher's log and this one diverge (KIP-595's truncation on fetch); None if they do not."""
+        last_fetched_epoch = position.last_fetched_epoch
+        if last_fetched_epoch == NO_EPOCH:
+            params, leading = self._params, partition.leading
+            if leading is not None and leading.progress.must_begin_anew(
+                params.replica_id, log_start_offset=position.log_start_offset, broker_epoch=params.replica_epoch
+            ):
+                return EpochEndOffset(epoch=leading.leader_epoch, end_offset=log.log_start_offset)
+            return None
+        epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
+        if epoch == UNDEFINED_EPOCH or position.fetch_offset < log.log_start_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if epoch < last_fetched_epoch or end_offset < position.fetch_offset:
+            return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return None
 
     def _read(
         self,
@@ -350,14 +371,3 @@ def _out_of_range(partition: Partition, log: PartitionLog, offset: int) -> Error
     if offset > log.log_end_offset and partition.leading is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.OFFSET_OUT_OF_RANGE
-
-
-def _divergence(position: FetchPosition, log: PartitionLog) -> EpochEndOffset | ErrorCode | None:
-    """Return where the fetcher's log and this one diverge (KIP-595's truncation on fetch); None if they do not."""
-    last_fetched_epoch = position.last_fetched_epoch
-    epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
-    if epoch == UNDEFINED_EPOCH or position.fetch_offset < log.log_start_offset:
-        return ErrorCode.OFFSET_OUT_OF_RANGE
-    if epoch < last_fetched_epoch or end_offset < position.fetch_offset:
-        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return None

@@ -9,6 +9,8 @@ Where the two logs have different epochs that takes several rounds, each of whic
 watermark plays no part: it may lag behind on either side.
 
 A follower whose end is below the leader's log start truncates its log fully and begins where the leader's log begins.
+So does one without any leader epoch, whose log is empty, if the leader's log starts earlier: the leader responds that
+their logs diverge there (``ReplicaProgress.must_begin_anew``).
 """
 
 import logging

@@ -71,6 +71,12 @@ class FollowerState:
         self.last_fetch_ms = now_ms
         self.is_close = end == leader_end or now_ms - self.last_caught_up_ms <= lag_ms
 
+    def begin_anew(self) -> None:
+        """Forget how far it was: it is about to empty its log, and joins the ISR by none of its former fetches."""
+        self.end = UNKNOWN_OFFSET
+        self.last_caught_up_ms = NEVER
+        self.is_close = False
+
     def caught_up_at(self, time_ms: int) -> None:
         if time_ms > self.last_caught_up_ms:
             self.last_caught_up_ms = time_ms

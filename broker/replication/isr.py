@@ -26,19 +26,24 @@ class InSyncReplicas:
     """The committed ISR."""
     proposed: frozenset[int] | None = None
     """The ISR that is proposed and not yet decided; None without a proposal under way."""
-    others_are_eligible: bool = False
-    """Whether the controller counts replicas outside the ISR as eligible leaders."""
+    eligible: frozenset[int] = frozenset()
+    """The replicas outside the ISR that the controller counts as eligible leaders."""
 
     @property
     def maximal_isr(self) -> Set[int]:
         return self.isr if self.proposed is None else self.isr | self.proposed
+
+    @property
+    def complete(self) -> Set[int]:
+        """The replicas that have everything acknowledged, by what the controller has decided or may decide now."""
+        return self.maximal_isr | self.eligible
 
     def effective_min_isr(self, min_insync_replicas: int) -> int:
         """Return the configured minimum, but never more than the partition has replicas."""
         return min(min_insync_replicas, len(self.replicas))
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
-        if self.others_are_eligible:
+        if self.eligible:
             return True
         return len(self.isr) < min_insync_replicas and len(self.isr) < len(self.replicas)
 
@@ -100,8 +105,8 @@ class InSyncReplicas:
         """Return the state without the proposal, which the controller did not and will not carry out."""
         return replace(self, proposed=None)
 
-    def commit(self, isr: Set[int], *, others_are_eligible: bool = False) -> "InSyncReplicas":
-        return InSyncReplicas(replicas=self.replicas, isr=frozenset(isr), others_are_eligible=others_are_eligible)
+    def commit(self, isr: Set[int], eligible: Set[int] = frozenset()) -> "InSyncReplicas":
+        return InSyncReplicas(replicas=self.replicas, isr=frozenset(isr), eligible=frozenset(eligible))
 
 
 def _may_join(broker: int, follower: FollowerState, is_alive: Callable[[int], bool]) -> bool:

@@ -97,7 +97,7 @@ class ReplicaProgress:
         self.in_sync = InSyncReplicas(
             replicas=tuple(state.replicas),
             isr=frozenset(state.isr),
-            others_are_eligible=bool(state.eligible_leader_replicas),
+            eligible=frozenset(state.eligible_leader_replicas),
         )
         self.is_alone = self.in_sync.replicas == (self._host.broker_id,)
 
@@ -115,6 +115,21 @@ class ReplicaProgress:
     def replicated_end(self, leader_end: int) -> int:
         """Return the offset below which all replicas that must have it have the log; the leader: to ``leader_end``."""
         return self.in_sync.replicated_end(self._host.broker_id, leader_end, self.followers, self._is_present)
+
+    def must_begin_anew(self, broker: int, *, log_start_offset: int, broker_epoch: int) -> bool:
+        """Return whether a follower without any leader epoch must copy the leader's log from its start.
+
+        Its log is empty, so nothing shows that the records that it had below ``log_start_offset`` are those that the
+        leader has there: the leader's log may have begun again. A replica that has everything acknowledged must keep
+        its end: it may be elected before it would have reached that end again.
+        """
+        follower = self.followers.get(broker)
+        if follower is None or follower.is_stale(broker_epoch) or log_start_offset <= self._log.log_start_offset:
+            return False
+        if broker in self.in_sync.complete:
+            return False
+        follower.begin_anew()
+        return True
 
     @property
     def low_watermark(self) -> int:
@@ -215,9 +230,7 @@ class ReplicaProgress:
         else:
             self._proposal, proposal.awaits_state = None, False
             self.partition_epoch = decision.partition_epoch
-            self.in_sync = self.in_sync.commit(
-                frozenset(decision.isr), others_are_eligible=bool(decision.eligible_leader_replicas)
-            )
+            self.in_sync = self.in_sync.commit(set(decision.isr), set(decision.eligible_leader_replicas))
             self.propose_expansion()
         self._on_decided()
 

@@ -28,7 +28,7 @@ from oncelog.broker.process.containment import Containment
 from oncelog.broker.storage.cleanable import Cleanable, find_cleanable
 from oncelog.broker.storage.compaction import Compaction, TransactionTracker, last_offsets, latest_offsets
 from oncelog.broker.storage.disk import Disk, File
-from oncelog.broker.storage.disk_errors import is_transient
+from oncelog.broker.storage.disk_errors import OUT_OF_DESCRIPTORS, is_transient
 from oncelog.broker.storage.log_files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
 from oncelog.broker.storage.log_segment import LogSegment
 from oncelog.broker.storage.offset_index import MAX_RELATIVE_OFFSET
@@ -236,16 +236,30 @@ class _Pass:
         self._check()
 
     def _swap(self, group: list[LogSegment], cleaned: LogSegment) -> None:
-        """Put a cleaned segment in the place of others, in one step for readers. Any ``OSError`` fails the log."""
+        """Put a cleaned segment in the place of others, in one step for readers.
+
+        An ``OSError`` fails the log, unless no file can be opened before the others are replaced: that one is raised.
+        """
         log, disk = self._log, self._disk
-        final = LogSegment(disk, log.directory, cleaned.base_offset, log.config, now_ms=self._now_ms)
+        final = LogSegment(
+            disk, log.directory, cleaned.base_offset, log.config, now_ms=self._now_ms, name_suffix=SWAP_SUFFIX
+        )
+        renamed = {cleaned.path(each): final.path(each) for each in SEGMENT_SUFFIXES if disk.exists(cleaned.path(each))}
         try:
-            renamed = [suffix for suffix in SEGMENT_SUFFIXES if disk.exists(cleaned.path(suffix))]
-            for suffix in renamed:
-                disk.rename(cleaned.path(suffix), final.path(suffix) + SWAP_SUFFIX)
-            disk.sync_dir(log.directory)
-            log.replace_segments(group, final, renamed)
+            for source, target in renamed.items():
+                disk.rename(source, target)
+            try:
+                disk.sync_dir(log.directory)
+                final.open(frozenset(path.rpartition("/")[2] for path in renamed.values()))
+            except OSError as error:
+                if error.errno in OUT_OF_DESCRIPTORS:
+                    for source, target in renamed.items():
+                        disk.rename(target, source)
+                raise
+            log.replace_segments(group, final)
         except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:
+                raise
             log.mark_failed(error)
             raise CleaningAborted from error
         self._generation = log.generation

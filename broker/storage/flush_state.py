@@ -90,8 +90,10 @@ class FlushState:
         """Note that the log was truncated within the segment with this base offset, or at its start.
 
         All of that segment counts as unflushed: the next flush must sync its length, and recovery derive its indexes.
+        It also syncs the directory, of which segments may have been removed.
         """
         self._truncations += 1
+        self._unsynced_names = True
         self.has_unsynced_truncation = True
         self.flushed_offset = min(self.flushed_offset, base_offset)
         self.recovery_point = min(self.recovery_point, base_offset)

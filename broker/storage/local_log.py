@@ -209,8 +209,8 @@ class LocalLog:
         """Return the bytes of all segments."""
         return self.segments.size
 
-    def begin_segment(self, base_offset: int) -> None:
-        """Add a new active segment. Raise ``OSError``."""
+    def create_segment(self, base_offset: int, *, name_suffix: str = "") -> LogSegment:
+        """Create an empty segment, which is not part of the log yet. Raise ``OSError``."""
         jitter_ms = self.config.segment_jitter_ms
         segment = LogSegment(
             self._disk,
@@ -219,10 +219,11 @@ class LocalLog:
             self.config,
             now_ms=self._wall_clock(),
             jitter_ms=self._rng.randrange(jitter_ms) if self._rng is not None and jitter_ms > 0 else 0,
+            name_suffix=name_suffix,
         )
         segment.create()
-        self.segments.add(segment)
         self.flush_state.names_changed()
+        return segment
 
     def discard(self, segments: list[LogSegment]) -> None:
         """Rename the files of segments that are no longer part of the log. Reads under way have them open."""

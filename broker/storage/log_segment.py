@@ -10,6 +10,7 @@ from typing import Final
 
 from oncelog.broker.storage.batch_scan import ScannedBatch, scan_batches
 from oncelog.broker.storage.disk import Disk, File
+from oncelog.broker.storage.disk_errors import OUT_OF_DESCRIPTORS
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_files import (
     LOG_SUFFIX,
@@ -111,6 +112,16 @@ class LogSegment:
             self._file = self._disk.open(self.path(LOG_SUFFIX))
         return self._file
 
+    def drop_name_suffix(self) -> None:
+        """Give the files the names that they have as part of a log. Raise ``OSError``. It opens no file."""
+        before = [(suffix, self.path(suffix)) for suffix in SEGMENT_SUFFIXES]
+        self.close()
+        self._name_suffix = ""
+        for suffix, path in before:
+            if self._disk.exists(path):
+                self._disk.rename(path, self.path(suffix))
+        self.indexes.move(self.path)
+
     # Appending
 
     def append(self, buffers: Sequence[Buffer], size: int) -> None:
@@ -194,15 +205,6 @@ class LogSegment:
             if batch.header.last_offset >= offset:
                 yield batch
 
-    def end_before(self, offset: int) -> int:
-        """Return the end of the last batch below ``offset``, which no batch may contain; else the base offset."""
-        end = self.base_offset
-        for batch in self.scan(self.indexes.offset.lookup(offset - 1)):
-            if batch.header.last_offset >= offset:
-                break
-            end = batch.header.next_offset
-        return end
-
     def max_timestamp(self) -> TimestampOffset:
         """Return the largest timestamp and the last offset of its batch; else (NO_TIMESTAMP, base offset)."""
         if self.largest_timestamp is None:
@@ -222,6 +224,7 @@ class LogSegment:
         """
         if self.size == 0:
             return self.base_offset
+        self.indexes.load()  # No append may have to open a file once it is written.
         self.indexes.offset.check(self.size)
         position = self.indexes.offset.last_entry()[1]
         largest, end = self.indexes.time.last_entry, self.base_offset
@@ -275,7 +278,8 @@ class LogSegment:
 def remove_segments(disk: Disk, directory: str, segments: list[LogSegment]) -> None:
     """Remove segments that their log will grow over again; they must not come back.
 
-    The last one goes first: a kill in between leaves a log without a gap.
+    The last one goes first: a kill in between leaves a log without a gap. Where the directory cannot be opened for want
+    of descriptors, the next flush syncs it.
     """
     for segment in reversed(segments):
         segment.close()
@@ -283,4 +287,8 @@ def remove_segments(disk: Disk, directory: str, segments: list[LogSegment]) -> N
             if disk.exists(path):
                 disk.remove(path)
     if segments:
-        disk.sync_dir(directory)
+        try:
+            disk.sync_dir(directory)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                raise

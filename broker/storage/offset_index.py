@@ -43,6 +43,11 @@ class OffsetIndex:
     def __len__(self) -> int:
         return len(self._offsets) if self._loaded else self.file.written
 
+    def load(self) -> None:
+        """Read the entries unless they are in memory."""
+        if not self._loaded:
+            self._load()
+
     def append(self, offset: int, position: int) -> None:
         self._offsets.append(offset - self._base_offset)
         self._positions.append(position)

@@ -14,7 +14,6 @@ other ``OSError`` makes the log *failed*: every later call returns KAFKA_STORAGE
 """
 
 import errno
-from bisect import bisect_right
 from collections.abc import Callable
 
 from oncelog.broker.storage.append_info import AppendInfo as AppendInfo
@@ -26,7 +25,8 @@ from oncelog.broker.storage.local_log import ColdRead as ColdRead
 from oncelog.broker.storage.local_log import FetchedRecords as FetchedRecords
 from oncelog.broker.storage.local_log import LocalLog
 from oncelog.broker.storage.log_config import NO_LIMIT, LogConfig
-from oncelog.broker.storage.log_files import SWAP_SUFFIX
+from oncelog.broker.storage.log_cut import prepare_cut
+from oncelog.broker.storage.log_files import LOG_SUFFIX, TEMPORARY_SUFFIX
 from oncelog.broker.storage.log_host import LogHost
 from oncelog.broker.storage.log_segment import LogSegment, remove_segments
 from oncelog.broker.storage.partition_metadata import read_topic_id, write_topic_id
@@ -299,7 +299,7 @@ class PartitionLog(LocalLog):
         self.segments.active.note_largest_timestamp()
         self.producer_state.map_end_offset = base_offset
         self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))
-        self.begin_segment(base_offset)
+        self.segments.add(self.create_segment(base_offset))
         self.log_end_offset = base_offset
 
     # Truncation and retention
@@ -320,24 +320,17 @@ class PartitionLog(LocalLog):
             self._note_truncation_error(error, generation)
 
     def _truncate_to(self, offset: int) -> None:
-        keep = bisect_right([segment.base_offset for segment in self.segments], offset)
-        last = self.segments[keep - 1]
-        first = next(last.scan_from(offset), None)
-        if first is not None:
-            offset = min(offset, first.header.base_offset)
-        # Compaction may have left nothing just before: the log ends where a restart would find its end.
-        offset = last.end_before(offset)
-        cut = (batch for segment in self.segments.from_offset(offset) for batch in segment.scan_from(offset))
-        concerns_producers = any(batch.header.producer_id >= 0 for batch in cut)
-        self._lower_checkpoints(last.base_offset, offset, offset)
-        remove_segments(self._disk, self.directory, self.segments.remove(keep, len(self.segments)))
-        if first is not None:
-            self.segments.active.truncate_at(first, self._wall_clock())
+        cut = prepare_cut(self.segments, self.snapshots, self.log_start_offset, offset)
+        offset = cut.offset
+        self._lower_checkpoints(cut.base_offset, offset, offset)
+        remove_segments(self._disk, self.directory, self.segments.remove(cut.kept, len(self.segments)))
+        if cut.first is not None:
+            self.segments.active.truncate_at(cut.first, self._wall_clock())
         self.log_end_offset = offset
         self.epochs.truncate_from_end(offset)
         self.snapshots.truncate(offset)
-        if concerns_producers:
-            self.snapshots.restore(self.producer_state, self.log_start_offset, offset)
+        if cut.concerns_producers:
+            self.snapshots.apply(cut.snapshot, self.producer_state, self.log_start_offset)
             advance_producer_state(
                 self.producer_state, self.snapshots, list(self.segments), self.log_start_offset, offset
             )
@@ -356,14 +349,23 @@ class PartitionLog(LocalLog):
             self._note_truncation_error(error, generation)
 
     def _note_truncation_error(self, error: OSError, generation: int) -> None:
-        """Handle the error of a truncation: fatal once checkpoints are lowered, since it must then be completed."""
+        """Handle the error of a truncation: fatal once checkpoints are lowered, since it must then be completed.
+
+        What comes after that opens no file, and so cannot fail for want of descriptors.
+        """
         (self.note_error if generation == self.generation else self.mark_failed)(error)
 
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
-        self._lower_checkpoints(offset, log_start_offset, 0)  # A kill in between leaves no segment.
-        removed = self.segments.remove(0, len(self.segments))
-        remove_segments(self._disk, self.directory, removed)
-        self.begin_segment(offset)
+        segment = self.create_segment(offset, name_suffix=TEMPORARY_SUFFIX)
+        segment.close()
+        try:
+            self._lower_checkpoints(offset, log_start_offset, 0)  # A kill in between leaves no segment.
+        except OSError:
+            self._disk.remove(segment.path(LOG_SUFFIX))
+            raise
+        remove_segments(self._disk, self.directory, self.segments.remove(0, len(self.segments)))
+        segment.drop_name_suffix()
+        self.segments.add(segment)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
         self.epochs.clear()
@@ -449,17 +451,15 @@ class PartitionLog(LocalLog):
             self.note_error(error)
             return 0
 
-    def replace_segments(self, old: list[LogSegment], new: LogSegment, suffixes: list[str]) -> None:
-        """Let a cleaned segment, whose files of these suffixes are complete ``.swap`` files, take the place of others.
+    def replace_segments(self, old: list[LogSegment], new: LogSegment) -> None:
+        """Let a cleaned segment, whose files are complete ``.swap`` files, take the place of others. It opens no file.
 
         Raise ``OSError``; then the log has failed, and loading it will complete the replacement.
         """
         self.segments.replace(old, new)
         self.discard(old)
         self.snapshots.remove(segment.base_offset for segment in old[1:])
-        for suffix in suffixes:
-            self._disk.rename(new.path(suffix) + SWAP_SUFFIX, new.path(suffix))
-        new.open(frozenset(self._disk.list_dir(self.directory)))
+        new.drop_name_suffix()
 
     # The end
 

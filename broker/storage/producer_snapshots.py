@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from logging import getLogger
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_files import SNAPSHOT_SUFFIX, offset_file, offsets_with_suffix
@@ -32,6 +32,13 @@ _log = getLogger(__name__)
 
 class CorruptSnapshot(ValueError):
     """Not a snapshot, or a torn one: there are older ones, and there is the log."""
+
+
+class Snapshot(NamedTuple):
+    """The contents of a snapshot file."""
+
+    offset: int
+    producers: list[ProducerStateEntry]
 
 
 class ProducerSnapshots:
@@ -72,20 +79,27 @@ class ProducerSnapshots:
 
         The caller replays the log from ``state.map_end_offset`` on. A corrupt snapshot is removed.
         """
+        self.apply(self.latest(log_start_offset, end_offset), state, log_start_offset)
+
+    def apply(self, snapshot: Snapshot | None, state: ProducerStateManager, log_start_offset: int) -> None:
+        """Set the state to a snapshot; None: empty at the log start."""
         state.clear(log_start_offset)
         self._last_offset = 0
+        if snapshot is not None:
+            state.restore(snapshot.producers, snapshot.offset)
+            self._last_offset = snapshot.offset
+
+    def latest(self, log_start_offset: int, end_offset: int) -> Snapshot | None:
+        """Read the latest whole snapshot in [log start, end]. A corrupt one is removed."""
         for offset in reversed(self.offsets):
             if not log_start_offset <= offset <= end_offset:
                 continue
             try:
-                entries = decode_snapshot(self._disk.read(self._path(offset)))
+                return Snapshot(offset, decode_snapshot(self._disk.read(self._path(offset))))
             except CorruptSnapshot as error:
                 _log.warning("Removing the corrupt producer snapshot %s: %s", self._path(offset), error)
                 self.remove((offset,))
-                continue
-            state.restore(entries, offset)
-            self._last_offset = offset
-            return
+        return None
 
     def truncate(self, end_offset: int) -> None:
         """Remove the snapshots beyond an offset at which the log was cut."""

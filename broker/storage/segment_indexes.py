@@ -32,6 +32,17 @@ class SegmentIndexes:
         if _name(self.transactions) in names:
             self.transactions.open()
 
+    def load(self) -> None:
+        """Read the entries that are not in memory. Raise ``OSError``."""
+        self.offset.load()
+        self.time.load()
+
+    def move(self, path_of: Callable[[str], str]) -> None:
+        """Note that the files have other names."""
+        self.offset.file.path = path_of(OFFSET_INDEX_SUFFIX)
+        self.time.file.path = path_of(TIME_INDEX_SUFFIX)
+        self.transactions.file.path = path_of(TRANSACTION_INDEX_SUFFIX)
+
     def reset(self) -> None:
         """Remove all entries, to derive them again."""
         self.offset.reset()

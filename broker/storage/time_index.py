@@ -61,6 +61,11 @@ class TimeIndex:
             self._last = self._unpack(packed, 0) if packed else TimestampOffset(NO_TIMESTAMP, self._base_offset)
         return self._last
 
+    def load(self) -> None:
+        """Read the entries unless they are in memory."""
+        if not self._loaded:
+            self._load()
+
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if it is younger than the last one."""
         last = self.last_entry

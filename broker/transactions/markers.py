@@ -37,6 +37,7 @@ from typing import Final, Protocol
 from oncelog.broker.process.containment import Containment
 from oncelog.broker.replication.leading_partition import ACKS_ALL
 from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication.stray_replicas import is_of_another_topic
 from oncelog.broker.storage.partition_log import AppendOrigin
 from oncelog.broker.storage.producer_state_entry import Decision
 from oncelog.coordinator.ports import NO_LEADER_EPOCH, TransactionMarker, WallClock
@@ -45,6 +46,7 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.records.control_records import EndTxnMarker, build_end_txn_marker
 from oncelog.protocol.records.record_batch import BatchHeader, read_header
+from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -159,11 +161,16 @@ class MarkerWrite:
         return BuiltMarker(marker, self._now_ms)
 
     def append(
-        self, built: BuiltMarker | None, topic_partition: TopicPartition, leader_epoch: int = NO_LEADER_EPOCH
+        self,
+        built: BuiltMarker | None,
+        topic_partition: TopicPartition,
+        leader_epoch: int = NO_LEADER_EPOCH,
+        topic_id: bytes = ZERO_UUID,
     ) -> None:
         """Append a marker to one partition; it has an error in any case.
 
-        ``leader_epoch``: of the leadership that it was sent to; NO_LEADER_EPOCH: whichever.
+        ``leader_epoch`` and ``topic_id``: of the leadership that it was sent to, and of its topic; NO_LEADER_EPOCH and
+        ``ZERO_UUID``: whichever.
         """
         if built is None:
             self.errors.append(ErrorCode.INVALID_REQUEST)
@@ -173,6 +180,10 @@ class MarkerWrite:
             self.errors.append(partition)
             return
         if leader_epoch not in (NO_LEADER_EPOCH, partition.leader_epoch):
+            self.errors.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        known_id = partition.log.topic_id
+        if topic_id not in (ZERO_UUID, known_id) and is_of_another_topic(known_id, topic_id):
             self.errors.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         marker, decision, producer_state = built.marker, built.decision, partition.log.producer_state

@@ -328,9 +328,15 @@ class MetadataCache:
             return None
         return self._internal_topics.counts.get(topic) or len(image.partitions)
 
+    def topic_id(self, topic: str) -> bytes:
+        """Return the id of a topic; ``ZERO_UUID``: no such topic, or it has none."""
+        image = self.image.topics.get(topic)
+        return ZERO_UUID if image is None else image.topic_id
+
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         """Return the leader and its epoch; None while the partition is unknown or has no leader."""
-        image = self.image.partition(partition)
+        topic = self.image.topics.get(partition.topic)
+        image = None if topic is None else topic.partitions.get(partition.partition)
         if image is None or image.leader < 0:
             return None
         return LeaderAndEpoch(image.leader, image.leader_epoch)

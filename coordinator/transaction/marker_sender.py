@@ -42,7 +42,7 @@ from oncelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from oncelog.protocol.schema import Message
+from oncelog.protocol.schema import ZERO_UUID, Message
 from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -289,14 +289,10 @@ class MarkerSender:
     def _send(self, broker_id: int, batch: _Batch) -> None:
         request = WriteTxnMarkersRequest(
             markers=[
-                _request_marker(markers.marker, partitions, self._leader_epoch) for markers, partitions in batch.items()
+                _request_marker(markers.marker, partitions, self._metadata) for markers, partitions in batch.items()
             ]
         )
         self._channel.send(broker_id, request, lambda response: self._on_response(broker_id, batch, response))
-
-    def _leader_epoch(self, partition: TopicPartition) -> int:
-        leader = self._metadata.leader(partition)
-        return NO_LEADER_EPOCH if leader is None else leader.epoch
 
     def _on_response(self, broker_id: int, batch: _Batch, response: Message | None) -> None:
         errors: dict[tuple[int, str, int], int] = {}
@@ -321,6 +317,9 @@ class MarkerSender:
             if error is None:
                 again.append(partition)
                 continue
+            if error == ErrorCode.NONE:
+                markers.waiting.discard(partition)
+                continue
             match marker_outcome(error):
                 case MarkerOutcome.DONE:
                     markers.waiting.discard(partition)
@@ -330,10 +329,9 @@ class MarkerSender:
                     logger.warning("%s: broker %d knows a newer coordinator of %s", markers, broker_id, partition)
                     del self._pending[markers.transactional_id]
                     return
-            if error != ErrorCode.NONE:
-                level = logging.INFO if error in MARKER_OUTCOMES else logging.ERROR
-                name = error_of(error).name
-                logger.log(level, "%s: broker %d responded with %s for %s", markers, broker_id, name, partition)
+            level = logging.INFO if error in MARKER_OUTCOMES else logging.ERROR
+            name = error_of(error).name
+            logger.log(level, "%s: broker %d responded with %s for %s", markers, broker_id, name, partition)
         if again:
             self._retry(markers, again)
         self._finish_if_done(markers)
@@ -376,18 +374,23 @@ def _pieces(batch: _Batch) -> Iterator[_Batch]:
 
 
 def _request_marker(
-    marker: TransactionMarker, partitions: list[TopicPartition], leader_epoch: Callable[[TopicPartition], int]
+    marker: TransactionMarker, partitions: list[TopicPartition], metadata: TopicMetadata
 ) -> WritableTxnMarker:
-    """Return a marker as it is sent. Where its epoch tells that it is late, it needs not say to whom it is sent."""
+    """Return a marker as it is sent. Where its epoch tells that it is late, it needs not say to whom it is sent.
+
+    Else it names the leadership, of this topic: those of a topic that is created again have the same epochs.
+    """
     topics: dict[str, WritableTxnMarkerTopic] = {}
     names_leader = marker.transaction_version < _FIRST_WITH_OWN_EPOCHS
     for partition in partitions:
         topic = topics.get(partition.topic)
         if topic is None:
-            topic = topics[partition.topic] = WritableTxnMarkerTopic(name=partition.topic)
+            topic_id = metadata.topic_id(partition.topic) if names_leader else ZERO_UUID
+            topic = topics[partition.topic] = WritableTxnMarkerTopic(name=partition.topic, topic_id=topic_id)
         topic.partition_indexes.append(partition.partition)
         if names_leader:
-            topic.leader_epochs.append(leader_epoch(partition))
+            leader = metadata.leader(partition)
+            topic.leader_epochs.append(NO_LEADER_EPOCH if leader is None else leader.epoch)
     return WritableTxnMarker(
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,

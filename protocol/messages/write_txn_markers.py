@@ -4,18 +4,33 @@ The transaction coordinator has commit or abort markers written to the partition
 
 2: the transaction protocol's version for each marker (KIP-1228).
 
-Tag 10000 is specific to Oncelog. Of a marker it is the offset of the record that decided the end, in the transaction
-log; of a topic, the leader epochs of its partitions, in their order, as the sender knows them. Apache Kafka skips both
-and sends none.
+Tags from 10000 on are specific to Oncelog. Of a marker, 10000 is the offset of the record that decided the end, in the
+transaction log. Of a topic, 10000 has the leader epochs of its partitions, in their order, and 10001 its id, as the
+sender knows them: a topic that is created again has the same name, and its leader epochs begin again. Apache Kafka
+skips all of them and sends none.
 """
 
-from oncelog.protocol.schema import OWN_TAGS, Message, array, array_of, boolean, int8, int16, int32, int64, string
+from oncelog.protocol.schema import (
+    OWN_TAGS,
+    ZERO_UUID,
+    Message,
+    array,
+    array_of,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
 class WritableTxnMarkerTopic(Message):
     name: str = string("0+", default="")
     partition_indexes: list[int] = array_of(int32, "0+", default_factory=list)
     leader_epochs: list[int] = array_of(int32, "1+", default_factory=list, tag=OWN_TAGS)
+    topic_id: bytes = uuid("1+", default=ZERO_UUID, tag=OWN_TAGS + 1)
 
 
 class WritableTxnMarker(Message):

@@ -21,6 +21,9 @@ _TEST_RECOVERY: Final = "tests/unit/coordinator/controller/test_unclean_recovery
 _TEST_RECOVERIES: Final = "tests/simulation/test_unclean_recovery.py"
 _TEST_LOG_ENDS: Final = "tests/unit/coordinator/controller/test_log_ends.py"
 _TEST_LEADERLESS: Final = "tests/unit/coordinator/controller/test_leaderless_partitions.py"
+_READER: Final = "broker/replication/fetch_reader.py"
+_PROGRESS: Final = "broker/replication/replica_progress.py"
+_TEST_EMPTIED: Final = "tests/unit/broker/handlers/test_emptied_followers.py"
 _TEST_REPLICAS: Final = "tests/unit/broker/replication/test_replica_manager.py"
 
 ELIGIBLE_MUTATIONS: Final = (
@@ -244,8 +247,36 @@ ELIGIBLE_MUTATIONS: Final = (
         "tests/unit/broker/storage/test_log_manager.py::test_failed_log_is_damaged_at_the_next_start",
     ),
     Mutation(
+        "B122", _READER,
+        "        if (position.last_fetched_epoch != NO_EPOCH or self._params.names_epochs) and not (\n",
+        "        if position.last_fetched_epoch != NO_EPOCH and not (\n",
+        "tests/simulation/test_emptied_replicas.py"
+        "::test_emptied_replica_copies_what_was_written_where_the_log_began_again",
+    ),
+    Mutation(
+        "B122", "broker/handlers/fetch.py",
+        "            names_epochs=context.api_version >= _FIRST_VERSION_WITH_LAST_EPOCH,\n",
+        "            names_epochs=True,\n",
+        f"{_TEST_EMPTIED}::test_follower_that_cannot_name_an_epoch_is_not_judged_by_it",
+    ),
+    Mutation(
+        "B122", _PROGRESS,
+        "        if broker in self.in_sync.complete:\n            return False\n", "",
+        f"{_TEST_EMPTIED}::test_emptied_follower_with_everything_acknowledged_keeps_its_end",
+    ),
+    Mutation(
+        "B122", _PROGRESS,
+        "        follower.begin_anew()\n", "",
+        f"{_TEST_EMPTIED}::test_follower_that_is_to_begin_anew_does_not_join_by_an_earlier_fetch",
+    ),
+    Mutation(
+        "B122", _PROGRESS,
+        " or log_start_offset <= self._log.log_start_offset:\n", ":\n",
+        f"{_TEST_EMPTIED}::test_emptied_follower_that_starts_where_its_leader_starts_goes_on",
+    ),
+    Mutation(
         "B106", "broker/replication/isr.py",
-        "        if self.others_are_eligible:\n            return True\n",
+        "        if self.eligible:\n            return True\n",
         "",
         f"{_TEST_STORIES}::test_high_watermark_stands_while_others_are_eligible_although_the_minimum_was_lowered",
     ),

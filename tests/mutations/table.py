@@ -9,6 +9,7 @@ from typing import Final
 from tests.mutations.access_table import ACCESS_MUTATIONS
 from tests.mutations.client_table import CLIENT_MUTATIONS
 from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
+from tests.mutations.descriptor_table import DESCRIPTOR_MUTATIONS
 from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
 from tests.mutations.flush_table import FLUSH_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
@@ -125,6 +126,7 @@ MUTATIONS: Final = (
     *LOST_END_MUTATIONS,
     *FLUSH_MUTATIONS,
     *TLS_MUTATIONS,
+    *DESCRIPTOR_MUTATIONS,
     *ACCESS_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *SECURITY_MUTATIONS,
@@ -463,6 +465,24 @@ MUTATIONS: Final = (
         "        if False:\n",
         "tests/unit/coordinator/transaction/test_marker_sender.py"
         "::test_marker_names_the_leaderships_that_it_is_sent_to",
+    ),
+    Mutation(
+        "B123", "broker/transactions/markers.py",
+        "        if topic_id not in (ZERO_UUID, known_id) and is_of_another_topic(known_id, topic_id):\n",
+        "        if False:\n",
+        f"{_TEST_MARKER_WRITE}::test_late_marker_of_a_deleted_topic_ends_nothing_in_the_next_topic_of_its_name",
+    ),
+    Mutation(
+        "B123", "broker/transactions/markers.py",
+        "        if topic_id not in (ZERO_UUID, known_id) and is_of_another_topic(known_id, topic_id):\n",
+        "        if known_id != topic_id:\n",
+        f"{_TEST_MARKER_WRITE}::test_marker_for_a_topic_whose_id_is_not_known_is_accepted",
+    ),
+    Mutation(
+        "B123", "coordinator/transaction/marker_sender.py",
+        "metadata.topic_id(partition.topic) if names_leader else ZERO_UUID\n",
+        "ZERO_UUID\n",
+        "tests/unit/coordinator/transaction/test_marker_sender.py::test_marker_names_the_topic_that_it_is_sent_to",
     ),
     Mutation(
         "B109", "coordinator/transaction/log_replay.py",
@@ -1106,13 +1126,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B36", _LOG,
-        "        self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))\n        self.begin",
-        "        self.snapshots.take(self.producer_state, sync=False)\n        self.begin",
+        "        self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))\n        self.segments",
+        "        self.snapshots.take(self.producer_state, sync=False)\n        self.segments",
         f"{_TEST_FAILURES}::test_snapshot_is_on_the_medium_before_the_recovery_point_passes_it",
     ),
     Mutation(
         "B37", _LOG,
-        "        if concerns_producers:\n",
+        "        if cut.concerns_producers:\n",
         "        if False:\n",
         "tests/unit/broker/storage/test_truncation.py::test_producer_goes_on_from_what_is_left",
     ),

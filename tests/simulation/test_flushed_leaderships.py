@@ -1,4 +1,4 @@
-"""With ``log.flush.interval.messages=1`` only what is flushed counts: it is counted once, and flushed under any leader."""
+"""With ``log.flush.interval.messages=1`` only what is flushed counts, and it is flushed under any leader."""
 
 import asyncio
 import errno

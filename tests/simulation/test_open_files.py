@@ -10,6 +10,7 @@ from oncelog.broker.metrics.monitor import warnings
 from oncelog.broker.metrics.partition_metrics import replica_metrics
 from oncelog.broker.parts import Broker
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.simulation import requests
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.acknowledged_writers import records_of
 from tests.simulation.cluster_history import log_of
@@ -127,6 +128,44 @@ def test_follower_that_cannot_continue_its_log_holds_up_no_write_for_long() -> N
         assert writer.longest_stall() < REFUSING_SECONDS
 
     simulate(story, settings={"log.segment.bytes": "4096"})
+
+
+def test_follower_that_must_cut_its_log_without_descriptors_does_so_when_it_can() -> None:
+    """B124: a former leader has records that were not replicated, and producers of which a snapshot tells."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        partition = TopicPartition("t", 0)
+        await create(cluster, "t", (2, 1, 3))
+        client = await cluster[2].client()
+
+        async def produce(sequence: int, acks: int) -> None:
+            data = requests.batch([b"v"], producer_id=77, epoch=0, sequence=sequence)
+            response = await client.call(requests.produce(partition, data, acks=acks), requests.PRODUCE_VERSION)
+            assert not response.responses[0].partition_responses[0].error_code
+
+        for sequence in range(10):
+            await produce(sequence, -1)
+        log = log_of(cluster, 2, partition)
+        log.roll()
+        for sequence in range(10, 15):
+            await produce(sequence, -1)
+        cluster.isolate(2)
+        await produce(15, 1)
+        await until(lambda: state_of(cluster, "t").leader != 2, 60.0)
+        writer = AcknowledgedWriter(cluster, partition)
+        await writer.write(3)
+        cluster[2].disk.fail("open", error=errno.EMFILE, times=1_000_000)
+        cluster[2].disk.fail("sync_dir", error=errno.EMFILE, times=1_000_000)
+        cluster.loop.network.heal()
+        await asyncio.sleep(60.0)
+        assert cluster[2].broker is not None
+        assert (cluster[2].running.failure.done(), log.failed, log.log_end_offset) == (False, False, 16)
+        cluster[2].disk.make_room()
+        await until(lambda: set(state_of(cluster, "t").isr) == {1, 2, 3}, HEALED_SECONDS)
+        for broker_id in (1, 2, 3):
+            writer.assert_in_place(dict(records_of(log_of(cluster, broker_id, partition))))
+
+    simulate(story, settings={"min.insync.replicas": "2"})
 
 
 def test_new_partition_whose_log_cannot_be_opened_by_its_leader_is_led_by_another_replica() -> None:

@@ -46,7 +46,7 @@ from oncelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from oncelog.protocol.schema import Message
+from oncelog.protocol.schema import ZERO_UUID, Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import ask, running_broker, settle
 from tests.unit.broker.handlers.transactional_producer import (
@@ -74,6 +74,9 @@ class ElsewhereCoordinated:
 
     def partition_count(self, topic: str) -> int | None:
         return 50
+
+    def topic_id(self, topic: str) -> bytes:
+        return ZERO_UUID
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         return LeaderAndEpoch(COORDINATOR, 0)

@@ -18,9 +18,10 @@ from oncelog.protocol.messages.write_txn_markers import (
 )
 from oncelog.protocol.records.control_records import parse_end_txn_marker
 from oncelog.protocol.records.record_batch import iter_batches
+from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.batches import batch
-from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
+from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide, topic_id
 from tests.unit.broker.virtual_time import in_virtual_time
 
 
@@ -33,6 +34,7 @@ def markers(
     transaction_version: int = 0,
     decision_offset: int = -1,
     leader_epochs: tuple[int, ...] = (),
+    id_of_topic: bytes = ZERO_UUID,
 ) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(
         markers=[
@@ -42,7 +44,12 @@ def markers(
                 transaction_result=commit,
                 coordinator_epoch=coordinator_epoch,
                 topics=[
-                    WritableTxnMarkerTopic(name=topic, partition_indexes=[index], leader_epochs=list(leader_epochs))
+                    WritableTxnMarkerTopic(
+                        name=topic,
+                        partition_indexes=[index],
+                        leader_epochs=list(leader_epochs),
+                        topic_id=id_of_topic,
+                    )
                     for topic, index in partitions
                 ],
                 transaction_version=transaction_version,
@@ -424,6 +431,31 @@ async def test_marker_that_was_sent_to_another_leadership_is_refused(
     broker.append(transactional())
     assert errors(await call(broker, markers(("t", 0), leader_epochs=leader_epochs))) == [error]
     assert len(written(broker)) == (error is ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@in_virtual_time
+async def test_late_marker_of_a_deleted_topic_ends_nothing_in_the_next_topic_of_its_name(version: int) -> None:
+    """B123: its leader epochs begin again, and its log knows no decision. The coordinator sends a good marker."""
+    broker = ReplicaSide()
+    broker.lead("t", id_of_topic=topic_id("later"))
+    broker.append(transactional())
+    late = markers(("t", 0), leader_epochs=(0,), id_of_topic=topic_id("earlier"), decision_offset=11)
+    assert errors(await call(broker, late, version)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert written(broker) == []
+    good = markers(("t", 0), leader_epochs=(0,), id_of_topic=topic_id("later"), decision_offset=11)
+    assert errors(await call(broker, good, version)) == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize(("of_log", "of_marker"), [("t", None), (None, "t"), (None, None)])
+@in_virtual_time
+async def test_marker_for_a_topic_whose_id_is_not_known_is_accepted(of_log: str | None, of_marker: str | None) -> None:
+    """Of an older broker, or of a topic without an id."""
+    broker = ReplicaSide()
+    broker.lead("t", id_of_topic=topic_id(of_log) if of_log else ZERO_UUID)
+    broker.append(transactional())
+    named = topic_id(of_marker) if of_marker else ZERO_UUID
+    assert errors(await call(broker, markers(("t", 0), leader_epochs=(0,), id_of_topic=named))) == [ErrorCode.NONE]
 
 
 @in_virtual_time

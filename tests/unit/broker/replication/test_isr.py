@@ -36,7 +36,7 @@ def test_minimum_isr_is_capped_by_the_number_of_replicas(
 def test_isr_is_under_its_minimum_while_others_are_eligible(min_insync: int) -> None:
     """B57: also if the minimum has been lowered and the controller does not know yet."""
     isr = in_sync((1, 2, 3), 1, 2)
-    assert isr.commit({1}, others_are_eligible=True).is_under_min_isr(min_insync)
+    assert isr.commit({1}, {2}).is_under_min_isr(min_insync)
     assert isr.commit({1}).is_under_min_isr(min_insync) is (min_insync > 1)
 
 

@@ -18,6 +18,7 @@ from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 
 OLD_ID, NEW_ID = b"o" * 16, b"n" * 16
@@ -74,6 +75,7 @@ def test_metadata_cache_returns_counts_leaders_and_endpoints() -> None:
     assert cache.topic_exists("t")
     assert not cache.topic_exists("u")
     assert (cache.partition_count("t"), cache.partition_count("u")) == (2, None)
+    assert (cache.topic_id("t"), cache.topic_id("u")) == (OLD_ID, ZERO_UUID)
     assert cache.leader(TopicPartition("t", 0)) == LeaderAndEpoch(1, 10)
     assert cache.leader(TopicPartition("t", 1)) is None
     assert cache.leader(TopicPartition("t", 2)) is None

@@ -100,6 +100,9 @@ class Metadata:
     def partition_count(self, topic: str) -> int | None:
         return self.counts.get(topic)
 
+    def topic_id(self, topic: str) -> bytes:
+        return ZERO_UUID
+
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         epoch = self.epochs.get(partition)
         return None if epoch is None else LeaderAndEpoch(1, epoch)

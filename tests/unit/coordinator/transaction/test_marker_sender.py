@@ -27,6 +27,7 @@ from oncelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, World, world
 
@@ -497,6 +498,19 @@ def test_marker_names_the_leaderships_that_it_is_sent_to(sender: Sender, version
     sender.world.turn()
     (sent,) = sender.cluster.on_the_way
     assert [topic.leader_epochs for marker in sent.request.markers for topic in marker.topics] == [epochs]
+
+
+@pytest.mark.parametrize(("version", "expected"), [(0, b"i" * 16), (1, b"i" * 16), (2, ZERO_UUID)])
+def test_marker_names_the_topic_that_it_is_sent_to(sender: Sender, version: int, expected: bytes) -> None:
+    """B123: as its name may be that of another topic when it arrives."""
+    sender.cluster.add_topic("many", 2, leader=ELSEWHERE)
+    sender.cluster.topic_ids["many"] = b"i" * 16
+    partitions = [TopicPartition("many", index) for index in range(2)]
+    markers = PendingMarkers("id", prepared(*partitions, version=version), log_partition=0, coordinator_epoch=5)
+    sender.world.do(lambda: sender.begin(markers))
+    sender.world.turn()
+    (sent,) = sender.cluster.on_the_way
+    assert [topic.topic_id for marker in sent.request.markers for topic in marker.topics] == [expected]
 
 
 MANY = 12_000

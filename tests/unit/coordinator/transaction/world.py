@@ -42,7 +42,7 @@ from oncelog.protocol.messages.write_txn_markers import (
 )
 from oncelog.protocol.records.record_batch import CorruptRecord, iter_records, patch_offset_and_epoch, read_header
 from oncelog.protocol.records.record_walk import WorkBudget
-from oncelog.protocol.schema import Message
+from oncelog.protocol.schema import ZERO_UUID, Message
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.virtual_loop import VirtualLoop
 
@@ -243,6 +243,7 @@ class Cluster:
     def __init__(self, log_partitions: int) -> None:
         self.partitions: dict[TopicPartition, DataPartition] = {}
         self.counts: dict[str, int] = {TRANSACTION_STATE_TOPIC_NAME: log_partitions}
+        self.topic_ids: dict[str, bytes] = {}
         self.knows_all = True
         """Whether a partition that is not known does not exist."""
         self.on_the_way: list[Sent] = []
@@ -265,6 +266,9 @@ class Cluster:
 
     def is_deleted(self, partition: TopicPartition) -> bool:
         return self.knows_all and partition not in self.partitions
+
+    def topic_id(self, topic: str) -> bytes:
+        return self.topic_ids.get(topic, ZERO_UUID)
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         known = self.partitions.get(partition)
