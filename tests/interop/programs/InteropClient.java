@@ -1,5 +1,8 @@
 import java.io.BufferedReader;
+import java.io.FileReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.Reader;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -51,17 +54,30 @@ public final class InteropClient {
         return new BufferedReader(new InputStreamReader(System.in)).lines().collect(Collectors.toList());
     }
 
-    private static void create(String address, String topic, int partitions, short replicas) throws Exception {
+    /** The address, and what the file of INTEROP_PROPERTIES has for its listener. */
+    private static Properties connection(String address) {
         Properties settings = new Properties();
+        String file = System.getenv("INTEROP_PROPERTIES");
+        if (file != null) {
+            try (Reader reader = new FileReader(file)) {
+                settings.load(reader);
+            } catch (IOException error) {
+                throw new IllegalStateException(error);
+            }
+        }
         settings.put("bootstrap.servers", address);
+        return settings;
+    }
+
+    private static void create(String address, String topic, int partitions, short replicas) throws Exception {
+        Properties settings = connection(address);
         try (Admin admin = Admin.create(settings)) {
             admin.createTopics(List.of(new NewTopic(topic, partitions, replicas))).all().get();
         }
     }
 
     private static KafkaProducer<String, String> producer(String address, String compression, String transactionalId) {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", address);
+        Properties settings = connection(address);
         settings.put("acks", "all");
         settings.put("enable.idempotence", "true");
         settings.put("compression.type", compression);
@@ -72,8 +88,7 @@ public final class InteropClient {
     }
 
     private static KafkaConsumer<String, String> consumer(String address, String group, String isolation) {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", address);
+        Properties settings = connection(address);
         settings.put("isolation.level", isolation);
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");

@@ -2,7 +2,9 @@
 const { CompressionTypes, Kafka, logLevel } = require('kafkajs')
 
 const [verb, address, ...words] = process.argv.slice(2)
-const kafka = new Kafka({ clientId: 'interop', brokers: address.split(','), logLevel: logLevel.ERROR })
+// INTEROP_SECURITY: the settings ssl and sasl, as JSON.
+const security = JSON.parse(process.env.INTEROP_SECURITY || '{}')
+const kafka = new Kafka({ clientId: 'interop', brokers: address.split(','), logLevel: logLevel.ERROR, ...security })
 const input = () => require('fs').readFileSync(0, 'utf8').split('\n').filter((line) => line)
 const text = (buffer) => (buffer === null ? 'null' : buffer.toString())
 const print = (prefix, partition, message) =>
