@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listener_limits import parse_listener_limits
 from oncelog.broker.config.sasl_config import (
     SaslListener,
     parse_inter_broker_login,
@@ -198,7 +199,9 @@ def checked_listeners(config: BrokerConfig) -> Listeners:
     if config.oncelog_http_listener is not None:
         parse_http_listener(config.oncelog_http_listener)
     listeners = parse_listeners(config)
-    refuse_useless(config, [listener.name for listener in listeners.bound])
+    names = [listener.name for listener in listeners.bound]
+    refuse_useless(config, names)
+    parse_listener_limits(config, names)
     sasl_listeners(config, listeners)
     inter_broker_login(config, listeners)
     return listeners

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, BrokerConfig
+from oncelog.broker.config.listener_limits import listener_of_limit
 from oncelog.broker.config.settings import ConfigError
 from oncelog.protocol.sasl.jaas import PLAIN_MODULE
 from oncelog.protocol.sasl.login import SaslLogin, module_for, parse_login
@@ -45,7 +46,7 @@ class SaslListener:
 
 def is_prefixed(key: str) -> bool:
     """Return whether a key, which is no row of the table, is such a row for one listener or mechanism."""
-    return _PREFIXED.fullmatch(key) is not None
+    return _PREFIXED.fullmatch(key) is not None or listener_of_limit(key) is not None
 
 
 def is_secret(key: str) -> bool:
@@ -103,14 +104,15 @@ def refuse_useless(config: BrokerConfig, listeners: Iterable[str]) -> None:
     names = {name.lower() for name in listeners}
     for key, text in config.prefixed.items():
         match = _PREFIXED.fullmatch(key)
-        assert match is not None
-        listener = (match["listener"] or "").removeprefix("listener.name.").removesuffix(".")
+        listener = listener_of_limit(key) or ""
+        if match is not None:
+            listener = (match["listener"] or "").removeprefix("listener.name.").removesuffix(".")
         if listener and listener not in names:
             raise ConfigError(
                 f"{key} is for a listener {listener}, which is none of listeners: expected one of "
                 f"{', '.join(sorted(names))}, in lower case"
             )
-        mechanism = (match["mechanism"] or "").removesuffix(".").upper()
+        mechanism = "" if match is None else (match["mechanism"] or "").removesuffix(".").upper()
         if mechanism and key.endswith(_JAAS):
             _require_module(key, text, mechanism)
 

@@ -107,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         "_supervisor",
         "_transport",
         "_turn_share",
+        "_unmute_timer",
         "bytes_in",
         "entrance",
         "has_sent_request",
@@ -151,8 +152,10 @@ class Connection(asyncio.BufferedProtocol):
         self._slice = _SLICE
         self._resting = False
         """The slice of this turn is used up."""
-        self._blocked = False
-        """A coroutine of this connection runs: nothing begins before it is done."""
+        self._blocked = 0
+        """How many reasons there are to begin nothing: a coroutine of this connection runs, its client is throttled."""
+        self._unmute_timer: asyncio.TimerHandle | None = None
+        """Ends the time for which its client is throttled."""
         self._closing = False
         self._reading_paused = False
         self.last_activity = self._loop.time()
@@ -173,6 +176,7 @@ class Connection(asyncio.BufferedProtocol):
             id=self._owner.new_connection_id(),
             connected_after=self._owner.all_accepted_until(),
         )
+        self.info.on_throttle = self.mute
         if socket is not None:
             self.info.descriptor = socket.fileno()
         self.writer = ResponseWriter(self._transport, self.info, self._owner.response_memory)
@@ -185,7 +189,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
         self.info.is_open = False
-        self.info.order = None
+        self.info.order = self.info.on_throttle = None
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
         self._order.forget()
         self.entrance.connection_lost()
         self._frames.clear()
@@ -340,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(request.awaitable, asyncio.Future):
             self._wait_for(request.awaitable, request, slot)
         else:
-            self._blocked = True
+            self._blocked += 1
             account = self._long_requests.account_of(frame)
             if account is not None:
                 account.begun(len(frame))
@@ -361,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin the next request: the coroutine is done, even if its own response comes later still."""
         if account is not None:
             account.done(slot.size)
-        self._blocked = False
+        self._blocked -= 1
         if self._order.in_hand:
             slot.on_arrived += self._order.take_in_hand()
         later = None if task.cancelled() or task.exception() is not None else task.result()
@@ -418,6 +424,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._bytes >= limits.oncelog_connection_max_inflight_bytes
             or self._reader.refusal != ""
             or (self._resting and len(self._frames) > 0)
+            or self._unmute_timer is not None
         )
         if full != self._reading_paused:
             self._reading_paused = full
@@ -425,6 +432,26 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+
+    def mute(self, seconds: float) -> None:
+        """Begin no request and read nothing for some seconds; for longer if that was to be so already."""
+        until = self._loop.time() + seconds
+        if self._closing or (self._unmute_timer is not None and self._unmute_timer.when() >= until):
+            return
+        if self._unmute_timer is None:
+            self._blocked += 1
+        else:
+            self._unmute_timer.cancel()
+        self._unmute_timer = self._loop.call_at(until, self._unmute)
+        if not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _unmute(self) -> None:
+        self._unmute_timer = None
+        self._blocked -= 1
+        if not self._closing:
+            self._process()
 
     # The end
 

@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listener_limits import ListenerLimits, parse_listener_limits
 from oncelog.broker.config.listeners import Listener, parse_per_ip_limits
 from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.network.connection import Connection
@@ -38,6 +39,8 @@ from oncelog.broker.network.loop_turns import LoopTurns
 from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.network.turn_share import TurnShare
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.quotas.connection_rates import ConnectionRates
+from oncelog.broker.quotas.windowed_rate import Windows
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +75,16 @@ NO_GUARDS: Final[Mapping[str, Guard]] = MappingProxyType({})
 class SocketServer:
     """Implements ``connection.Owner``."""
 
-    def __init__(self, config: BrokerConfig, supervisor: Supervisor, heartbeats: Heartbeats | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        supervisor: Supervisor,
+        heartbeats: Heartbeats | None = None,
+        rates: ConnectionRates | None = None,
+    ) -> None:
         """Serve nothing yet; ``heartbeats`` responds to those of other brokers; None: the connections do."""
+        self._rates = rates or ConnectionRates(Windows())
+        self._listener_limits: dict[str, ListenerLimits] = {}
         self._heartbeats = heartbeats
         self._config = config
         self._supervisor = supervisor
@@ -91,6 +102,7 @@ class SocketServer:
         self._first_kept_back = first_descriptor_kept_back(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         """The system gives out the lowest descriptor that is free, so this one says how many are in use."""
         self._per_ip: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
         self._scratch = new_scratch()
         self.response_memory = ResponseMemory(config.oncelog_responses_max_bytes)
@@ -105,6 +117,12 @@ class SocketServer:
         """Go by other limits from now on. Connections that there are stay, as in Kafka."""
         self._config = config
         self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
+        self._set_rates()
+
+    def _set_rates(self) -> None:
+        rates = {name: limits.max_connection_creation_rate for name, limits in self._listener_limits.items()}
+        config = self._config
+        self._rates.set_limits(config.max_connection_creation_rate, rates, backlog=config.socket_listen_backlog_size)
 
     @property
     def connection_count(self) -> int:
@@ -130,6 +148,8 @@ class SocketServer:
         listeners = list(listeners)
         self._inter_broker = inter_broker
         self._ended = {listener.name: Traffic() for listener in listeners}
+        self._listener_limits = parse_listener_limits(self._config, self._ended)
+        self._set_rates()
         return {listener.name: await self._open(listener) for listener in listeners}
 
     async def serve(self, dispatcher: Dispatcher, guards: Mapping[str, Guard] = NO_GUARDS) -> None:
@@ -212,16 +232,33 @@ class SocketServer:
         self._connections[connection] = None
         self._ended[name].accepted += 1
         self._per_ip[host] += 1
+        self._per_listener[name] += 1
+        now, loop = asyncio.get_running_loop().time(), asyncio.get_running_loop()
+        is_protected = name == self._inter_broker and len(self._ended) > 1
+        admission = self._rates.admit(host, name, now, is_between_brokers=is_protected)
+        if admission.is_closed:
+            logger.warning("Refused the connection of %s: others came just before", connection.info)
+            if admission.delay <= 0:
+                return False
+            loop.call_soon(connection.mute, 2 * admission.delay)
+            loop.call_later(admission.delay, connection.abort)
+            return True
+        if admission.delay > 0:
+            loop.call_soon(connection.mute, admission.delay)
+        if self._per_listener[name] > self._listener_limits[name].max_connections:
+            key = f"listener.name.{name.lower()}.max.connections"
+            logger.warning("Refused the connection of %s: %s is reached", connection.info, key)
+            return False
         if self._per_ip[host] > self._per_ip_limits.get(host, self._config.max_connections_per_ip):
             logger.warning("Refused the connection of %s: max.connections.per.ip is reached", connection.info)
             return False
         has_descriptor = connection.info.descriptor < self._first_kept_back
         decision = self._slots.take(
             connection,
-            asyncio.get_running_loop().time(),
+            now,
             max_connections=self._config.max_connections,
             has_descriptor=has_descriptor,
-            is_protected=name == self._inter_broker and len(self._ended) > 1,
+            is_protected=is_protected,
         )
         if decision.displaced is not None:
             displaced = decision.displaced
@@ -259,6 +296,7 @@ class SocketServer:
         """Free the slot of a connection, and its place among those of its address."""
         self._slots.release(connection)
         host = connection.info.client_host
+        self._per_listener[connection.info.listener_name] -= 1
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
