@@ -142,10 +142,11 @@ def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> F
 
 
 def _shape(broker: Broker, context: RequestContext, fetch: FetchContext) -> FetchResponse:
-    """Return the response, its partitions grouped by topic: none, as in Kafka, if the client is throttled."""
+    """Return the response, its partitions grouped by topic: none if the client is over its quota."""
+    throttle_time_ms = 0
     if broker.quotas.watches_fetches and not fetch.session.privileged:
-        throttle_time_ms = broker.quotas.record_fetch(context, fetch.size)
-        if throttle_time_ms:
+        throttle_time_ms, gets_records = broker.quotas.record_fetch(context, fetch.size)
+        if not gets_records:
             return FetchResponse(throttle_time_ms=throttle_time_ms)
     topics: dict[str | bytes, FetchableTopicResponse] = {}
     endpoints: dict[int, NodeEndpoint] = {}
@@ -159,6 +160,7 @@ def _shape(broker: Broker, context: RequestContext, fetch: FetchContext) -> Fetc
             topic = topics[key] = FetchableTopicResponse(topic=position.topic or "", topic_id=position.topic_id)
         topic.partitions.append(reply)
     return FetchResponse(
+        throttle_time_ms=throttle_time_ms,
         responses=list(topics.values()),
         node_endpoints=list(endpoints.values()),
     )

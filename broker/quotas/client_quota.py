@@ -5,11 +5,27 @@ makes it good.
 """
 
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from oncelog.broker.quotas.limits import Limit, Limits, Owner
 from oncelog.broker.quotas.sensors import Sensors
 from oncelog.broker.quotas.token_bucket import TokenBucket
 from oncelog.broker.quotas.windowed_rate import WindowedRate, Windows
+
+
+class Use(NamedTuple):
+    """What becomes of a use that can be refused."""
+
+    is_allowed: bool
+    """Whether it was counted. Else it must not be made."""
+    delay: float = 0.0
+    """Seconds for which the client is to wait."""
+
+
+_ALLOWED: Final = Use(is_allowed=True)
+_LEAST_PART: Final = 0.25
+_NEGLIGIBLE: Final = 0.000_5
+"""Seconds: less than a client can be told."""
 
 
 @dataclass(slots=True)
@@ -48,12 +64,37 @@ class ClientQuota:
         rate.record(used, now, self.windows)
         return min(rate.delay(limit.value, now, self.windows), self.longest_seconds)
 
-    def most_at_once(self, user: str, client_id: str) -> float:
-        """Return the largest use that is not certain to be over the limit."""
+    def use(self, user: str, client_id: str, used: float, now: float) -> Use:
+        """Count a use if it is within the limit.
+
+        One that is larger than the limit allows at all would never be allowed: it is when nothing else counts, and the
+        client waits for as long as the limit needs for it.
+        """
+        limit = self.limits.find(user, client_id)
+        if limit is None:
+            return _ALLOWED
+        rate = self.sensors.of(limit.owner, now)
+        is_first = rate.is_unused(now, self.windows)
+        rate.record(used, now, self.windows)
+        delay = rate.delay(limit.value, now, self.windows)
+        if delay < _NEGLIGIBLE:
+            return _ALLOWED
+        if is_first:
+            return Use(is_allowed=True, delay=used / limit.value)
+        rate.record(-used, now, self.windows)
+        return Use(is_allowed=False, delay=min(delay, self.longest_seconds))
+
+    def most_at_once(self, user: str, client_id: str, now: float) -> float:
+        """Return how much a client should use at once: what it has left, or what its limit allows in part of a window.
+
+        Less would be many small uses. Kafka lets it be what all windows allow together: then it comes in one piece, and
+        the next one waits until that does not count any more, which can be half the rate.
+        """
         limit = self.limits.find(user, client_id)
         if limit is None:
             return float("inf")
-        return limit.value * (self.windows.number - 1) * self.windows.seconds
+        room = self.sensors.of(limit.owner, now).room(limit.value, now, self.windows)
+        return max(room, limit.value * self.windows.seconds * _LEAST_PART)
 
 
 @dataclass(slots=True)

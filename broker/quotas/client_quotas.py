@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.dispatch.loop_meter import Metered
@@ -59,6 +59,17 @@ _EXEMPT: Final = frozenset(
     }
 )
 """Requests whose time is nobody's: those between brokers, and those before a client is authenticated."""
+
+
+class FetchThrottle(NamedTuple):
+    """What a fetch returns."""
+
+    milliseconds: int = 0
+    gets_records: bool = True
+    """Whether it returns the records that it has read; else none, and they are not counted."""
+
+
+_FETCHES: Final = FetchThrottle()
 
 
 class ClientQuotas:
@@ -144,28 +155,25 @@ class ClientQuotas:
         return self._throttle(context, self.produce.throttles, self._record(self.produce, context, size))
 
     def most_fetched(self, context: RequestContext) -> int:
-        """Return the bytes above which a fetch would certainly be over its limit."""
+        """Return how many bytes a fetch should return at most."""
         if not self.limits_fetch:
             return _LONGEST_MS
-        most = self.fetch.most_at_once(context.connection.principal.name, context.client_id or "")
+        most = self.fetch.most_at_once(context.connection.principal.name, context.client_id or "", _now())
         return int(min(most, _LONGEST_MS))
 
-    def record_fetch(self, context: RequestContext, size: int) -> int:
-        """Count bytes that a client is about to fetch, and return the milliseconds that it is throttled for.
-
-        If there are any, the client must get no records, and the bytes are not counted.
-        """
-        delay, request_delay = 0.0, 0.0
-        if self.request.limits:
-            request_delay = self._settle(context)
-        if self.limits_fetch:
-            delay = self._record(self.fetch, context, size)
-            if delay or request_delay:
-                self._record(self.fetch, context, -size)
-        if not (delay or request_delay):
-            return 0
-        throttles = self.fetch.throttles if delay > request_delay else self.request.throttles
-        return self._throttle(context, throttles, max(delay, request_delay))
+    def record_fetch(self, context: RequestContext, size: int) -> FetchThrottle:
+        """Count bytes that a client is about to fetch, and throttle it if it has used too much."""
+        name, client_id, now = context.connection.principal.name, context.client_id or "", _now()
+        request_delay = self._settle(context) if self.request.limits else 0.0
+        use = self.fetch.use(name, client_id, size, now)
+        if use.is_allowed and request_delay:
+            self.fetch.record(name, client_id, -size, now)
+        delay = max(use.delay, request_delay)
+        if not delay:
+            return _FETCHES
+        throttles = self.fetch.throttles if use.delay > request_delay else self.request.throttles
+        milliseconds = self._throttle(context, throttles, delay)
+        return FetchThrottle(milliseconds, gets_records=use.is_allowed and not request_delay)
 
     def mutations(self, context: RequestContext, *, is_strict: bool) -> Mutations:
         """Return what a request may create and delete; ``is_strict``: its client understands a refusal."""

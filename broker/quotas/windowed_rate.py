@@ -3,7 +3,8 @@
 A window begins with the first use after the one before it has ended. The rate is the sum of all windows that are not
 obsolete, divided by the time since the oldest of them began, but at least by all windows but one: so a client may use
 in a moment what its limit allows for ten seconds. The delay is the time after which the average of what was used is the
-limit: (rate - limit) / limit times the time that the rate is taken over. Source: Kafka's ``Rate`` and ``QuotaUtils``.
+limit: (rate - limit) / limit times the time that the rate is taken over, which is what the limit needs for the sum, less
+that time. Source: Kafka's ``Rate`` and ``QuotaUtils``.
 """
 
 from collections import deque
@@ -48,9 +49,12 @@ class WindowedRate:
     def delay(self, limit: float, now: float, windows: Windows) -> float:
         """Return for how many seconds the owner is to use nothing, 0 if the rate is not above the limit."""
         self._forget_obsolete(now, windows)
-        seconds = self._seconds(now, windows)
-        over = self._total / seconds - limit
-        return over / limit * seconds if over > 0 else 0.0
+        return max(0.0, self._total / limit - self._seconds(now, windows))
+
+    def room(self, limit: float, now: float, windows: Windows) -> float:
+        """Return what can be used now without a delay; negative if there is one already."""
+        self._forget_obsolete(now, windows)
+        return limit * self._seconds(now, windows) - self._total
 
     def rate(self, now: float, windows: Windows) -> float:
         """Return what was used per second."""
@@ -58,9 +62,9 @@ class WindowedRate:
         return self._total / self._seconds(now, windows)
 
     def is_unused(self, now: float, windows: Windows) -> bool:
-        """Return whether a new object would be the same."""
+        """Return whether nothing counts: a new object would be the same."""
         self._forget_obsolete(now, windows)
-        return not self._samples
+        return not self._total
 
     def _seconds(self, now: float, windows: Windows) -> float:
         """Return the time that the rate is taken over."""

@@ -332,7 +332,7 @@ class DelayedFetch:
     def _respond(self) -> FetchResponse:
         context, session = self._context, self._context.session
         response = self._shape(context)
-        is_throttled = response.throttle_time_ms > 0
+        is_throttled = response.throttle_time_ms > 0 and not response.responses
         if not is_throttled:
             self._reader.count(context)
         session.responded_ms = now_ms = int(self._loop.time() * 1000)

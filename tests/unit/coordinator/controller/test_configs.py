@@ -91,8 +91,6 @@ def test_entity_paths_are_kafkas() -> None:
         assert resource_at(path) == resource
 
 
-
-
 def test_change_is_described_without_secret_values() -> None:
     before, after = {"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"}
     assert described_change(before, after, shows_values=True) == "b=4, c is not set any more, d=5"
