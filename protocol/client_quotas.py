@@ -23,14 +23,14 @@ IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
 """The limits that IP addresses can have."""
 
 
-class Default(Enum):
+class DefaultName(Enum):
     """The part of an entity that stands for every name without a quota of its own."""
 
     DEFAULT = "<default>"
 
 
-DEFAULT: Final = Default.DEFAULT
-EntityName: TypeAlias = str | Default
+DEFAULT: Final = DefaultName.DEFAULT
+EntityName: TypeAlias = str | DefaultName
 
 
 class QuotaEntity(NamedTuple):
@@ -47,7 +47,8 @@ class QuotaEntity(NamedTuple):
 
     def __str__(self) -> str:
         return ", ".join(
-            f"default {kind}" if isinstance(name, Default) else f"{kind} {name}" for kind, name in self.parts.items()
+            f"default {kind}" if isinstance(name, DefaultName) else f"{kind} {name}"
+            for kind, name in self.parts.items()
         )
 
 
@@ -60,3 +61,36 @@ class MatchType(IntEnum):
     """The part is the default."""
     SPECIFIED = 2
     """The part is named, or is the default."""
+
+
+class AnyName(Enum):
+    """The part of a filter that selects entities with such a part, whatever its name."""
+
+    ANY = "any"
+
+
+ANY: Final = AnyName.ANY
+
+
+class QuotaFilter(NamedTuple):
+    """Selects entities by their parts: a name, ``DEFAULT``, or ``ANY``. A part that is None selects all."""
+
+    user: EntityName | AnyName | None = None
+    client_id: EntityName | AnyName | None = None
+    ip: EntityName | AnyName | None = None
+    strict: bool = False
+    """Whether entities must have no parts but these."""
+
+
+def entities_of_client(user: str, client_id: str) -> list[QuotaEntity]:
+    """Return the entities whose limits can hold for a client, the one that decides first."""
+    return [
+        QuotaEntity(user, client_id),
+        QuotaEntity(user, DEFAULT),
+        QuotaEntity(user),
+        QuotaEntity(DEFAULT, client_id),
+        QuotaEntity(DEFAULT, DEFAULT),
+        QuotaEntity(DEFAULT),
+        QuotaEntity(client_id=client_id),
+        QuotaEntity(client_id=DEFAULT),
+    ]

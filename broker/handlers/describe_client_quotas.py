@@ -26,7 +26,7 @@ from oncelog.protocol.client_quotas import (
     ENTITY_TYPES,
     IP,
     USER,
-    Default,
+    DefaultName,
     EntityName,
     MatchType,
     QuotaEntity,
@@ -133,7 +133,7 @@ def _describe(
 
 def entity_data(kind: str, name: EntityName) -> EntityData:
     """Return a part of an entity as it is on the wire."""
-    return EntityData(entity_type=kind, entity_name=None if isinstance(name, Default) else name)
+    return EntityData(entity_type=kind, entity_name=None if isinstance(name, DefaultName) else name)
 
 
 def _refused(error: ApiError) -> DescribeClientQuotasResponse:

@@ -41,6 +41,7 @@ from oncelog.broker.network.connection_limits import Limits
 from oncelog.broker.network.frames import FrameReader
 from oncelog.broker.network.gate import Entrance
 from oncelog.broker.network.long_requests import LONG_BYTES, Account, LongRequests
+from oncelog.broker.network.mute import Mute
 from oncelog.broker.network.request_order import ConnectionOrder
 from oncelog.broker.network.response_memory import Reading, ResponseMemory
 from oncelog.broker.network.response_slot import Finishing, LastResponse, ResponseSlot
@@ -96,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         "_listener_name",
         "_long_requests",
         "_loop",
+        "_mute",
         "_order",
         "_owner",
         "_reader",
@@ -107,7 +109,6 @@ class Connection(asyncio.BufferedProtocol):
         "_supervisor",
         "_transport",
         "_turn_share",
-        "_unmute_timer",
         "bytes_in",
         "entrance",
         "has_sent_request",
@@ -152,10 +153,9 @@ class Connection(asyncio.BufferedProtocol):
         self._slice = _SLICE
         self._resting = False
         """The slice of this turn is used up."""
-        self._blocked = 0
-        """How many reasons there are to begin nothing: a coroutine of this connection runs, its client is throttled."""
-        self._unmute_timer: asyncio.TimerHandle | None = None
-        """Ends the time for which its client is throttled."""
+        self._blocked = False
+        """A coroutine of this connection runs: nothing begins before it is done."""
+        self._mute = Mute(self._loop, self._process)
         self._closing = False
         self._reading_paused = False
         self.last_activity = self._loop.time()
@@ -176,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
             id=self._owner.new_connection_id(),
             connected_after=self._owner.all_accepted_until(),
         )
-        self.info.on_throttle = self.mute
+        self.info.on_throttle = self._mute.begin
         if socket is not None:
             self.info.descriptor = socket.fileno()
         self.writer = ResponseWriter(self._transport, self.info, self._owner.response_memory)
@@ -190,8 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self.info.is_open = False
         self.info.order = self.info.on_throttle = None
-        if self._unmute_timer is not None:
-            self._unmute_timer.cancel()
+        self._mute.forget()
         self._order.forget()
         self.entrance.connection_lost()
         self._frames.clear()
@@ -251,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
         out: ResponseBuffers = []
         unsent = 0
         frames, slots, info = self._frames, self._slots, self.info
-        share, allowed, writer, entrance = self._turn_share, self._slice, self.writer, self.entrance
+        share, allowed, writer, entrance, mute = self._turn_share, self._slice, self.writer, self.entrance, self._mute
         if frames and allowed > share.left:
             if share.left <= 0 < allowed and units_of(frames[0]) > 1:
                 self._rest(share.await_turn)
@@ -259,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 allowed = share.limit(allowed)
         left = allowed
-        while frames and left > 0 and not (self._blocked or writer.is_paused or self._closing):
+        while frames and left > 0 and not (self._blocked or mute.is_on or writer.is_paused or self._closing):
             frame = frames[0]
             if slots and self._must_wait(frame):
                 break
@@ -299,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
                 share.spend(begun)
         if left <= 0 and not self._resting:
             self._rest(self._loop.call_soon)
-        if frames or slots or self._reading_paused or self._reader.refusal:
+        if frames or slots or self._reading_paused or self._reader.refusal or mute.is_on:
             self._pace_reading()
         if info.carries_heartbeats and not (frames or slots or self._closing):
             info.carries_heartbeats = False
@@ -346,7 +345,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(request.awaitable, asyncio.Future):
             self._wait_for(request.awaitable, request, slot)
         else:
-            self._blocked += 1
+            self._blocked = True
             account = self._long_requests.account_of(frame)
             if account is not None:
                 account.begun(len(frame))
@@ -367,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin the next request: the coroutine is done, even if its own response comes later still."""
         if account is not None:
             account.done(slot.size)
-        self._blocked -= 1
+        self._blocked = False
         if self._order.in_hand:
             slot.on_arrived += self._order.take_in_hand()
         later = None if task.cancelled() or task.exception() is not None else task.result()
@@ -424,7 +423,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._bytes >= limits.oncelog_connection_max_inflight_bytes
             or self._reader.refusal != ""
             or (self._resting and len(self._frames) > 0)
-            or self._unmute_timer is not None
+            or self._mute.is_on
         )
         if full != self._reading_paused:
             self._reading_paused = full
@@ -432,26 +431,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-
-    def mute(self, seconds: float) -> None:
-        """Begin no request and read nothing for some seconds; for longer if that was to be so already."""
-        until = self._loop.time() + seconds
-        if self._closing or (self._unmute_timer is not None and self._unmute_timer.when() >= until):
-            return
-        if self._unmute_timer is None:
-            self._blocked += 1
-        else:
-            self._unmute_timer.cancel()
-        self._unmute_timer = self._loop.call_at(until, self._unmute)
-        if not self._reading_paused:
-            self._reading_paused = True
-            self._transport.pause_reading()
-
-    def _unmute(self) -> None:
-        self._unmute_timer = None
-        self._blocked -= 1
-        if not self._closing:
-            self._process()
 
     # The end
 

@@ -240,11 +240,11 @@ class SocketServer:
             logger.warning("Refused the connection of %s: others came just before", connection.info)
             if admission.delay <= 0:
                 return False
-            loop.call_soon(connection.mute, 2 * admission.delay)
+            loop.call_soon(connection.info.throttle, 2 * admission.delay)
             loop.call_later(admission.delay, connection.abort)
             return True
         if admission.delay > 0:
-            loop.call_soon(connection.mute, admission.delay)
+            loop.call_soon(connection.info.throttle, admission.delay)
         if self._per_listener[name] > self._listener_limits[name].max_connections:
             key = f"listener.name.{name.lower()}.max.connections"
             logger.warning("Refused the connection of %s: %s is reached", connection.info, key)

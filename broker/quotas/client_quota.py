@@ -25,7 +25,7 @@ class Use(NamedTuple):
 _ALLOWED: Final = Use(is_allowed=True)
 _LEAST_PART: Final = 0.25
 _NEGLIGIBLE: Final = 0.000_5
-"""Seconds: less than a client can be told."""
+"""Seconds: less than the millisecond that a response can name."""
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ from oncelog.protocol.client_quotas import (
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    Default,
+    DefaultName,
     EntityName,
 )
 from oncelog.protocol.schema import Message
@@ -58,7 +58,7 @@ _EXEMPT: Final = frozenset(
         ApiKey.SASL_AUTHENTICATE,
     }
 )
-"""Requests whose time is nobody's: those between brokers, and those before a client is authenticated."""
+"""Requests whose time does not count: those between brokers, and those before a client is authenticated."""
 
 
 class FetchThrottle(NamedTuple):
@@ -129,7 +129,7 @@ class ClientQuotas:
 
     def _learn_ip(self, ip: EntityName, limit: float | None) -> None:
         address = ip
-        if not isinstance(ip, Default):
+        if not isinstance(ip, DefaultName):
             from ipaddress import ip_address  # Only such a quota pays for it, not every start.
 
             try:

@@ -23,7 +23,7 @@ class Sensors(Generic[K, S]):
     __slots__ = ("_is_unused", "_make", "_most", "_sensors")
 
     def __init__(self, make: Callable[[], S], is_unused: Callable[[S, float], bool], *, most: int = MOST) -> None:
-        """``is_unused`` returns, for a sensor and a time, whether ``make`` would make its equal."""
+        """Make sensors by ``make``; ``is_unused`` returns whether a sensor equals a new one at a time."""
         self._make = make
         self._is_unused = is_unused
         self._most = most

@@ -3,7 +3,7 @@
 A window begins with the first use after the one before it has ended. The rate is the sum of all windows that are not
 obsolete, divided by the time since the oldest of them began, but at least by all windows but one: so a client may use
 in a moment what its limit allows for ten seconds. The delay is the time after which the average of what was used is the
-limit: (rate - limit) / limit times the time that the rate is taken over, which is what the limit needs for the sum, less
+limit: (rate - limit) / limit times the time that the rate is taken over; that is what the limit needs for the sum, less
 that time. Source: Kafka's ``Rate`` and ``QuotaUtils``.
 """
 

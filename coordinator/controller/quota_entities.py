@@ -9,7 +9,7 @@ from oncelog.protocol.client_quotas import (
     CLIENT_KEYS,
     DEFAULT,
     IP_KEYS,
-    Default,
+    DefaultName,
     EntityName,
     QuotaEntity,
 )
@@ -28,7 +28,7 @@ def resource_of_entity(entity: QuotaEntity) -> ConfigResource:
         return ConfigResource(ResourceType.QUOTA, f"{kind}/{_segment(name)}")
     if client_id is not None:
         return ConfigResource(ResourceType.QUOTA, f"{_USERS}/{_segment(user)}/{_CLIENTS}/{_segment(client_id)}")
-    if isinstance(user, Default):
+    if isinstance(user, DefaultName):
         return ConfigResource(ResourceType.QUOTA, f"{_USERS}/{_segment(user)}")
     return ConfigResource(ResourceType.USER, user)
 
@@ -64,7 +64,7 @@ def quota_text(key: str, value: float, *, is_integral: bool) -> str:
 
 
 def _segment(name: EntityName) -> str:
-    return paths.DEFAULT_ENTITY if isinstance(name, Default) else sanitized(name)
+    return paths.DEFAULT_ENTITY if isinstance(name, DefaultName) else sanitized(name)
 
 
 def _name(segment: str) -> EntityName:

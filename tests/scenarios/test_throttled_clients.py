@@ -211,7 +211,9 @@ async def test_deletions_and_more_partitions_cost_what_creations_cost(stage: Sta
     await stage.create_topic("orders", 8)
     await limit(stage, {"client-id": "admin"}, controller_mutation_rate=1)
     client = await client_of(stage, "admin")
-    more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="orders", count=12, assignments=None)], timeout_ms=5_000)
+    more = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="orders", count=12, assignments=None)], timeout_ms=5_000
+    )
     assert (await client.call(more, 3)).results[0].error_code == ErrorCode.NONE
     deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=5_000)
     assert (await client.call(deletion, 6)).responses[0].error_code == ErrorCode.NONE
@@ -221,7 +223,7 @@ async def test_deletions_and_more_partitions_cost_what_creations_cost(stage: Sta
 
 
 @scenario()
-async def test_quota_that_is_removed_throttles_nobody_any_more(stage: Stage) -> None:
+async def test_quota_that_is_removed_throttles_no_client_any_more(stage: Stage) -> None:
     (partition,) = await stage.create_topic("orders")
     await limit(stage, {"client-id": "slow"}, producer_byte_rate=1_000)
     client = await client_of(stage, "slow")
