@@ -227,7 +227,10 @@ class Dispatcher:
                 raise CloseConnection(f"a malformed request: {error}") from None
             route.requests += 1
             _log_request(route, context, frame)
+            began = 0 if self.meter is None else self.meter.nanoseconds()
             outcome = pending.resolve(route.handler.function(self._broker, context, request))
+            if began and self.meter is not None:
+                context.connection.loop_nanoseconds += self.meter.nanoseconds() - began
             if outcome is None or isinstance(outcome, Message | asyncio.Future):
                 return outcome
             return await self._encode_in_slices(pending, route, context, outcome)

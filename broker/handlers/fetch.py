@@ -126,7 +126,9 @@ def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> F
             replica_id=follower,
             replica_epoch=epoch,
         )
-    max_bytes = max(min(request.max_bytes, broker.config.fetch_max_bytes, broker.quotas.most_fetched(context)), 0)
+    max_bytes = max(min(request.max_bytes, broker.config.fetch_max_bytes), 0)
+    if broker.quotas.limits_fetch:
+        max_bytes = min(max_bytes, broker.quotas.most_fetched(context))
     knows_racks = context.api_version >= _FIRST_VERSION_WITH_RACKS
     selects = knows_racks and broker.config.replica_selector_class == RACK_AWARE_SELECTOR
     read_committed = request.isolation_level == _READ_COMMITTED

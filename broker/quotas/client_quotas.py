@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.settings import INT32_MAX
 from oncelog.broker.dispatch.loop_meter import Metered
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.quotas.client_quota import BucketQuota, ClientQuota, Throttles
@@ -44,7 +45,6 @@ from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_MS: Final = 2**31 - 1
 _PERCENT_PER_NANOSECOND: Final = 100 / 1_000_000_000
 _EXEMPT: Final = frozenset(
     {
@@ -156,10 +156,8 @@ class ClientQuotas:
 
     def most_fetched(self, context: RequestContext) -> int:
         """Return how many bytes a fetch should return at most."""
-        if not self.limits_fetch:
-            return _LONGEST_MS
         most = self.fetch.most_at_once(context.connection.principal.name, context.client_id or "", _now())
-        return int(min(most, _LONGEST_MS))
+        return int(min(most, INT32_MAX))
 
     def record_fetch(self, context: RequestContext, size: int) -> FetchThrottle:
         """Count bytes that a client is about to fetch, and throttle it if it has used too much."""
@@ -206,7 +204,7 @@ class ClientQuotas:
         return quota.record(context.connection.principal.name, context.client_id or "", used, _now())
 
     def _throttle(self, context: RequestContext, throttles: Throttles, delay: float) -> int:
-        milliseconds = min(round(delay * 1000), _LONGEST_MS)
+        milliseconds = min(round(delay * 1000), INT32_MAX)
         if milliseconds > 0:
             throttles.note(milliseconds / 1000)
             context.connection.throttle(milliseconds / 1000)
