@@ -233,26 +233,18 @@ class SocketServer:
         self._ended[name].accepted += 1
         self._per_ip[host] += 1
         self._per_listener[name] += 1
-        now, loop = asyncio.get_running_loop().time(), asyncio.get_running_loop()
+        full = self._full_count(host, name)
+        if full is not None:
+            logger.warning("Refused the connection of %s: %s is reached", connection.info, full)
+            return False
+        now = asyncio.get_running_loop().time()
+        has_descriptor = connection.info.descriptor < self._first_kept_back
         is_protected = name == self._inter_broker and len(self._ended) > 1
         admission = self._rates.admit(host, name, now, is_between_brokers=is_protected)
         if admission.is_closed:
-            logger.warning("Refused the connection of %s: others came just before", connection.info)
-            if admission.delay <= 0:
-                return False
-            loop.call_soon(connection.info.throttle, 2 * admission.delay)
-            loop.call_later(admission.delay, connection.abort)
-            return True
+            return has_descriptor and self._hold(connection, admission.delay)
         if admission.delay > 0:
-            loop.call_soon(connection.info.throttle, admission.delay)
-        if self._per_listener[name] > self._listener_limits[name].max_connections:
-            key = f"listener.name.{name.lower()}.max.connections"
-            logger.warning("Refused the connection of %s: %s is reached", connection.info, key)
-            return False
-        if self._per_ip[host] > self._per_ip_limits.get(host, self._config.max_connections_per_ip):
-            logger.warning("Refused the connection of %s: max.connections.per.ip is reached", connection.info)
-            return False
-        has_descriptor = connection.info.descriptor < self._first_kept_back
+            asyncio.get_running_loop().call_soon(connection.info.throttle, admission.delay)
         decision = self._slots.take(
             connection,
             now,
@@ -271,6 +263,26 @@ class SocketServer:
         else:
             logger.debug("Accepted the connection of %s", connection.info)
         return decision.is_accepted
+
+    def _full_count(self, host: str, listener_name: str) -> str | None:
+        """Return the setting that allows no more connections of the address, or of the listener; None if all do."""
+        if self._per_listener[listener_name] > self._listener_limits[listener_name].max_connections:
+            return f"listener.name.{listener_name.lower()}.max.connections"
+        if self._per_ip[host] > self._per_ip_limits.get(host, self._config.max_connections_per_ip):
+            return "max.connections.per.ip"
+        return None
+
+    def _hold(self, connection: Connection, seconds: float) -> bool:
+        """Close a connection that came too fast after a delay. Return False if there is none: it is closed now."""
+        if seconds <= 0:
+            key = "max.connection.creation.rate"
+            logger.warning("Refused the connection of %s: too many wait because of %s", connection.info, key)
+            return False
+        logger.warning("Refused the connection of %s: connection_creation_rate of its address", connection.info)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(connection.info.throttle, 2 * seconds)
+        loop.call_later(seconds, connection.abort)
+        return True
 
     def _bound(self, has_descriptor: bool) -> str:
         """Return the setting that allows no more connections."""

@@ -1,8 +1,11 @@
 """Client quotas through the admin client: what is sent, and what comes of the responses."""
 
+import asyncio
+
 import pytest
 
 from oncelog.clients.admin.quotas import alter_client_quotas, describe_client_quotas
+from oncelog.clients.admin.topics import NewTopic, create_topics
 from oncelog.clients.errors import BrokerRefused, Refusal
 from oncelog.protocol.client_quotas import ANY, DEFAULT, QuotaEntity, QuotaFilter
 from oncelog.protocol.errors import ErrorCode
@@ -11,6 +14,7 @@ from oncelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     AlteredEntryData,
 )
+from oncelog.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -89,3 +93,20 @@ async def test_describe_client_quotas_leaves_out_entities_of_unknown_types() -> 
         assert request.strict
         with pytest.raises(BrokerRefused):
             await describe_client_quotas(cluster, QuotaFilter(ip="10.0.0.7"))
+
+
+@in_virtual_time
+async def test_item_that_is_throttled_is_sent_again_when_the_broker_reads_again() -> None:
+    loop, sent = asyncio.get_running_loop(), []
+
+    def create(request: Message) -> Message:
+        assert isinstance(request, CreateTopicsRequest)
+        sent.append(loop.time())
+        error = ErrorCode.NONE if len(sent) > 1 else ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        topic = CreatableTopicResult(name="t", error_code=error, error_message=None)
+        return CreateTopicsResponse(throttle_time_ms=7_000 if error else 0, topics=[topic])
+
+    async with cluster_of(ScriptedBroker({CreateTopicsRequest: create})) as cluster:
+        assert await create_topics(cluster, [NewTopic(name="t")]) == {"t": None}
+        first, second = sent
+        assert 7.0 <= second - first < 8.0
