@@ -244,7 +244,7 @@ class SocketServer:
         if admission.is_closed:
             return has_descriptor and self._hold(connection, admission.delay)
         if admission.delay > 0:
-            asyncio.get_running_loop().call_soon(connection.info.throttle, admission.delay)
+            connection.info.throttle(admission.delay)
         decision = self._slots.take(
             connection,
             now,
@@ -279,9 +279,8 @@ class SocketServer:
             logger.warning("Refused the connection of %s: too many wait because of %s", connection.info, key)
             return False
         logger.warning("Refused the connection of %s: connection_creation_rate of its address", connection.info)
-        loop = asyncio.get_running_loop()
-        loop.call_soon(connection.info.throttle, 2 * seconds)
-        loop.call_later(seconds, connection.abort)
+        connection.info.throttle(2 * seconds)
+        asyncio.get_running_loop().call_later(seconds, connection.abort)
         return True
 
     def _bound(self, has_descriptor: bool) -> str:
