@@ -1,4 +1,4 @@
-"""Kafka's own tool sets, shows and removes client quotas of our broker, and a Java client obeys them."""
+"""Kafka's own tool sets, shows and removes client quotas of our broker, and a Java producer has its rate."""
 
 import subprocess
 from collections.abc import Iterator

@@ -13,6 +13,7 @@ from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
 from tests.mutations.lost_end_table import LOST_END_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
+from tests.mutations.quota_table import QUOTA_MUTATIONS
 from tests.mutations.security_table import SECURITY_MUTATIONS
 
 _STATE: Final = "coordinator/transaction/state.py"
@@ -123,6 +124,7 @@ MUTATIONS: Final = (
     *LOST_END_MUTATIONS,
     *ACCESS_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
+    *QUOTA_MUTATIONS,
     *SECURITY_MUTATIONS,
     *HISTORY_MUTATIONS,
     Mutation(

@@ -82,7 +82,7 @@ class WireClient(asyncio.Protocol):
     def encode(self, request: Message, version: int) -> bytes:
         """The frame of a request, for a test that sends it in its own way with ``send_bytes``."""
         self._correlation_id += 1
-        return b"".join(encode_request(self._correlation_id, "test", request, version))
+        return b"".join(encode_request(self._correlation_id, self.client_id, request, version))
 
     def send_bytes(self, data: bytes) -> None:
         self._transport.write(data)

@@ -1,6 +1,7 @@
 """The time for which a connection is not read."""
 
 import asyncio
+import sys
 
 from oncelog.broker.network.mute import Mute
 from tests.unit.broker.virtual_time import in_virtual_time
@@ -51,3 +52,12 @@ async def test_mute_of_a_lost_connection_never_notifies() -> None:
     mute.begin(5)
     await asyncio.sleep(60)
     assert changes.times == []
+
+
+@in_virtual_time
+async def test_mute_of_a_lost_connection_has_no_timer() -> None:
+    mute = Mute(asyncio.get_running_loop(), Changes())
+    mute.begin(100_000)
+    await asyncio.sleep(1)
+    mute.forget()
+    assert sys.getrefcount(mute) == 2, "that of this test and the argument; a timer would keep it for a day"
