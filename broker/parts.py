@@ -13,10 +13,10 @@ from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.peers.auto_topics import AutoTopicCreation
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.quotas.client_quotas import ClientQuotas
 from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.security.authorizer import Authorizer
-from oncelog.broker.security.quotas import Quotas
 from oncelog.broker.security.scram_users import ScramUsers
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_manager import LogManager
@@ -68,7 +68,7 @@ class Broker:
     acls: AclRepository | None
     """None if every client may do everything."""
     scram_users: ScramUsers
-    quotas: Quotas
+    quotas: ClientQuotas
     response_memory: ResponseMemory
     supervisor: Supervisor
     failure: asyncio.Future[str]

@@ -43,6 +43,7 @@ from oncelog.broker.peers.auto_topics import AutoTopicCreation
 from oncelog.broker.peers.controller_client import ControllerClient
 from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.quotas.client_quotas import ClientQuotas
 from oncelog.broker.reconfiguration import change_intervals, reconfigure_logs, reconfigure_verifier, update_logs
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.replica_control import ReplicaControl
@@ -50,7 +51,6 @@ from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.access_control import open_access_control
 from oncelog.broker.security.audit import open_audit
-from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.security.scram_users import ScramUsers
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.disk import Disk
@@ -154,6 +154,7 @@ class _Start:
         self._supervisor = Supervisor()
         self._metadata = MetadataCache()
         self._features = FinalizedFeatureCache()
+        self._quotas = ClientQuotas(config)
         self._features.on_incompatible = self._fail
         self._running: Controller | None = None
 
@@ -211,7 +212,7 @@ class _Start:
         resources.push_async_callback(supervisor.stop)
         if data.member is not None:
             resources.callback(data.member.close)
-        server = SocketServer(self._config, supervisor, self._heartbeats)
+        server = SocketServer(self._config, supervisor, self._heartbeats, self._quotas.connections)
         self._settings.follow(server.reconfigure)
         resources.push_async_callback(server.stop)
         resources.callback(data.coordinators.stop)
@@ -256,7 +257,7 @@ class _Start:
             authorizer=self._access.authorizer,
             acls=self._access.acls,
             scram_users=ScramUsers(data.configs),
-            quotas=Unlimited(),
+            quotas=self._quotas,
             response_memory=parts.server.response_memory,
             supervisor=self._supervisor,
             failure=self._failure,
@@ -275,6 +276,7 @@ class _Start:
         dispatcher = Dispatcher(broker, broker.handlers, max_elements=self._config.oncelog_request_max_elements)
         if self._access.audit is not None:
             self._access.audit.watch_changes(dispatcher)
+        self._quotas.measure(dispatcher, broker.sliced_work)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
         users, cluster_id = broker.scram_users, broker.cluster_id
@@ -326,6 +328,7 @@ class _Start:
     def _open_configs(self, store: MetadataStore) -> ConfigRepository:
         rules = ConfigRules(self._config)
         self._configs = ConfigRepository(store, rules)
+        self._configs.add_listener(self._quotas.learn)
         audit = open_audit(self._config, self._disk, self._wall_clock, self._resources, self._supervisor)
         self._access = open_access_control(self._config, store, self._supervisor, audit)
         self._settings = rules.settings = DynamicSettings(self._config, self._broker_id, self._configs)
@@ -340,7 +343,7 @@ class _Start:
     async def _load(self, store: MetadataStore, logs: LogManager) -> None:
         """Read what the cluster uses and the topics' settings, and then the logs."""
         await self._features.load(session_of(store))  # The controller reads all of this again, and then listens.
-        await self._configs.load(session_of(store), _ignore_change)
+        await self._configs.load(session_of(store), lambda: None)
         logs.load()
 
     def _stop_logs_last(self, logs: LogManager, replicas: ReplicaManager, control: ReplicaControl) -> None:
@@ -492,7 +495,3 @@ def _done() -> "asyncio.Future[None]":
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     done.set_result(None)
     return done
-
-
-def _ignore_change() -> None:
-    """Do nothing: no watch of this reading is needed."""

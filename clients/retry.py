@@ -79,9 +79,12 @@ class Retry:
         """How long the next attempt may take."""
         return min(self._attempt_seconds, self.remaining_seconds)
 
-    async def pause(self) -> bool:
-        """Wait before the next attempt; False, at once, if the time would be up by then."""
-        seconds = self._backoff.pause_seconds(self._attempt)
+    async def pause(self, throttle_seconds: float = 0.0) -> bool:
+        """Wait before the next attempt; False, at once, if the time would be up by then.
+
+        ``throttle_seconds``: the broker reads nothing before (KIP-219).
+        """
+        seconds = max(self._backoff.pause_seconds(self._attempt), throttle_seconds)
         if seconds >= self.remaining_seconds:
             return False
         self._attempt += 1

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
         PatternType,
         ResourcePattern,
     )
+    from oncelog.protocol.client_quotas import AnyName, DefaultName, QuotaEntity, QuotaFilter
     from oncelog.protocol.config_source import ConfigSource
     from oncelog.protocol.errors import ErrorCode
     from oncelog.protocol.records.compression import CorruptRecord
@@ -202,6 +203,7 @@ else:
             "PatternType",
             "ResourcePattern",
         ),
+        "oncelog.protocol.client_quotas": ("AnyName", "DefaultName", "QuotaEntity", "QuotaFilter"),
         "oncelog.protocol.config_source": ("ConfigSource",),
         "oncelog.protocol.errors": ("ErrorCode",),
         "oncelog.protocol.records.compression": ("CorruptRecord",),
@@ -234,6 +236,7 @@ __all__ = [
     "Address",
     "Admin",
     "AdminConfig",
+    "AnyName",
     "AssignmentFailed",
     "AuthenticationFailed",
     "BROKER_DEFAULT",
@@ -262,6 +265,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "CorruptRecord",
+    "DefaultName",
     "DeliveryTimedOut",
     "EARLIEST",
     "ErrorCode",
@@ -304,6 +308,8 @@ __all__ = [
     "ProducerConfig",
     "ProducerError",
     "ProducerFenced",
+    "QuotaEntity",
+    "QuotaFilter",
     "Reason",
     "RebalanceInProgress",
     "RebalanceListener",

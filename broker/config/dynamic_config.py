@@ -34,7 +34,9 @@ _RATES: Final = frozenset({"leader.replication.throttled.rate", "follower.replic
 _CLEANER: Final = frozenset({"log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.size"})
 _CLEANUP_POLICY: Final = "log.cleanup.policy"
 _PER_IP_LIMITS: Final = "max.connections.per.ip.overrides"
-_CONNECTION_LIMITS: Final = frozenset({"max.connections", "max.connections.per.ip", _PER_IP_LIMITS})
+_CONNECTION_LIMITS: Final = frozenset(
+    {"max.connection.creation.rate", "max.connections", "max.connections.per.ip", _PER_IP_LIMITS}
+)
 _PRODUCERS: Final = frozenset({"producer.id.expiration.ms", "transaction.partition.verification.enable"})
 _THREADS: Final = frozenset(
     {

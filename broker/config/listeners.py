@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listener_limits import parse_listener_limits
 from oncelog.broker.config.prefixed_settings import refuse_useless
 from oncelog.broker.config.sasl_config import SaslListener, parse_inter_broker_login, parse_sasl_listener
 from oncelog.broker.config.settings import ConfigError
@@ -196,11 +197,11 @@ def checked_listeners(config: BrokerConfig) -> Listeners:
     if config.oncelog_http_listener is not None:
         parse_http_listener(config.oncelog_http_listener)
     listeners = parse_listeners(config)
+    names = [listener.name for listener in listeners.bound]
     refuse_useless(
-        config,
-        [listener.name for listener in listeners.bound],
-        [listener.name for listener in listeners.bound if listener.security_protocol in WITH_TLS],
+        config, names, [listener.name for listener in listeners.bound if listener.security_protocol in WITH_TLS]
     )
+    parse_listener_limits(config, names)
     sasl_listeners(config, listeners)
     tls_listeners(config, listeners)
     inter_broker_login(config, listeners)

@@ -4,12 +4,15 @@ from collections.abc import Collection, Iterable
 
 from oncelog.broker.config import sasl_config, tls_config
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listener_limits import listener_of_limit
 from oncelog.broker.config.settings import ConfigError
 
 
 def is_prefixed(key: str) -> bool:
     """Return whether a key, which is no row of the table, is such a row for one listener or mechanism."""
-    return sasl_config.match_prefixed(key) is not None or tls_config.match_prefixed(key) is not None
+    return any(match(key) is not None for match in (sasl_config.match_prefixed, tls_config.match_prefixed)) or (
+        listener_of_limit(key) is not None
+    )
 
 
 def is_secret(key: str) -> bool:
@@ -26,8 +29,9 @@ def refuse_useless(config: BrokerConfig, listeners: Iterable[str], with_tls: Col
     secured = {name.lower() for name in with_tls}
     for key in config.prefixed:
         match = tls_config.match_prefixed(key) or sasl_config.match_prefixed(key)
-        assert match is not None
-        listener = (match["listener"] or "").removeprefix("listener.name.").removesuffix(".")
+        listener = listener_of_limit(key) or ""
+        if match is not None:
+            listener = (match["listener"] or "").removeprefix("listener.name.").removesuffix(".")
         if listener and listener not in names:
             raise ConfigError(
                 f"{key} is for a listener {listener}, which is none of listeners: expected one of "

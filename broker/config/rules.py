@@ -27,8 +27,8 @@ class ConfigRules:
         """Those of the running broker, once it has any."""
 
     def why_invalid(self, resource: ConfigResource, overrides: Mapping[str, str]) -> ApiError | None:
-        if resource.type is ResourceType.USER:
-            return None  # Credentials are made by this broker; other keys, such as quotas, by other tools.
+        if resource.type in (ResourceType.USER, ResourceType.QUOTA):
+            return None  # Credentials and quotas are checked where they are requested.
         if resource.type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
             return why_invalid_overrides(resource.type, overrides)
         if resource.type is not ResourceType.TOPIC:

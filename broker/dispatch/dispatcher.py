@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from oncelog.broker.dispatch.api_handler import ApiHandler, Later, Outcome, R, Shaped, response_type_of
+from oncelog.broker.dispatch.loop_meter import LoopMeter
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, RequestContext
 from oncelog.broker.dispatch.request_limits import limit_of
 from oncelog.broker.dispatch.sliced_work import SlicedWork
@@ -180,6 +181,8 @@ class Dispatcher:
         """Called with the API's name and every response of its handler; None if no metric needs it."""
         self._watched: frozenset[ApiKey] = frozenset()
         self._on_watched: Watcher = _ignore_request
+        self.meter: LoopMeter | None = None
+        """Measures what requests take; None if no quota needs it."""
 
     def watch(self, api_keys: frozenset[ApiKey], on_response: "Watcher") -> None:
         """Have the requests of some APIs seen with their responses. Call it before the first request."""
@@ -188,6 +191,7 @@ class Dispatcher:
 
     def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> ResponseBuffers | PendingResponse:
         """Begin one request. Raises CloseConnection, and nothing else."""
+        began = 0 if self.meter is None else self.meter.nanoseconds()
         try:
             header, position = parse_request_header(frame)
             api_key, version, correlation_id, client_id = header
@@ -204,6 +208,8 @@ class Dispatcher:
             _log_request(route, context, frame)
         try:
             outcome = route.handler.function(self._broker, context, request)
+            if began and self.meter is not None:
+                connection.loop_nanoseconds += self.meter.nanoseconds() - began
             if outcome is not None and not isinstance(outcome, Message):
                 return self._begin(PendingResponse(self, route, context, request), route, context, outcome)
         except Exception as error:
@@ -236,7 +242,10 @@ class Dispatcher:
                 raise CloseConnection(f"a malformed request: {error}") from None
             route.requests += 1
             _log_request(route, context, frame)
+            began = 0 if self.meter is None else self.meter.nanoseconds()
             outcome = pending.resolve(route.handler.function(self._broker, context, request))
+            if began and self.meter is not None:
+                context.connection.loop_nanoseconds += self.meter.nanoseconds() - began
             if outcome is None or isinstance(outcome, Message | asyncio.Future):
                 return outcome
             return await self._encode_in_slices(pending, route, context, outcome)
@@ -264,11 +273,13 @@ class Dispatcher:
         self, route: _Route, context: RequestContext, request: Message, message: "Message | _Encoded | None"
     ) -> ResponseBuffers:
         """Return the response's buffers. A response that cannot be encoded is a bug like any other of its handler."""
-        if message is None:
-            return _NO_RESPONSE
         if isinstance(message, _Encoded):
             return message.buffers
         try:
+            if self.meter is not None:
+                self.meter.settle(route.handler.api_key, context, message)
+            if message is None:
+                return _NO_RESPONSE
             if self.on_response is not None:
                 self.on_response(route.handler.name, message)
             if route.is_watched:
@@ -284,6 +295,8 @@ class Dispatcher:
         if outcome is None or isinstance(outcome, asyncio.Future):
             return outcome
         assert isinstance(outcome, Message), "what a coroutine leaves behind is decided"
+        if self.meter is not None:
+            self.meter.settle(route.handler.api_key, context, outcome)
         if self.on_response is not None:
             self.on_response(route.handler.name, outcome)
         if route.is_watched:

@@ -62,6 +62,8 @@ class ConnectionInfo:
         "is_replica_fetcher",
         "large_left_since",
         "listener_name",
+        "loop_nanoseconds",
+        "on_throttle",
         "order",
         "principal",
         "was_sent_much",
@@ -101,6 +103,10 @@ class ConnectionInfo:
         """Whether it was sent a large response before."""
         self.large_left_since: float | None = None
         """Since when it was given small batches only while there were large ones, by the loop's clock."""
+        self.loop_nanoseconds = 0
+        """What its requests took of the event loop since its last response, if that is measured (``LoopMeter``)."""
+        self.on_throttle: Callable[[float], None] | None = None
+        """Called with the seconds for which nothing more is read; None without a connection, and once it is lost."""
         self.is_open = True
         """False once the connection is lost: its responses have no reader."""
 
@@ -112,6 +118,11 @@ class ConnectionInfo:
         """Call back as ``oncelog.coordinator.ports.ClientConnection`` says."""
         if self.order is not None:
             self.order.when_responded(callback)
+
+    def throttle(self, seconds: float) -> None:
+        """Begin no further request for some seconds, and read none."""
+        if self.on_throttle is not None:
+            self.on_throttle(seconds)
 
     def note_greeting(self) -> None:
         """Note that the response to the request in hand, ApiVersions, is made."""

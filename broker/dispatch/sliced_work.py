@@ -24,6 +24,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
+from oncelog.broker.dispatch.loop_meter import LoopMeter
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
 from oncelog.broker.storage.segment_read import ReadRequest
 from oncelog.protocol.framing import encode_response_in_slices
@@ -81,6 +82,8 @@ class SlicedWork:
         self._begun = 0
         """Units that were used up by what was done at once, in this turn of the loop and those before."""
         self._turn_ends = False
+        self.meter: LoopMeter | None = None
+        """Measures what the slices take; None if no quota needs it."""
 
     def start(
         self,
@@ -165,7 +168,7 @@ class SlicedWork:
             await self._turn(self._beginning)
             _check_open(connection)
             budget.left = SLICE_UNITS
-            request = _advance(steps, None, budget)
+            request = self._do_slice(steps, None, budget, connection)
             has_begun = True
         except StopIteration as stop:
             result: T = stop.value
@@ -190,12 +193,29 @@ class SlicedWork:
                     await self._turn(self._waiting)
                     _check_open(connection)
                     budget.left = SLICE_UNITS
-                    request = _advance(steps, data, budget)
+                    request = self._do_slice(steps, data, budget, connection)
             except StopIteration as stop:
                 result: T = stop.value
                 return result
             finally:
                 steps.close()
+
+    def _do_slice(
+        self,
+        steps: Steps[T],
+        data: Buffer | OSError | None,
+        budget: WorkBudget,
+        connection: ConnectionInfo | None,
+    ) -> ReadRequest | None:
+        """Resume work in a turn of its own; its time is its connection's."""
+        if self.meter is None or connection is None:
+            return _advance(steps, data, budget)
+        began = self.meter.nanoseconds()
+        try:
+            return _advance(steps, data, budget)
+        finally:
+            if self.meter is not None:
+                connection.loop_nanoseconds += self.meter.nanoseconds() - began
 
     async def _turn(self, queue: "deque[asyncio.Future[None]]") -> None:
         """Wait until it is this request's turn: one request has its turn in one turn of the loop."""

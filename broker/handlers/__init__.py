@@ -8,6 +8,7 @@ from typing import Any
 from oncelog.broker.dispatch.api_handler import ApiHandler
 from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from oncelog.broker.handlers.alter_client_quotas import handle_alter_client_quotas
 from oncelog.broker.handlers.alter_configs import handle_alter_configs
 from oncelog.broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
 from oncelog.broker.handlers.alter_user_scram_credentials import handle_alter_user_scram_credentials
@@ -20,6 +21,7 @@ from oncelog.broker.handlers.delete_groups import handle_delete_groups
 from oncelog.broker.handlers.delete_records import handle_delete_records
 from oncelog.broker.handlers.delete_topics import handle_delete_topics
 from oncelog.broker.handlers.describe_acls import handle_describe_acls
+from oncelog.broker.handlers.describe_client_quotas import handle_describe_client_quotas
 from oncelog.broker.handlers.describe_cluster import handle_describe_cluster
 from oncelog.broker.handlers.describe_configs import handle_describe_configs
 from oncelog.broker.handlers.describe_groups import handle_describe_groups
@@ -64,6 +66,7 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
     handlers: tuple[ApiHandler[Any], ...] = (
         handle_add_offsets_to_txn,
         handle_add_partitions_to_txn,
+        handle_alter_client_quotas,
         handle_alter_configs,
         handle_alter_partition_reassignments,
         handle_alter_user_scram_credentials,
@@ -76,6 +79,7 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_delete_records,
         handle_delete_topics,
         handle_describe_acls,
+        handle_describe_client_quotas,
         handle_describe_cluster,
         handle_describe_configs,
         handle_describe_groups,

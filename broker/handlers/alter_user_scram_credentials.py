@@ -44,6 +44,9 @@ _UNITS_PER_USER: Final = 8
 _Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 _LONGEST_SALTED_PASSWORD: Final = 1_024
 _NO_ZNODES: Final = (".", "..")
+_NO_CREDENTIAL: Final = ApiError(
+    ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+)
 _TWICE: Final = ApiError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 
@@ -121,7 +124,7 @@ def _operation(change: _Change) -> ConfigOperation | ApiError:
     if mechanism is None:
         return ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramCredentialDeletion):
-        return ConfigOperation(mechanism.name, OperationType.DELETE)
+        return ConfigOperation(mechanism.name, OperationType.DELETE, unless_missing=_NO_CREDENTIAL)
     return _upsertion(mechanism, change)
 
 

@@ -4,10 +4,11 @@ Each topic succeeds or fails on its own; when the response is sent, the new part
 brokers know them. If that takes longer than the request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT,
 and the partitions exist all the same. Only the controller adds partitions.
 
-Versions: 2 is flexible.
+Versions: 2 is flexible; 3 gets THROTTLING_QUOTA_EXCEEDED for topics beyond controller_mutation_rate (KIP-599).
 """
 
 from collections import Counter
+from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
@@ -23,6 +24,8 @@ from oncelog.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+_FIRST_STRICT_VERSION: Final = 3
 
 
 def refuse_create_partitions(
@@ -46,12 +49,19 @@ async def _create(
         if name not in errors and not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.TOPIC, name):
             errors[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     topics = [_new_partitions(topic) for topic in request.topics if topic.name not in errors]
+    mutations = broker.quotas.mutations(context, is_strict=context.api_version >= _FIRST_STRICT_VERSION)
     results = await broker.controller_apis.create_partitions(
-        topics, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000
+        topics,
+        validate_only=request.validate_only,
+        timeout_seconds=request.timeout_ms / 1000,
+        admit=mutations.admit,
     )
     for topic, result in zip(topics, results, strict=True):
         errors[topic.topic] = result
-    return CreatePartitionsResponse(results=[_result(name, errors[name]) for name in counts])
+    return CreatePartitionsResponse(
+        throttle_time_ms=broker.quotas.settle_mutations(context, mutations),
+        results=[_result(name, errors[name]) for name in counts],
+    )
 
 
 def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:

@@ -6,7 +6,8 @@ request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT, as in Kaf
 Only the controller creates; another broker returns NOT_CONTROLLER.
 
 Versions: 5 is flexible, adds what the topic became (partitions, replicas, configuration, for those who may read it) and
-lets -1 stand for the broker's defaults; 7 adds the topic's id.
+lets -1 stand for the broker's defaults; 6 gets THROTTLING_QUOTA_EXCEEDED for topics beyond controller_mutation_rate,
+which clients of older versions may create and are throttled for (KIP-599); 7 adds the topic's id.
 """
 
 from collections import Counter
@@ -34,6 +35,7 @@ from oncelog.protocol.schema import ZERO_UUID, SharedList
 
 _NAMED_AGAIN: Final = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 _DENIED: Final = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+_FIRST_STRICT_VERSION: Final = 6
 _UNITS_PER_TOPIC: Final = 4
 
 
@@ -52,8 +54,12 @@ async def _create(broker: Broker, context: RequestContext, request: CreateTopics
     counts = Counter([topic.name for topic in request.topics])
     errors = dict.fromkeys([name for name, count in counts.items() if count > 1], _NAMED_AGAIN)
     topics = await work.finish(_new_topics(broker, context, request, errors, budget), budget, connection)
+    mutations = broker.quotas.mutations(context, is_strict=context.api_version >= _FIRST_STRICT_VERSION)
     results = await broker.controller_apis.create_topics(
-        topics, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000
+        topics,
+        validate_only=request.validate_only,
+        timeout_seconds=request.timeout_ms / 1000,
+        admit=mutations.admit,
     )
     plans = dict(zip([topic.name for topic in topics], results, strict=True))
     described = _TopicConfigs(broker)
@@ -63,7 +69,8 @@ async def _create(broker: Broker, context: RequestContext, request: CreateTopics
         return _result(described, context, name, outcome, validate_only=request.validate_only)
 
     responses = in_slices(counts, respond, budget, _UNITS_PER_TOPIC)
-    return CreateTopicsResponse(topics=await work.finish(responses, budget, connection))
+    created = await work.finish(responses, budget, connection)
+    return CreateTopicsResponse(throttle_time_ms=broker.quotas.settle_mutations(context, mutations), topics=created)
 
 
 def _new_topics(

@@ -6,7 +6,8 @@ are deleted and its name is free. REQUEST_TIMED_OUT means that the deletion goes
 The client needs DELETE on the cluster or on the topic, and DESCRIBE on a topic that it names; the name of a topic that
 it gives by its id is returned only if it may describe it.
 
-Versions: 4 is flexible; 5 has error messages; 6 takes ids (KIP-516).
+Versions: 4 is flexible; 5 has error messages, and gets THROTTLING_QUOTA_EXCEEDED for topics beyond
+controller_mutation_rate (KIP-599); 6 takes ids (KIP-516).
 """
 
 from collections.abc import Set
@@ -30,6 +31,7 @@ from oncelog.protocol.messages.delete_topics import (
 from oncelog.protocol.schema import ZERO_UUID
 
 _FIRST_VERSION_WITH_A_CODE_FOR_DISABLED = 3
+_FIRST_STRICT_VERSION: Final = 5
 _UNITS_PER_TOPIC: Final = 2
 
 
@@ -55,13 +57,18 @@ async def _delete(broker: Broker, context: RequestContext, request: DeleteTopics
     resolve = partial(_resolve, broker, context, requested_ids=requested_ids, may_delete_all=may_delete_all)
     resolved = await work.finish(in_slices(requested, resolve, budget, _UNITS_PER_TOPIC), budget, connection)
     names = [topic.name for topic in resolved if isinstance(topic, DeleteTopicState) and topic.name is not None]
-    errors = iter(await broker.controller_apis.delete_topics(names, timeout_seconds=request.timeout_ms / 1000))
+    mutations = broker.quotas.mutations(context, is_strict=context.api_version >= _FIRST_STRICT_VERSION)
+    deleting = broker.controller_apis.delete_topics(
+        names, timeout_seconds=request.timeout_ms / 1000, admit=mutations.admit
+    )
+    errors = iter(await deleting)
 
     def respond(topic: DeleteTopicState | DeletableTopicResult) -> DeletableTopicResult:
         return _result(topic, next(errors)) if isinstance(topic, DeleteTopicState) else topic
 
     responses = in_slices(resolved, respond, budget, _UNITS_PER_TOPIC)
-    return DeleteTopicsResponse(responses=await work.finish(responses, budget, connection))
+    deleted = await work.finish(responses, budget, connection)
+    return DeleteTopicsResponse(throttle_time_ms=broker.quotas.settle_mutations(context, mutations), responses=deleted)
 
 
 def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:

@@ -129,6 +129,8 @@ def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> F
             names_epochs=context.api_version >= _FIRST_VERSION_WITH_LAST_EPOCH,
         )
     max_bytes = max(min(request.max_bytes, broker.config.fetch_max_bytes), 0)
+    if broker.quotas.limits_fetch:
+        max_bytes = min(max_bytes, broker.quotas.most_fetched(context))
     knows_racks = context.api_version >= _FIRST_VERSION_WITH_RACKS
     selects = knows_racks and broker.config.replica_selector_class == RACK_AWARE_SELECTOR
     read_committed = request.isolation_level == _READ_COMMITTED
@@ -144,23 +146,25 @@ def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> F
 
 
 def _shape(broker: Broker, context: RequestContext, fetch: FetchContext) -> FetchResponse:
-    """Return the response, its partitions grouped by topic."""
+    """Return the response, its partitions grouped by topic: none if the client is over its quota."""
+    throttle_time_ms = 0
+    if broker.quotas.watches_fetches and not fetch.session.privileged:
+        throttle_time_ms, gets_records = broker.quotas.record_fetch(context, fetch.size)
+        if not gets_records:
+            return FetchResponse(throttle_time_ms=throttle_time_ms)
     topics: dict[str | bytes, FetchableTopicResponse] = {}
     endpoints: dict[int, NodeEndpoint] = {}
-    size = 0
     by_id = fetch.session.uses_topic_ids
     for position, reply in fetch.replies_to_send():
         if reply.error_code:
             _explain(broker, context, position.topic, reply, endpoints)
-        elif reply.records:
-            size += len(reply.records)
         key = position.topic_id if by_id else position.topic or ""
         topic = topics.get(key)
         if topic is None:
             topic = topics[key] = FetchableTopicResponse(topic=position.topic or "", topic_id=position.topic_id)
         topic.partitions.append(reply)
     return FetchResponse(
-        throttle_time_ms=0 if fetch.session.privileged else broker.quotas.record_fetch(context, size),
+        throttle_time_ms=throttle_time_ms,
         responses=list(topics.values()),
         node_endpoints=list(endpoints.values()),
     )

@@ -193,7 +193,7 @@ def _collect(request: ProduceRequest) -> tuple[list[TopicProduceResponse], list[
 class _Produce:
     """One request, whose batches are judged, verified if they are transactional, and appended."""
 
-    __slots__ = ("_batches", "_broker", "_context", "_now_ms", "_request", "_responses", "_size", "_unacknowledged")
+    __slots__ = ("_batches", "_broker", "_context", "_now_ms", "_request", "_responses", "_unacknowledged")
 
     def __init__(self, broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
         if context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
@@ -203,7 +203,6 @@ class _Produce:
         self._context = context
         self._request = request
         self._now_ms = broker.wall_clock()
-        self._size = 0
         self._unacknowledged: list[Unacknowledged] = []
         self._responses, self._batches = _collect(request)
 
@@ -213,7 +212,9 @@ class _Produce:
         written = _transactional_batches(batches)
         refusal = self._refusal(written)
         if refusal:
-            return self._respond(_refused(self._responses, batches, refusal))
+            response = _refused(self._responses, batches, refusal)
+            response.throttle_time_ms = self._throttle_ms()
+            return self._respond(response)
         if written and len(batches) > _PART_SIZE:
             return self._append_parts()
         judging = self._begin_judging(batches, appends=not written)
@@ -251,15 +252,20 @@ class _Produce:
     def _outcome(self) -> ProduceResponse | Later | None:
         """Return the response, once everything is appended, or a future of it."""
         broker, context = self._broker, self._context
-        response = ProduceResponse(
-            responses=self._responses, throttle_time_ms=broker.quotas.record_produce(context, self._size)
-        )
+        response = ProduceResponse(responses=self._responses, throttle_time_ms=self._throttle_ms())
         if not self._unacknowledged:
             return self._respond(response)
         delayed = DelayedProduce(
             response, acks=self._request.acks, complete=lambda response: with_current_leaders(broker, context, response)
         )
         return delayed.start(self._unacknowledged, self._request.timeout_ms)
+
+    def _throttle_ms(self) -> int:
+        """Return for how long the client is throttled for all records of the request, refused ones included."""
+        if not self._broker.quotas.limits_produce:
+            return 0
+        size = sum([len(batch.data.records) for batch in self._batches if batch.data.records is not None])
+        return self._broker.quotas.record_produce(self._context, size)
 
     def _respond(self, response: ProduceResponse) -> ProduceResponse | None:
         if self._request.acks != _NO_ACKS:
@@ -447,7 +453,6 @@ class _Produce:
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
         if not isinstance(info, AppendInfo):
             return refused_batch(index, info)
-        self._size += len(batch)
         response = PartitionProduceResponse(
             index=index,
             base_offset=info.base_offset,

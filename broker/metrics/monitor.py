@@ -26,6 +26,7 @@ from oncelog.broker.metrics.exposition import CONTENT_TYPE, write_families
 from oncelog.broker.metrics.http_endpoint import HttpEndpoint, Page
 from oncelog.broker.metrics.loop_lag import BOUNDS, LoopLag
 from oncelog.broker.metrics.partition_metrics import log_metrics, replica_metrics, topic_metrics
+from oncelog.broker.metrics.quota_metrics import quota_metrics
 from oncelog.broker.metrics.request_metrics import request_metrics, traffic_metrics
 from oncelog.broker.metrics.response_errors import ResponseErrors
 from oncelog.broker.metrics.transaction_metrics import transaction_metrics, verification_metrics
@@ -119,6 +120,7 @@ def broker_families(broker: "Broker") -> Iterator[Metric]:
         topic_metrics(replicas),
         log_metrics(replicas),
         cleaner_metrics(broker.log_manager),
+        quota_metrics(broker.quotas),
         task_metrics(broker.supervisor),
         storage_metrics(broker),
     )

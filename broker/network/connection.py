@@ -41,6 +41,7 @@ from oncelog.broker.network.connection_limits import Limits
 from oncelog.broker.network.frames import FrameReader
 from oncelog.broker.network.gate import Entrance
 from oncelog.broker.network.long_requests import LONG_BYTES, Account, LongRequests
+from oncelog.broker.network.mute import Mute
 from oncelog.broker.network.request_order import ConnectionOrder
 from oncelog.broker.network.response_memory import Reading, ResponseMemory
 from oncelog.broker.network.response_slot import Finishing, LastResponse, ResponseSlot
@@ -96,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         "_listener_name",
         "_long_requests",
         "_loop",
+        "_mute",
         "_order",
         "_owner",
         "_reader",
@@ -153,6 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         """The slice of this turn is used up."""
         self._blocked = False
         """A coroutine of this connection runs: nothing begins before it is done."""
+        self._mute = Mute(self._loop, self._process)
         self._closing = False
         self._reading_paused = False
         self.last_activity = self._loop.time()
@@ -173,6 +176,7 @@ class Connection(asyncio.BufferedProtocol):
             id=self._owner.new_connection_id(),
             connected_after=self._owner.all_accepted_until(),
         )
+        self.info.on_throttle = self._mute.begin
         if socket is not None:
             self.info.descriptor = socket.fileno()
         self.writer = ResponseWriter(self._transport, self.info, self._owner.response_memory)
@@ -185,7 +189,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
         self.info.is_open = False
-        self.info.order = None
+        self.info.order = self.info.on_throttle = None
+        self._mute.forget()
         self._order.forget()
         self.entrance.connection_lost()
         self._frames.clear()
@@ -250,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         out: ResponseBuffers = []
         unsent = 0
         frames, slots, info = self._frames, self._slots, self.info
-        share, allowed, writer, entrance = self._turn_share, self._slice, self.writer, self.entrance
+        share, allowed, writer, entrance, mute = self._turn_share, self._slice, self.writer, self.entrance, self._mute
         if frames and allowed > share.left:
             if share.left <= 0 < allowed and units_of(frames[0]) > 1:
                 self._rest(share.await_turn)
@@ -258,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 allowed = share.limit(allowed)
         left = allowed
-        while frames and left > 0 and not (self._blocked or writer.is_paused or self._closing):
+        while frames and left > 0 and not (self._blocked or mute.is_on or writer.is_paused or self._closing):
             frame = frames[0]
             if slots and self._must_wait(frame):
                 break
@@ -298,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
                 share.spend(begun)
         if left <= 0 and not self._resting:
             self._rest(self._loop.call_soon)
-        if frames or slots or self._reading_paused or self._reader.refusal:
+        if frames or slots or self._reading_paused or self._reader.refusal or mute.is_on:
             self._pace_reading()
         if info.carries_heartbeats and not (frames or slots or self._closing):
             info.carries_heartbeats = False
@@ -423,6 +428,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._bytes >= limits.oncelog_connection_max_inflight_bytes
             or self._reader.refusal != ""
             or (self._resting and len(self._frames) > 0)
+            or self._mute.is_on
         )
         if full != self._reading_paused:
             self._reading_paused = full

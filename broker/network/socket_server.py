@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listener_limits import ListenerLimits, parse_listener_limits
 from oncelog.broker.config.listeners import Listener, parse_per_ip_limits
 from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.network.connection import Connection
@@ -38,6 +39,8 @@ from oncelog.broker.network.loop_turns import LoopTurns
 from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.network.turn_share import TurnShare
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.quotas.connection_rates import ConnectionRates
+from oncelog.broker.quotas.windowed_rate import Windows
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +78,16 @@ NO_TLS: Final[Mapping[str, Secure]] = MappingProxyType({})
 class SocketServer:
     """Implements ``connection.Owner``."""
 
-    def __init__(self, config: BrokerConfig, supervisor: Supervisor, heartbeats: Heartbeats | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        supervisor: Supervisor,
+        heartbeats: Heartbeats | None = None,
+        rates: ConnectionRates | None = None,
+    ) -> None:
         """Serve nothing yet; ``heartbeats`` responds to those of other brokers; None: the connections do."""
+        self._rates = rates or ConnectionRates(Windows())
+        self._listener_limits: dict[str, ListenerLimits] = {}
         self._heartbeats = heartbeats
         self._config = config
         self._supervisor = supervisor
@@ -95,6 +106,7 @@ class SocketServer:
         self._first_kept_back = first_descriptor_kept_back(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         """The system gives out the lowest descriptor that is free, so this one says how many are in use."""
         self._per_ip: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
         self._scratch = new_scratch()
         self.response_memory = ResponseMemory(config.oncelog_responses_max_bytes)
@@ -109,6 +121,12 @@ class SocketServer:
         """Go by other limits from now on. Connections that there are stay, as in Kafka."""
         self._config = config
         self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
+        self._set_rates()
+
+    def _set_rates(self) -> None:
+        rates = {name: limits.max_connection_creation_rate for name, limits in self._listener_limits.items()}
+        config = self._config
+        self._rates.set_limits(config.max_connection_creation_rate, rates, backlog=config.socket_listen_backlog_size)
 
     @property
     def connection_count(self) -> int:
@@ -134,6 +152,8 @@ class SocketServer:
         listeners = list(listeners)
         self._inter_broker = inter_broker
         self._ended = {listener.name: Traffic() for listener in listeners}
+        self._listener_limits = parse_listener_limits(self._config, self._ended)
+        self._set_rates()
         return {listener.name: await self._open(listener) for listener in listeners}
 
     async def serve(
@@ -220,16 +240,25 @@ class SocketServer:
         self._connections[connection] = None
         self._ended[name].accepted += 1
         self._per_ip[host] += 1
-        if self._per_ip[host] > self._per_ip_limits.get(host, self._config.max_connections_per_ip):
-            logger.warning("Refused the connection of %s: max.connections.per.ip is reached", connection.info)
+        self._per_listener[name] += 1
+        full = self._full_count(host, name)
+        if full is not None:
+            logger.warning("Refused the connection of %s: %s is reached", connection.info, full)
             return False
+        now = asyncio.get_running_loop().time()
         has_descriptor = connection.info.descriptor < self._first_kept_back
+        is_protected = name == self._inter_broker and len(self._ended) > 1
+        admission = self._rates.admit(host, name, now, is_between_brokers=is_protected)
+        if admission.is_closed:
+            return has_descriptor and self._hold(connection, admission.delay)
+        if admission.delay > 0:
+            connection.info.throttle(admission.delay)
         decision = self._slots.take(
             connection,
-            asyncio.get_running_loop().time(),
+            now,
             max_connections=self._config.max_connections,
             has_descriptor=has_descriptor,
-            is_protected=name == self._inter_broker and len(self._ended) > 1,
+            is_protected=is_protected,
         )
         if decision.displaced is not None:
             displaced = decision.displaced
@@ -242,6 +271,25 @@ class SocketServer:
         else:
             logger.debug("Accepted the connection of %s", connection.info)
         return decision.is_accepted
+
+    def _full_count(self, host: str, listener_name: str) -> str | None:
+        """Return the setting that allows no more connections of the address, or of the listener; None if all do."""
+        if self._per_listener[listener_name] > self._listener_limits[listener_name].max_connections:
+            return f"listener.name.{listener_name.lower()}.max.connections"
+        if self._per_ip[host] > self._per_ip_limits.get(host, self._config.max_connections_per_ip):
+            return "max.connections.per.ip"
+        return None
+
+    def _hold(self, connection: Connection, seconds: float) -> bool:
+        """Close a connection that came too fast after a delay. Return False if there is none: it is closed now."""
+        if seconds <= 0:
+            key = "max.connection.creation.rate"
+            logger.warning("Refused the connection of %s: too many wait because of %s", connection.info, key)
+            return False
+        logger.warning("Refused the connection of %s: connection_creation_rate of its address", connection.info)
+        connection.info.throttle(2 * seconds)
+        asyncio.get_running_loop().call_later(seconds, connection.abort)
+        return True
 
     def _bound(self, has_descriptor: bool) -> str:
         """Return the setting that allows no more connections."""
@@ -267,6 +315,7 @@ class SocketServer:
         """Free the slot of a connection, and its place among those of its address."""
         self._slots.release(connection)
         host = connection.info.client_host
+        self._per_listener[connection.info.listener_name] -= 1
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]

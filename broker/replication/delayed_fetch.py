@@ -331,10 +331,12 @@ class DelayedFetch:
 
     def _respond(self) -> FetchResponse:
         context, session = self._context, self._context.session
-        self._reader.count(context)
         response = self._shape(context)
+        is_throttled = response.throttle_time_ms > 0 and not response.responses
+        if not is_throttled:
+            self._reader.count(context)
         session.responded_ms = now_ms = int(self._loop.time() * 1000)
-        if context.kind is FetchKind.FULL:
+        if context.kind is FetchKind.FULL and not is_throttled:  # A client begins anew after an empty response.
             self._sessions.keep(session, now_ms)
         response.session_id = session.id
         if session.id == NO_SESSION:

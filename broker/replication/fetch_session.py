@@ -329,6 +329,11 @@ class FetchContext:
         """A later request of the same session was accepted before this one got its response."""
         return self.session.epoch != self.expected_epoch
 
+    @property
+    def size(self) -> int:
+        """Bytes of records in the replies."""
+        return sum([len(reply.records) for reply in self.replies.values() if reply.records])
+
     def replies_to_send(self) -> Iterator[tuple[FetchPosition, PartitionData]]:
         """Yield the partitions of the response; from here on the session knows that the client was sent them."""
         session = self.session

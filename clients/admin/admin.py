@@ -31,6 +31,7 @@ from oncelog.clients.admin import (
     log_dirs,
     offsets,
     producers,
+    quotas,
     topic_pages,
     topics,
     transactions,
@@ -207,6 +208,11 @@ class Admin:
     describe_acls = _operation(acls.describe_acls)
     create_acls = _operation(acls.create_acls)
     delete_acls = _operation(acls.delete_acls)
+
+    # Client quotas
+
+    describe_client_quotas = _operation(quotas.describe_client_quotas)
+    alter_client_quotas = _operation(quotas.alter_client_quotas)
 
     # Consumer groups
 

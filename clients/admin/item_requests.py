@@ -74,6 +74,7 @@ async def send_items(
     pending = dict(items)
     while pending:
         failure: ClientError | None = None
+        throttle_ms = 0
         try:
             timeout_ms = min(int(retry.attempt_seconds * 1000 * _SHARE_OF_BROKER), _LONGEST_TIMEOUT_MS)
             request = build(pending, timeout_ms)
@@ -86,6 +87,7 @@ async def send_items(
                 maybe_done |= pending.keys()
             outcomes |= dict.fromkeys(pending, Refusal.without_response(error))
         else:
+            throttle_ms = getattr(response, "throttle_time_ms", 0)
             reported = dict(split(response))
             outcomes |= {key: reported.get(key, _LEFT_OUT) for key in pending}
             passing = [each for key in pending if (each := outcomes[key]) is not None and each.error in NOT_FINAL]
@@ -94,7 +96,7 @@ async def send_items(
         pending = {key: item for key, item in pending.items() if _error(outcomes[key]) in NOT_FINAL}
         if pending:
             cluster.forget_route(route)
-            if isinstance(failure, NoBrokerReachable) or not await retry.pause():
+            if isinstance(failure, NoBrokerReachable) or not await retry.pause(throttle_ms / 1000):
                 if failure is not None and len(pending) == len(items):
                     raise failure
                 break

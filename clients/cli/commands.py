@@ -19,6 +19,7 @@ commands: Final = LazyGroup(
         "health": "oncelog.clients.cli.health:health",
         "log-dirs": "oncelog.clients.cli.log_dirs:log_dirs",
         "produce": "oncelog.clients.cli.produce:produce",
+        "quota": "oncelog.clients.cli.quota:quota",
         "tls": "oncelog.clients.cli.tls:tls",
         "topic": "oncelog.clients.cli.topic:topic",
         "txn": "oncelog.clients.cli.txn:txn",

@@ -41,6 +41,8 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     "fewer replicas have been in sync than min.insync.replicas. Start the brokers of those that "
     "`oncelog topic describe` does not show in the ISR, or wait a moment if it shows all",
     ErrorCode.NON_EMPTY_GROUP: _MEMBERS,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "controller_mutation_rate of this client is used up: try again later, or see "
+    "`oncelog quota describe`",
     ErrorCode.UNKNOWN_MEMBER_ID: _MEMBERS,
     ErrorCode.ILLEGAL_GENERATION: _MEMBERS,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the group's members that subscribe to this topic first",

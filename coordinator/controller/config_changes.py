@@ -5,17 +5,17 @@ A configuration is a set of overrides; what is not overridden has its default. A
 here knows the keys: that is the broker's table, behind ``ConfigValidator``.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
-from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.metadata_store import paths
 from oncelog.protocol.errors import ErrorCode
 
 LONGEST_VALUE: Final = 32_767
-NO_CREDENTIAL: Final = ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
 
 class ResourceType(IntEnum):
@@ -29,11 +29,14 @@ class ResourceType(IntEnum):
     GROUP = 32
     USER = -1
     """No number of Kafka's: requests about configurations cannot name users."""
+    QUOTA = -2
+    """An entity that has quotas only: a client id, a client id of a user, an IP address, or a default of these."""
 
 
 _ESCAPED: Final = {ResourceType.CLIENT_METRICS: "client-metrics", ResourceType.GROUP: "groups"}
 """Where resources lie whose names can hold any character: in znodes they are percent-encoded."""
 _USERS: Final = "users"
+_QUOTA_PATH: Final = re.compile(rf"users/[^/]+/clients/[^/]+|users/{paths.DEFAULT_ENTITY}|(clients|ips)/[^/]+")
 
 
 class OperationType(IntEnum):
@@ -46,7 +49,10 @@ class OperationType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic, group, subscription or user by its name, a broker by its id, or with the empty name all brokers."""
+    """A topic, group, subscription or user by its name, a broker by its id, or with the empty name all brokers.
+
+    The name of an entity with quotas is its path below ``/config`` (``quota_entities``).
+    """
 
     type: ResourceType
     name: str
@@ -61,15 +67,30 @@ class ConfigResource(NamedTuple):
 
             return f"{_ESCAPED[self.type]}/{quote(self.name, safe='').replace('.', '%2E')}"
         if self.type is ResourceType.USER:
-            from urllib.parse import quote
-
-            return f"{_USERS}/{quote(self.name, safe='').replace('~', '%7E')}"
+            return f"{_USERS}/{sanitized(self.name)}"
+        if self.type is ResourceType.QUOTA:
+            return self.name
         assert self.type is ResourceType.BROKER, f"no configuration of {self.type.name} is kept in the metadata store"
         return f"brokers/{self.name or paths.DEFAULT_ENTITY}"
 
     @property
     def path(self) -> str:
         return f"{paths.CONFIG}/{self.entity_path}"
+
+    @property
+    def parents(self) -> list[str]:
+        """The znodes above its own that not every store has: those of a client id of a user."""
+        if self.type is not ResourceType.QUOTA:
+            return []
+        kind, *names = self.name.split("/")
+        return [f"{paths.CONFIG}/{'/'.join([kind, *names[:length]])}" for length in range(1, len(names))]
+
+
+def sanitized(name: str) -> str:
+    """Return a name of any characters as a part of a path, as Kafka's ``Sanitizer`` writes it."""
+    from urllib.parse import quote  # Only such a name pays for it, not every start.
+
+    return quote(name, safe="").replace("~", "%7E")
 
 
 def described_change(before: Mapping[str, str], after: Mapping[str, str], *, shows_values: bool) -> str:
@@ -86,10 +107,9 @@ def described_change(before: Mapping[str, str], after: Mapping[str, str], *, sho
 
 
 def resource_at(entity_path: str) -> ConfigResource | None:
-    """Return the resource whose overrides lie there; None for kinds without configuration here, such as clients.
-
-    A client of a user (``users/U/clients/C``) and the default of all users (``<default>``) have quotas only.
-    """
+    """Return the resource whose overrides lie there; None for kinds without configuration here."""
+    if _QUOTA_PATH.fullmatch(entity_path):
+        return ConfigResource(ResourceType.QUOTA, entity_path)
     kind, _, name = entity_path.partition("/")
     if kind == _USERS and "/" not in name and name != paths.DEFAULT_ENTITY:
         from urllib.parse import unquote
@@ -113,6 +133,8 @@ class ConfigOperation(NamedTuple):
     key: str
     type: OperationType
     value: str | None = None
+    unless_missing: ApiError = NO_ERROR
+    """The error of DELETE if the key is not set."""
 
 
 class ConfigAlteration(NamedTuple):
@@ -154,9 +176,8 @@ def _apply(
 ) -> ApiError | None:
     key = operation.key
     if operation.type is OperationType.DELETE:
-        if overrides.pop(key, None) is None and resource.type is ResourceType.USER:
-            return NO_CREDENTIAL
-        return None
+        is_missing = overrides.pop(key, None) is None
+        return operation.unless_missing if is_missing and operation.unless_missing.code else None
     if operation.value is None:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {key}")
     if operation.type is OperationType.SET:

@@ -1,4 +1,4 @@
-"""The dynamic configuration of topics, brokers and users: kept in the metadata store, known to every broker.
+"""The dynamic configuration of topics, brokers, users and quotas: kept in the metadata store, known to every broker.
 
 Each entity's overrides are one znode. A change also leaves a sequential znode below ``/config/changes``; all
 brokers watch that, read the named entities again and tell their listeners. Changing a configuration needs no
@@ -58,6 +58,9 @@ Overrides: TypeAlias = Mapping[str, str]
 ConfigListener: TypeAlias = Callable[[ConfigResource, Overrides], None]
 
 NO_OVERRIDES: Final[Overrides] = MappingProxyType({})
+_USERS: Final = "users/"
+_PUBLIC: Final = frozenset({ResourceType.TOPIC, ResourceType.QUOTA})
+"""Resources whose overrides may be logged."""
 _ATTEMPTS: Final = 10
 _ALTERATIONS_PER_TURN: Final = 50
 _KEPT_CHANGES: Final = 500
@@ -97,11 +100,12 @@ class ConfigRepository:
 
     def overridden(self, resource_type: ResourceType) -> list[str]:
         """Return the names of all resources of a type that have overrides."""
-        return sorted(
-            resource.name
-            for resource, (_, overrides) in self._known.items()
-            if resource.type is resource_type and overrides
-        )
+        return sorted(resource.name for resource in self.overridden_resources(resource_type))
+
+    def overridden_resources(self, resource_type: ResourceType) -> list[ConfigResource]:
+        """Return all resources of a type that have overrides."""
+        known = self._known.items()
+        return [resource for resource, (_, overrides) in known if resource.type is resource_type and overrides]
 
     def is_unreadable(self, topic: str) -> bool:
         """Return whether the topic's znode cannot be decoded and no earlier overrides of it are known."""
@@ -131,7 +135,7 @@ class ConfigRepository:
         self._known[resource] = written_at, MappingProxyType(dict(overrides))
         if overrides != before or was_unreadable:
             if known_at >= 0:
-                is_public = resource.type is ResourceType.TOPIC
+                is_public = resource.type in _PUBLIC
                 what = described_change(before, overrides, shows_values=is_public)
                 logger.info("Settings of %s changed: %s", resource.entity_path, what)
             for listener in self._listeners:
@@ -176,9 +180,15 @@ class ConfigRepository:
             paths.CLIENT_METRICS_CONFIGS,
             paths.GROUP_CONFIGS,
             paths.USER_CONFIGS,
+            paths.CLIENT_CONFIGS,
+            paths.IP_CONFIGS,
         ):
-            kind = folder.removeprefix(f"{paths.CONFIG}/")
-            entity_paths += [f"{kind}/{name}" for name in await session.children(folder) or ()]
+            entity_paths += await _entities_in(session, folder)
+        users = [path for path in entity_paths if path.startswith(_USERS)]
+        folders = [f"{paths.CONFIG}/{user}/clients" for user in users]
+        for folder, znode in zip(folders, await session.get_many(folders), strict=True):
+            if znode is not None:
+                entity_paths += await _entities_in(session, folder)
         return [resource for resource in map(resource_at, entity_paths) if resource is not None]
 
     async def refresh(self, session: Session, changed: Watch) -> None:
@@ -286,14 +296,28 @@ class ConfigRepository:
         overrides = before if isinstance(before, ApiError) else altered(before, alteration, self._validator)
         if isinstance(overrides, ApiError):
             return overrides
-        if not validate_only:
-            result = await session.multi([write_of(resource, overrides, znode), notification_of(resource)])
+        if not validate_only and not (znode is None and not overrides):
+            folders = [] if znode is not None else await _missing(session, resource.parents)
+            writes = [*folders, write_of(resource, overrides, znode), notification_of(resource)]
+            result = await session.multi(writes)
             if isinstance(result, MultiFailed):
                 return None
-            written = result[0].stat
+            written = result[len(folders)].stat
             assert written is not None, "a create or a set has a stat"
             self.learn(resource, overrides, written.mzxid)
         return NO_ERROR
+
+
+async def _entities_in(session: Session, folder: str) -> list[str]:
+    """Return the paths, below ``/config``, of the znodes in a folder."""
+    kind = folder.removeprefix(f"{paths.CONFIG}/")
+    return [f"{kind}/{name}" for name in await session.children(folder) or ()]
+
+
+async def _missing(session: Session, folders: Sequence[str]) -> list[Operation]:
+    """Return the operations that create the folders that there are not."""
+    found = await session.get_many(folders) if folders else []
+    return [Create(path=path) for path, znode in zip(folders, found, strict=True) if znode is None]
 
 
 def _overrides_before(alteration: ConfigAlteration, znode: Znode | None) -> Overrides | ApiError:

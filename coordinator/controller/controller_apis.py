@@ -27,7 +27,7 @@ from oncelog.coordinator.controller.topic_changes import add_planned, collect, c
 from oncelog.coordinator.controller.topic_deletion import deletion_result, name_taken, unknown_topic
 from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic, TopicPlan, plan_partitions, plan_topics
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
-from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment
+from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
@@ -35,10 +35,17 @@ from oncelog.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[ActiveController], Awaitable[T]]
+Admit: TypeAlias = Callable[[int], ApiError | None]
+"""Counts partitions that are about to be created or deleted; returns why they must not be, or None."""
 Refuse: TypeAlias = Callable[[ApiError], T]
 """Makes the response to a request that is refused."""
 
 _DEFAULT_SECONDS: Final = 30.0
+
+
+def admit_all(partitions: int) -> ApiError | None:
+    """Return None: any number of partitions may be created and deleted."""
+    return None
 
 
 class ControllerApis:
@@ -122,7 +129,12 @@ class ControllerApis:
         return await self._run_for_client(list_them, _itself, deadline(timeout_seconds))
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_seconds: float = _DEFAULT_SECONDS
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout_seconds: float = _DEFAULT_SECONDS,
+        admit: Admit = admit_all,
     ) -> list[TopicPlan | ApiError]:
         """Create topics, or only validate them; return the plan of each or its error, in their order.
 
@@ -141,6 +153,7 @@ class ControllerApis:
                 else plan
                 for topic, plan in zip(topics, planned, strict=True)
             ]
+            planned = [each if isinstance(each, ApiError) else admit(each.partition_count) or each for each in planned]
             if validate_only:
                 return planned
             return await create_planned(context, planned, self.controller.stored.configs)
@@ -154,7 +167,9 @@ class ControllerApis:
             return results
         return [TIMED_OUT if isinstance(each, TopicPlan) else each for each in results]
 
-    async def delete_topics(self, topics: Sequence[str], *, timeout_seconds: float) -> list[ApiError]:
+    async def delete_topics(
+        self, topics: Sequence[str], *, timeout_seconds: float, admit: Admit = admit_all
+    ) -> list[ApiError]:
         """Delete topics by name, and wait until no replica is left of them.
 
         REQUEST_TIMED_OUT: the deletion was accepted and goes on.
@@ -164,9 +179,12 @@ class ControllerApis:
         async def begin(active: ActiveController) -> list[ApiError | asyncio.Future[bool]]:
             state = active.context.state
             existing = [topic for topic in dict.fromkeys(topics) if topic in state.topics]
-            waiting = {topic: active.deletions.finished(topic) for topic in existing}
-            await active.deletions.begin([topic for topic in existing if topic not in state.topics_to_delete])
-            return [waiting.get(topic, unknown_topic(topic)) for topic in topics]
+            begun = [topic for topic in existing if topic not in state.topics_to_delete]
+            counts = {topic: len(state.topics[topic].assignment.partitions) for topic in begun}
+            refused = {topic: error for topic, count in counts.items() if (error := admit(count)) is not None}
+            waiting = {topic: active.deletions.finished(topic) for topic in existing if topic not in refused}
+            await active.deletions.begin([topic for topic in begun if topic not in refused])
+            return [waiting.get(topic) or refused.get(topic) or unknown_topic(topic) for topic in topics]
 
         def refuse(error: ApiError) -> list[ApiError | asyncio.Future[bool]]:
             return [error for _ in topics]
@@ -188,12 +206,17 @@ class ControllerApis:
         *,
         validate_only: bool = False,
         timeout_seconds: float = _DEFAULT_SECONDS,
+        admit: Admit = admit_all,
     ) -> list[ApiError]:
         """Add partitions to topics; return the errors in the order of the requests, which name different topics."""
         until = deadline(timeout_seconds)
 
         async def create(active: ActiveController) -> list[ApiError]:
             planned = [plan_partitions(request, active.context.state) for request in requests]
+            planned = [
+                plan if isinstance(plan, ApiError) else admit(_added_count(plan, request, active)) or plan
+                for plan, request in zip(planned, requests, strict=True)
+            ]
             if validate_only:
                 return [plan if isinstance(plan, ApiError) else NO_ERROR for plan in planned]
             topics = [request.topic for request in requests]
@@ -267,6 +290,11 @@ class ControllerApis:
             return refuse(refusal_of(error))
         except TimeoutError:
             return refuse(UNFINISHED)
+
+
+def _added_count(plan: TopicAssignment, request: NewPartitions, active: ActiveController) -> int:
+    """Return how many partitions a plan adds to its topic."""
+    return len(plan.partitions) - len(active.context.state.topics[request.topic].assignment.partitions)
 
 
 def _itself(error: ApiError) -> ApiError:

@@ -27,6 +27,8 @@ BROKER_CONFIGS: Final = "/config/brokers"
 CLIENT_METRICS_CONFIGS: Final = "/config/client-metrics"
 GROUP_CONFIGS: Final = "/config/groups"
 USER_CONFIGS: Final = "/config/users"
+CLIENT_CONFIGS: Final = "/config/clients"
+IP_CONFIGS: Final = "/config/ips"
 DEFAULT_ENTITY: Final = "<default>"
 """The entity whose configuration holds for all entities of its type."""
 
@@ -45,9 +47,9 @@ PERSISTENT_PATHS: Final = (
     BROKER_CONFIGS,
     CONFIG_CHANGES,
     CLIENT_METRICS_CONFIGS,
-    "/config/clients",
+    CLIENT_CONFIGS,
     GROUP_CONFIGS,
-    "/config/ips",
+    IP_CONFIGS,
     TOPIC_CONFIGS,
     USER_CONFIGS,
     "/consumers",

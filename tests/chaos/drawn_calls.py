@@ -31,6 +31,7 @@ from oncelog.protocol.acl import (
     PatternType,
     ResourcePattern,
 )
+from oncelog.protocol.client_quotas import AnyName, QuotaEntity, QuotaFilter
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.stage import PROXY_PORT, TOPIC
 
@@ -184,6 +185,10 @@ ADMIN: Final[Mapping[str, Draw]] = {
     "describe_acls": lambda a, w: a.describe_acls(AclBindingFilter(resource_type=AclResourceType.TOPIC)),
     "create_acls": lambda a, w: a.create_acls([_acl(w)]),
     "delete_acls": lambda a, w: a.delete_acls([AclBindingFilter(name=w.topic())]),
+    "describe_client_quotas": lambda a, w: a.describe_client_quotas(QuotaFilter(user=AnyName.ANY)),
+    "alter_client_quotas": lambda a, w: a.alter_client_quotas(
+        {QuotaEntity(user="nobody"): {"producer_byte_rate": 1e9 if w.flip() else None}}
+    ),
     "update_features": lambda a, w: a.update_features(
         {"transaction.version": FeatureUpdate(w.rng.randint(0, 2), True)}, validate_only=True
     ),

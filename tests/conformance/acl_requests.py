@@ -352,6 +352,12 @@ CREATION = {
     "operation": 8,
     "permission_type": 3,
 }
+QUOTA = {
+    "entity": [{"entity_type": "user", "entity_name": "zed"}],
+    "ops": [{"key": "producer_byte_rate", "value": 1.0}],
+}
+fixed("alter-client-quotas", entries=[QUOTA], validate_only=True)
+fixed("describe-client-quotas")
 fixed("describe-acls", **FILTER)
 fixed("delete-acls", filters=[FILTER])
 fixed("create-acls", creations=[CREATION])

@@ -48,8 +48,8 @@ async def test_responses_under_every_state_are_those_of_kafka(case: str) -> None
 
 
 def test_table_is_whole_and_every_request_is_sent() -> None:
-    assert len(CELLS) == 964
-    assert len({str(cell) for cell in CELLS}) == 964
+    assert len(CELLS) == 981
+    assert len({str(cell) for cell in CELLS}) == 981
     assert {cell.request for cell in CELLS} <= REQUESTS.keys()
 
 

@@ -203,8 +203,7 @@ def test_other_clients_transact_and_consume_with_their_rights(
     batches = [Batch(VALUES, commit=True), Batch(["aborted"], commit=False)]
     program.transact(process.address, peer, peer, batches)
     assert committed(process, peer, len(VALUES)) == sorted(VALUES)
-    groups = program.consume_with_two_members(process.address, peer, f"{peer}-group", len(VALUES))
-    found = [record.value for member in groups for record in member]
+    found = [record.value for record in program.consume(process.address, peer, len(VALUES), read_committed=True)]
     assert sorted(found) == sorted(VALUES)
 
 

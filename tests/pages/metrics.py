@@ -10,6 +10,7 @@ from oncelog.broker.metrics.cluster_metrics import controller_metrics, feature_m
 from oncelog.broker.metrics.loop_lag import LoopLag
 from oncelog.broker.metrics.monitor import loop_metrics, storage_metrics, task_metrics
 from oncelog.broker.metrics.partition_metrics import log_metrics, replica_metrics, topic_metrics
+from oncelog.broker.metrics.quota_metrics import quota_metrics
 from oncelog.broker.metrics.request_metrics import request_metrics, traffic_metrics
 from oncelog.broker.metrics.response_errors import ResponseErrors
 from oncelog.broker.metrics.transaction_metrics import transaction_metrics, verification_metrics
@@ -57,6 +58,7 @@ def _sections(broker: Broker) -> Iterator[tuple[str, list[Metric]]]:
         [
             *(family for family in requests if not family.name.startswith("oncelog_")),
             *traffic_metrics({}),
+            *quota_metrics(broker.quotas),
             *loop_metrics(LoopLag()),
             *task_metrics(broker.supervisor),
         ],

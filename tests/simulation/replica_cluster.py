@@ -22,6 +22,7 @@ from oncelog.broker.handlers.list_offsets import handle_list_offsets
 from oncelog.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from oncelog.broker.network.socket_server import SocketServer
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.quotas.client_quotas import ClientQuotas
 from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.follower_session import FetcherSettings
@@ -34,7 +35,6 @@ from oncelog.broker.replication.replica_fetcher import ReplicaFetchers
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll
-from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
@@ -103,7 +103,7 @@ class Member:
         self.process: SimProcess | None = None
         self.config = BrokerConfig()
         self.authorizer = AllowAll()
-        self.quotas = Unlimited()
+        self.quotas = ClientQuotas()
         self.sliced_work = SlicedWork()
         self.features = FinalizedFeatureCache()
         self.handlers: tuple[ApiHandler[Any], ...] = (

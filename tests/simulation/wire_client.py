@@ -30,6 +30,7 @@ class WireClient(asyncio.Protocol):
         self._correlation_id = 0
         self._transport: Any = None
         self.closed = False
+        self.client_id = "test"
 
     @classmethod
     async def connect(cls, port: int, *, response_within: float = 10.0) -> "WireClient":
@@ -75,13 +76,13 @@ class WireClient(asyncio.Protocol):
             return response
         self._correlation_id += 1
         self._waiting[self._correlation_id] = response
-        self._transport.writelines(encode_request(self._correlation_id, "test", request, version))
+        self._transport.writelines(encode_request(self._correlation_id, self.client_id, request, version))
         return response
 
     def encode(self, request: Message, version: int) -> bytes:
         """The frame of a request, for a test that sends it in its own way with ``send_bytes``."""
         self._correlation_id += 1
-        return b"".join(encode_request(self._correlation_id, "test", request, version))
+        return b"".join(encode_request(self._correlation_id, self.client_id, request, version))
 
     def send_bytes(self, data: bytes) -> None:
         self._transport.write(data)

@@ -17,6 +17,7 @@ from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.part_settings import transaction_config, verification_settings
 from oncelog.broker.peers.local_channel import LocalChannel
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.quotas.client_quotas import ClientQuotas
 from oncelog.broker.replication.coordinator_log import CoordinatorLog
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.following_partition import FollowingPartition
@@ -26,7 +27,6 @@ from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_host import ReplicaHost, loop_ms
 from oncelog.broker.replication.replica_manager import Fetchers, ReplicaEvents, ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll, Authorizer
-from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin
@@ -115,7 +115,7 @@ class ReplicaSide:
         # There is no coordinator that could be asked.
         self.config = replace(BrokerConfig(), **{"transaction_partition_verification_enable": False} | config)
         self.authorizer: Authorizer = AllowAll()
-        self.quotas = Unlimited()
+        self.quotas = ClientQuotas()
         self.sliced_work = SlicedWork()
         self.response_memory = ResponseMemory(self.config.oncelog_responses_max_bytes)
         self.supervisor = Supervisor()

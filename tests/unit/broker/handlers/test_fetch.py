@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oncelog.broker.handlers.fetch import handle_fetch
+from oncelog.broker.quotas.client_quotas import ClientQuotas
 from oncelog.broker.replication.requested_states import EPOCH_DURING_DELETE
-from oncelog.broker.security.quotas import Unlimited
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin
 from oncelog.protocol.errors import ErrorCode
@@ -527,7 +527,7 @@ async def test_fetch_of_a_lost_connection_leaves_nothing_behind() -> None:
     assert len(broker.replica_manager.fetch_sessions) == 0
 
 
-class BrokenQuotas(Unlimited):
+class BrokenQuotas(ClientQuotas):
     def record_fetch(self, context: object, size: int) -> int:
         raise RuntimeError("broken quotas")
 
@@ -537,6 +537,7 @@ class BrokenQuotas(Unlimited):
 async def test_request_that_fails_unexpectedly_leaves_nothing_behind(epoch: int) -> None:
     broker = led()
     broker.quotas = BrokenQuotas()
+    broker.quotas.watches_fetches = True
     with pytest.raises(RuntimeError, match="broken quotas"):
         broker.call(handle_fetch, fetch((0, 0), session=(0, epoch)), NAMES)
     assert len(broker.partition().watchers) == 0
