@@ -1,20 +1,25 @@
 """Settings that are for one listener, or one SASL mechanism: which keys there are, and what is wrong with them."""
 
+import re
 from collections.abc import Collection, Iterable
 
-from oncelog.broker.config import sasl_config, tls_config
+from oncelog.broker.config import oauth_config, sasl_config, tls_config
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.settings import ConfigError
 
 
 def is_prefixed(key: str) -> bool:
     """Return whether a key, which is no row of the table, is such a row for one listener or mechanism."""
-    return sasl_config.match_prefixed(key) is not None or tls_config.match_prefixed(key) is not None
+    return _match(key) is not None
 
 
 def is_secret(key: str) -> bool:
     """Return whether the value of a prefixed key must not be shown."""
-    return sasl_config.is_secret(key) or tls_config.is_secret(key)
+    return sasl_config.is_secret(key) or oauth_config.is_secret(key) or tls_config.is_secret(key)
+
+
+def _match(key: str) -> re.Match[str] | None:
+    return tls_config.match_prefixed(key) or sasl_config.match_prefixed(key) or oauth_config.match_prefixed(key)
 
 
 def refuse_useless(config: BrokerConfig, listeners: Iterable[str], with_tls: Collection[str]) -> None:
@@ -25,7 +30,7 @@ def refuse_useless(config: BrokerConfig, listeners: Iterable[str], with_tls: Col
     names = {name.lower() for name in listeners}
     secured = {name.lower() for name in with_tls}
     for key in config.prefixed:
-        match = tls_config.match_prefixed(key) or sasl_config.match_prefixed(key)
+        match = _match(key)
         assert match is not None
         listener = (match["listener"] or "").removeprefix("listener.name.").removesuffix(".")
         if listener and listener not in names:
