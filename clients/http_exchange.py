@@ -68,7 +68,10 @@ def _exchange(connection: http.client.HTTPConnection, request: HttpRequest, max_
     try:
         connection.request("GET" if request.body is None else "POST", target, request.body, headers)
         response = connection.getresponse()
-        return response.status, response.read(max_bytes + 1)
+        body = response.read(max_bytes + 1)
+        if response.length and len(body) <= max_bytes:
+            raise http.client.IncompleteRead(b"", response.length)
+        return response.status, body
     finally:
         connection.close()
 
@@ -84,6 +87,8 @@ def _interrupt(connection: http.client.HTTPConnection) -> None:
 def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "it closes the connection without a response"
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return "its response is not HTTP" if isinstance(error, http.client.HTTPException) else "its address is not valid"

@@ -120,7 +120,7 @@ async def _provided(provider: TokenProvider) -> str:
         token = await provided if inspect.isawaitable(provided) else provided
     except Exception as error:
         raise AuthenticationFailed(f"{PROVIDER_SETTING} raised {type(error).__name__}") from error
-    return _checked(token, PROVIDER_SETTING)
+    return _checked(token, f"{PROVIDER_SETTING} returned")
 
 
 async def _read(path: str) -> str:
@@ -128,7 +128,7 @@ async def _read(path: str) -> str:
         content = await asyncio.get_running_loop().run_in_executor(None, _content, path)
     except OSError as error:
         raise AuthenticationFailed(f"{ENDPOINT_SETTING}: {path} cannot be read: {error.strerror or error}") from None
-    return _checked(content.decode("ascii", "replace").strip(), f"{ENDPOINT_SETTING}: {path}")
+    return _checked(content.decode("ascii", "replace").strip(), f"{ENDPOINT_SETTING}: {path} contains")
 
 
 def _content(path: str) -> bytes:
@@ -138,7 +138,7 @@ def _content(path: str) -> bytes:
 
 def _checked(token: object, source: str) -> str:
     if not isinstance(token, str) or not is_token(token):
-        raise AuthenticationFailed(f"{source}: is no token: expected a text of letters, digits, -, _ and dots")
+        raise AuthenticationFailed(f"{source} no token: expected a text of letters, digits, -, _ and dots")
     return token
 
 

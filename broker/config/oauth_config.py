@@ -155,6 +155,7 @@ def _require_check(config: BrokerConfig, name: str, key: str, switch: str) -> No
 
 def _path(config: BrokerConfig, name: str, key: str, url: str) -> str:
     """Return the path of a file that an address names; empty for an address of HTTP. Raises ``ConfigError``."""
+    allows_files = _value(config, name, _FILES)
     try:
         parts = urlsplit(url)
         is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -167,7 +168,7 @@ def _path(config: BrokerConfig, name: str, key: str, url: str) -> str:
     path = unquote(parts.path)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
         raise ConfigError(f"{key}={url} is not valid: expected http://, https:// or file:///")
-    if not _value(config, name, _FILES):
+    if not allows_files:
         raise ConfigError(f"{key}={url} names a file: set {_FILES}=true if it may")
     return path
 

@@ -54,13 +54,13 @@ class OauthSettings(TlsSettings):
         "oncelog.sasl.oauthbearer.allow.files).",
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = string(
-        None, f"{_LOGIN} client id at the token endpoint, unless sasl.jaas.config has the option clientId."
+        None, f"{_LOGIN} client id at the token endpoint; in its place the option clientId of sasl.jaas.config."
     )
     sasl_oauthbearer_client_credentials_client_secret: str | None = password(
-        f"{_LOGIN} client secret at the token endpoint, unless sasl.jaas.config has the option clientSecret."
+        f"{_LOGIN} client secret at the token endpoint; in its place the option clientSecret of sasl.jaas.config."
     )
     sasl_oauthbearer_scope: str | None = string(
-        None, f"{_LOGIN} scope to request from the token endpoint, unless sasl.jaas.config has the option scope."
+        None, f"{_LOGIN} scope to request from the token endpoint; in its place the option scope of sasl.jaas.config."
     )
     oncelog_sasl_oauthbearer_allow_files: bool = boolean(
         False, "Whether settings of OAUTHBEARER may name files of this machine, by file:."
