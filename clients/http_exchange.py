@@ -5,14 +5,16 @@ trusts what the system trusts. When the time is over the socket is shut down, so
 """
 
 import asyncio
-import http.client
 import socket
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 _MAX_CONNECT_SECONDS: Final = 5.0
 _OK: Final = 200
@@ -34,6 +36,8 @@ class HttpRequest:
 
 async def exchange(request: HttpRequest, *, seconds: float, max_bytes: int) -> bytes:
     """Return the body of a response with status 200. Raises ``HttpFailed``."""
+    from http.client import HTTPException  # Loaded here: most clients and brokers have no need of it.
+
     loop = asyncio.get_running_loop()
     connection = _connection(request.url, min(seconds, _MAX_CONNECT_SECONDS))
     try:
@@ -41,7 +45,7 @@ async def exchange(request: HttpRequest, *, seconds: float, max_bytes: int) -> b
             status, body = await loop.run_in_executor(None, _exchange, connection, request, max_bytes)
     except TimeoutError:
         raise HttpFailed(f"no response within {seconds:g} s") from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         raise HttpFailed(_reason(error)) from None
     finally:
         _interrupt(connection)
@@ -52,16 +56,20 @@ async def exchange(request: HttpRequest, *, seconds: float, max_bytes: int) -> b
     return body
 
 
-def _connection(url: str, seconds: float) -> http.client.HTTPConnection:
+def _connection(url: str, seconds: float) -> "HTTPConnection":
+    from http.client import HTTPConnection, HTTPSConnection
+
     parts = urlsplit(url)
     if parts.scheme == "https":
         context = ssl.create_default_context()
-        return http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=seconds, context=context)
-    return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
+        return HTTPSConnection(parts.hostname or "", parts.port, timeout=seconds, context=context)
+    return HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
 
 
-def _exchange(connection: http.client.HTTPConnection, request: HttpRequest, max_bytes: int) -> tuple[int, bytes]:
+def _exchange(connection: "HTTPConnection", request: HttpRequest, max_bytes: int) -> tuple[int, bytes]:
     """Send the request and return status and body, of which at most one byte more than ``max_bytes``."""
+    from http.client import IncompleteRead
+
     parts = urlsplit(request.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {"Accept": "application/json", "Connection": "close", **request.headers}
@@ -70,13 +78,13 @@ def _exchange(connection: http.client.HTTPConnection, request: HttpRequest, max_
         response = connection.getresponse()
         body = response.read(max_bytes + 1)
         if response.length and len(body) <= max_bytes:
-            raise http.client.IncompleteRead(b"", response.length)
+            raise IncompleteRead(b"", response.length)
         return response.status, body
     finally:
         connection.close()
 
 
-def _interrupt(connection: http.client.HTTPConnection) -> None:
+def _interrupt(connection: "HTTPConnection") -> None:
     """End what a thread still does on a connection."""
     open_socket = connection.sock
     if open_socket is not None:
@@ -85,10 +93,12 @@ def _interrupt(connection: http.client.HTTPConnection) -> None:
 
 
 def _reason(error: Exception) -> str:
+    from http.client import HTTPException, RemoteDisconnected
+
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
-    if isinstance(error, http.client.RemoteDisconnected):
+    if isinstance(error, RemoteDisconnected):
         return "it closes the connection without a response"
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
-    return "its response is not HTTP" if isinstance(error, http.client.HTTPException) else "its address is not valid"
+    return "its response is not HTTP" if isinstance(error, HTTPException) else "its address is not valid"

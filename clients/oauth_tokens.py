@@ -112,15 +112,18 @@ async def _exchange_by_http(request: HttpRequest) -> bytes:
 
 async def _provided(provider: TokenProvider) -> str:
     """Call a program's callable, in a thread unless it is a coroutine function."""
-    try:
-        if inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__):
-            provided = provider()
-        else:
-            provided = await asyncio.get_running_loop().run_in_executor(None, provider)
-        token = await provided if inspect.isawaitable(provided) else provided
-    except Exception as error:
-        raise AuthenticationFailed(f"{PROVIDER_SETTING} raised {type(error).__name__}") from error
+    (token,) = await asyncio.gather(_call(provider), return_exceptions=True)
+    if isinstance(token, BaseException):
+        raise AuthenticationFailed(f"{PROVIDER_SETTING} raised {type(token).__name__}") from token
     return _checked(token, f"{PROVIDER_SETTING} returned")
+
+
+async def _call(provider: TokenProvider) -> object:
+    if inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__):
+        provided = provider()
+    else:
+        provided = await asyncio.get_running_loop().run_in_executor(None, provider)
+    return await provided if inspect.isawaitable(provided) else provided
 
 
 async def _read(path: str) -> str:
