@@ -39,7 +39,8 @@ async def exchange(request: HttpRequest, *, seconds: float, max_bytes: int) -> b
     from http.client import HTTPException  # Loaded here: most clients and brokers have no need of it.
 
     loop = asyncio.get_running_loop()
-    connection = _connection(request.url, min(seconds, _MAX_CONNECT_SECONDS))
+    # In a thread, too: to load the certificates that the system trusts takes some 100 ms.
+    connection = await loop.run_in_executor(None, _connection, request.url, min(seconds, _MAX_CONNECT_SECONDS))
     try:
         async with asyncio.timeout(seconds):
             status, body = await loop.run_in_executor(None, _exchange, connection, request, max_bytes)
@@ -72,7 +73,7 @@ def _exchange(connection: "HTTPConnection", request: HttpRequest, max_bytes: int
 
     parts = urlsplit(request.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    headers = {"Accept": "application/json", "Connection": "close", **request.headers}
+    headers = {"Accept": "application/json", "Connection": "close", "User-Agent": "oncelog", **request.headers}
     try:
         connection.request("GET" if request.body is None else "POST", target, request.body, headers)
         response = connection.getresponse()

@@ -13,6 +13,7 @@ import binascii
 import inspect
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
@@ -61,6 +62,13 @@ class TokenSource:
         if urlsplit(login.token_endpoint_url).scheme == "file":
             return await _read(unquote(urlsplit(login.token_endpoint_url).path))
         return await self._kept_or_new()
+
+    async def prepare(self) -> None:
+        """Have a token ready, if it is one of an endpoint."""
+        login = self._login
+        if login.token_provider is None and urlsplit(login.token_endpoint_url).scheme != "file":
+            with suppress(AuthenticationFailed):
+                await self._kept_or_new()
 
     async def _kept_or_new(self) -> str:
         now = asyncio.get_running_loop().time()

@@ -54,6 +54,11 @@ class SaslClient:
         """The last salted password, by salt and iterations."""
         self._tokens = TokenSource(login) if isinstance(login, OauthLogin) else None
 
+    async def prepare(self) -> None:
+        """Get what the next authentication needs from elsewhere. A failure is that of the authentication."""
+        if self._tokens is not None:
+            await self._tokens.prepare()
+
     async def authenticate(self, send: SendToken) -> None:
         """Exchange tokens until the server has accepted the client. Raises ``AuthenticationFailed``."""
         login = self.login

@@ -39,6 +39,12 @@ class BadJwks(ValueError):
     """Bytes that are no JWKS, or one without a usable key. The text contains nothing of them."""
 
 
+def load_library() -> None:
+    """Load what verifies signatures: it takes some 0.1 s, which clients should not wait for."""
+    import joserfc.jwk
+    import joserfc.jws  # noqa: F401
+
+
 def parse_jwks(content: bytes) -> tuple[JsonWebKey, ...]:
     """Return the usable keys. Raises ``BadJwks`` if there is none."""
     try:

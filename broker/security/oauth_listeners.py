@@ -17,7 +17,7 @@ from oncelog.broker.config.listeners import Listeners, sasl_listeners
 from oncelog.broker.config.oauth_config import JwksConfig, OauthListener
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.process.supervisor import Supervisor
-from oncelog.broker.security.json_web_keys import MAX_JWKS_BYTES, BadJwks, parse_jwks
+from oncelog.broker.security.json_web_keys import MAX_JWKS_BYTES, BadJwks, load_library, parse_jwks
 from oncelog.broker.security.jwks import Jwks, JwksUnavailable
 from oncelog.broker.security.oauth_server import OauthServer
 from oncelog.broker.security.token_verifier import (
@@ -88,6 +88,7 @@ class OauthListeners:
 
 
 def _jwks(config: JwksConfig) -> Jwks:
+    load_library()
     if not config.path:
         return Jwks(config, partial(_fetch, config.url))
     try:

@@ -103,6 +103,22 @@ def test_librdkafka_produces_through_several_tokens_and_consumes(process: OauthP
     assert values == [str(number).encode() for number in range(8)]
 
 
+def test_librdkafka_gets_its_own_token_from_the_endpoint(process: OauthProcess, issuer: TokenIssuer) -> None:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": process.address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": issuer.token_url,
+        "sasl.oauthbearer.client.id": "broker-app",
+        "sasl.oauthbearer.client.secret": SECRETS["broker-app"],
+        "sasl.oauthbearer.extensions": "pool=p",
+    }
+    producer = confluent_kafka.Producer(settings)
+    producer.produce("oidc", b"v")
+    assert producer.flush(20) == 0
+
+
 def test_librdkafka_with_a_token_for_others_learns_that_it_is_invalid(
     process: OauthProcess, issuer: TokenIssuer
 ) -> None:

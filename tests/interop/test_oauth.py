@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider
 
 from tests.integration.test_oauth import OauthProcess
 from tests.interop.drivers.program import java
@@ -50,6 +52,27 @@ def run_java(issuer: TokenIssuer, library: Path, program: str, *words: object) -
     options = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.token_url}"
     environment = {**os.environ, "JDK_JAVA_OPTIONS": options}
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment)
+
+
+class Provider(AbstractTokenProvider):
+    """Returns a token of an issuer."""
+
+    def __init__(self, issuer: TokenIssuer) -> None:
+        self._issuer = issuer
+
+    async def token(self) -> str:
+        return self._issuer.token()
+
+
+async def test_aiokafka_produces(process: OauthProcess, issuer: TokenIssuer) -> None:
+    settings = {
+        "bootstrap_servers": process.address,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": Provider(issuer),
+    }
+    async with AIOKafkaProducer(**settings) as producer:
+        await producer.send_and_wait("aiokafka", b"v")
 
 
 @LIBRARIES

@@ -1,14 +1,17 @@
 """One HTTP request: bounds of time and size, and what is not followed."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncelog.clients.http_exchange import HttpFailed, HttpRequest, exchange
+from tests.certificates import make_authority
 
 pytestmark = pytest.mark.real_loop
 
@@ -28,8 +31,11 @@ class _Scripted(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def serve(script: Callable[[asyncio.Transport, bytes], None]) -> AsyncIterator[str]:
-    server = await asyncio.get_running_loop().create_server(lambda: _Scripted(script), "127.0.0.1", 0)
+async def serve(
+    script: Callable[[asyncio.Transport, bytes], None], context: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Scripted(script), "127.0.0.1", 0, ssl=context)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
@@ -87,6 +93,22 @@ async def test_slow_response_ends_in_time_and_so_does_its_thread() -> None:
         before = threading.active_count()
         await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 5)
         assert threading.active_count() < before or before == 1
+
+
+async def test_certificate_must_be_one_that_the_system_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = make_authority("root")
+    own = authority.issue("localhost")
+    (tmp_path / "own.pem").write_bytes(own.key_pem() + own.chain_pem)
+    (tmp_path / "ca.pem").write_bytes(authority.certificate_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "own.pem")
+    content = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    async with serve(respond(content), context) as url:
+        url = url.replace("http://127.0.0.1", "https://localhost")
+        with pytest.raises(HttpFailed, match="its certificate is not accepted: "):
+            await exchange(HttpRequest(url=url), seconds=5, max_bytes=100)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        assert await exchange(HttpRequest(url=url), seconds=5, max_bytes=100) == b"{}"
 
 
 async def test_address_without_a_server_is_an_error() -> None:

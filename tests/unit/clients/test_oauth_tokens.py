@@ -63,6 +63,17 @@ async def test_token_is_replaced_after_most_of_its_lifetime_and_shared_by_connec
     assert len(endpoint.requests) == 2
 
 
+async def test_preparation_fetches_the_token_and_leaves_failures_to_the_authentication() -> None:
+    endpoint = Endpoint()
+    source = TokenSource(LOGIN, exchange=endpoint)
+    endpoint.failure = "no response"
+    await source.prepare()
+    endpoint.failure = ""
+    await source.prepare()
+    assert await source.token() == "token-2"
+    assert len(endpoint.requests) == 2
+
+
 async def test_former_token_is_used_while_the_endpoint_fails_until_it_expires() -> None:
     endpoint = Endpoint()
     source = TokenSource(LOGIN, exchange=endpoint)
