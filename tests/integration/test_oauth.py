@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from oncelog import Admin, Consumer, Producer
 from oncelog.broker.config.listeners import checked_listeners
 from oncelog.broker.config.sources import load_config
 from oncelog.broker.security.peer_security import read_peer_security
+from oncelog.clients.admin.configs import Resource, ResourceType
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.connection import connect
 from oncelog.clients.errors import AuthenticationFailed
@@ -247,3 +249,55 @@ def test_new_key_is_fetched_once_and_the_last_good_keys_survive_the_issuer(tmp_p
         assert "there is no key" not in log
         for secret in (old, new, old.split(".")[1]):
             assert secret not in log
+
+
+def test_broker_starts_without_its_issuer_and_accepts_tokens_once_it_is_there(tmp_path: Path) -> None:
+    secret = "hidden-secret"
+    with TokenIssuer(is_down=True) as issuer, OauthProcess(
+        tmp_path, issuer, f"{OAUTH}.client.credentials.client.secret={secret}"
+    ) as process:  # fmt: skip
+        assert "there are no keys, and no token is accepted" in process.log()
+
+        async def shown() -> str:
+            async with Admin(
+                bootstrap=process.address,
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="OAUTHBEARER",
+                sasl_oauthbearer_token_provider=issuer.token,
+            ) as admin:
+                (only,) = (await admin.describe_cluster()).brokers
+                broker = Resource(type=ResourceType.BROKER, name=str(only.broker_id))
+                return str(await admin.describe_configs({broker: None}))
+
+        with pytest.raises(AuthenticationFailed):
+            asyncio.run(shown())
+        issuer.is_down = False
+        text = ""
+        while not text:
+            with suppress(AuthenticationFailed):
+                text = asyncio.run(shown())
+        assert "sasl.oauthbearer.expected.audience" in text
+        assert secret not in text + process.log()
+
+
+def test_listener_for_unsecured_tokens_says_so(tmp_path: Path) -> None:
+    port = free_port()
+    settings = [
+        f"listeners=SASL_PLAINTEXT://127.0.0.1:{port}",
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        "oncelog.sasl.oauthbearer.allow.unsecured.tokens=true",
+    ]
+    with OncelogProcess(tmp_path, settings, port) as process:
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": process.address,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanisms": "OAUTHBEARER",
+                "enable.sasl.oauthbearer.unsecure.jwt": True,
+                "sasl.oauthbearer.config": "principal=alice",
+            }
+        )
+        producer.produce("unsecured", b"v")
+        assert producer.flush(20) == 0
+        log = "".join(path.read_text() for path in tmp_path.glob("std*.log"))
+        assert "accepts tokens without a signature, by which every client can be every user" in log
