@@ -169,6 +169,7 @@ class _Start:
         listeners = checked_listeners(self._config)
         self._tls = TlsListeners(self._config, listeners)
         self._oauth = OauthListeners(self._config, listeners, self._wall_clock)
+        await self._oauth.fetch_keys()
         logs = self._lock_data_dir()
         store, (broker_id, cluster_id) = await self._identify(logs, open_store)
         configs = self._open_configs(store)
@@ -279,7 +280,7 @@ class _Start:
             self._access.audit.watch_changes(dispatcher)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
-        await self._oauth.begin(self._supervisor)
+        self._oauth.begin(self._supervisor)
         await server.serve(dispatcher, sasl_guards(broker, self._oauth), self._tls.by_name)
         if member is not None:
             self._resources.push_async_callback(member.leave)

@@ -32,7 +32,8 @@ from oncelog.coordinator.ports import WallClock
 
 logger = logging.getLogger(__name__)
 
-_FETCH_SECONDS: Final = 10.0
+_FETCH_SECONDS: Final = 5.0
+"""The longest time that an issuer that does not respond delays a start."""
 
 
 class TokenVerifier:
@@ -59,15 +60,17 @@ class TokenVerifier:
             self._jwks.note_missing_key()
         return outcome
 
-    async def begin(self, supervisor: Supervisor) -> None:
-        """Fetch the keys, once, and keep them current from then on."""
+    async def fetch_keys(self) -> None:
+        """Fetch the keys once, unless they are there."""
+        if self._jwks is not None and not self._jwks.keys:
+            await self._jwks.refresh()
+
+    def begin(self, supervisor: Supervisor) -> None:
+        """Begin to keep the keys current."""
         if self._warning:
             logger.warning(self._warning)
-        if self._jwks is None:
-            return
-        if not self._jwks.keys:
-            await self._jwks.refresh()
-        supervisor.supervise(self._jwks.run, f"keys of {self._name}")
+        if self._jwks is not None:
+            supervisor.supervise(self._jwks.run, f"keys of {self._name}")
 
 
 class OauthListeners:
@@ -81,10 +84,15 @@ class OauthListeners:
             if listener.oauth is not None
         }
 
-    async def begin(self, supervisor: Supervisor) -> None:
-        """Fetch the keys of all listeners, once, and keep them current from then on."""
+    async def fetch_keys(self) -> None:
+        """Fetch the keys of all listeners once, before the broker joins its cluster, where it must not be slow."""
         if self.by_name:
-            await asyncio.gather(*(verifier.begin(supervisor) for verifier in self.by_name.values()))
+            await asyncio.gather(*(verifier.fetch_keys() for verifier in self.by_name.values()))
+
+    def begin(self, supervisor: Supervisor) -> None:
+        """Begin to keep the keys of all listeners current."""
+        for verifier in self.by_name.values():
+            verifier.begin(supervisor)
 
 
 def _jwks(config: JwksConfig) -> Jwks:
