@@ -64,7 +64,7 @@ class Provider(AbstractTokenProvider):
         return self._issuer.token()
 
 
-async def test_aiokafka_produces(process: OauthProcess, issuer: TokenIssuer) -> None:
+async def test_aiokafka_produces_with_a_token(process: OauthProcess, issuer: TokenIssuer) -> None:
     settings = {
         "bootstrap_servers": process.address,
         "security_protocol": "SASL_PLAINTEXT",
