@@ -51,6 +51,7 @@ from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_manager import ReplicaEvents, ReplicaManager
 from oncelog.broker.security.access_control import open_access_control
 from oncelog.broker.security.audit import open_audit
+from oncelog.broker.security.oauth_listeners import OauthListeners
 from oncelog.broker.security.scram_users import ScramUsers
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.disk import Disk
@@ -168,6 +169,8 @@ class _Start:
         """Lock the data directory, find out which broker this is, and load the logs."""
         listeners = checked_listeners(self._config)
         self._tls = TlsListeners(self._config, listeners)
+        self._oauth = OauthListeners(self._config, listeners, self._wall_clock)
+        await self._oauth.fetch_keys()
         logs = self._lock_data_dir()
         store, (broker_id, cluster_id) = await self._identify(logs, open_store)
         configs = self._open_configs(store)
@@ -279,9 +282,8 @@ class _Start:
         self._quotas.measure(dispatcher, broker.sliced_work)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
-        users, cluster_id = broker.scram_users, broker.cluster_id
-        guards = sasl_guards(self._config, broker.listeners, cluster_id=cluster_id, users=users, rng=self._rng)
-        await server.serve(dispatcher, guards, self._tls.by_name)
+        self._oauth.begin(self._supervisor)
+        await server.serve(dispatcher, sasl_guards(broker, self._oauth), self._tls.by_name)
         if member is not None:
             self._resources.push_async_callback(member.leave)
             await member.until_metadata_received()

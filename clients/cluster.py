@@ -55,7 +55,7 @@ from oncelog.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from oncelog.protocol.sasl.login import SaslLogin
+from oncelog.protocol.sasl.login import Login
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -99,7 +99,7 @@ class Cluster:
         connect_seconds: float = 10.0,
         operation_seconds: float = 30.0,
         tls: ssl.SSLContext | None = None,
-        login: SaslLogin | None = None,
+        login: Login | None = None,
     ) -> None:
         self._bootstrap = tuple(bootstrap)
         self.rng = rng

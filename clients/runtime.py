@@ -11,7 +11,7 @@ from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.retry import Backoff
-from oncelog.protocol.sasl.login import SaslLogin
+from oncelog.protocol.sasl.login import Login
 
 C = TypeVar("C")
 
@@ -36,7 +36,7 @@ class ConnectionSettings(Protocol):
         """Return the maximum duration of one operation on the cluster, in milliseconds."""
 
     @property
-    def login(self) -> SaslLogin | None:
+    def login(self) -> Login | None:
         """Return with what the client authenticates; None if it does not."""
 
     def make_tls_context(self) -> ssl.SSLContext | None:

@@ -94,6 +94,7 @@ class SaslSession:
         self._again = asyncio.get_running_loop().create_task(self._authenticate_again())
 
     async def _authenticate_again(self) -> None:
+        await self._client.prepare()  # Requests are held only while tokens are exchanged with the broker.
         self._line.outbox.hold()
         try:
             await self.begin()

@@ -5,14 +5,16 @@ effect is a problem too: its author expects a protection that is not there.
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from oncelog.clients.setting_error import SettingError
 from oncelog.clients.tls import TlsSettings
-from oncelog.protocol.sasl.login import SaslLogin, parse_login
+from oncelog.protocol.sasl.login import Login, OauthLogin, SaslLogin, parse_login, parse_oauth_login
 from oncelog.protocol.sasl.mechanisms import SERVED
+from oncelog.protocol.sasl.oauthbearer import OAUTHBEARER, why_no_extension
 from oncelog.protocol.tls.settings import VERSIONS, parse_cipher_suites, parse_versions
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -21,6 +23,11 @@ _SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 _HOST_CHECK: Final = "ssl_endpoint_identification_algorithm"
 _HOST_CHECKS: Final = ("https", "none", "")
 _STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
+_OAUTH: Final = "sasl_oauthbearer_"
+_ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
+_CLIENT_ID: Final = "sasl_oauthbearer_client_credentials_client_id"
+_CLIENT_SECRET: Final = "sasl_oauthbearer_client_credentials_client_secret"
+_OF_ENDPOINT: Final = (_ENDPOINT, _CLIENT_ID, _CLIENT_SECRET, "sasl_oauthbearer_scope")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,19 +67,34 @@ class SecurityConfig:
     ssl_cipher_suites: tuple[str, ...] | None = None
     """Cipher suites of TLS 1.2, by their standard names or those of OpenSSL. Those of TLS 1.3 are always in use."""
     sasl_mechanism: str | None = None
-    """``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, which sends the password itself."""
+    """``SCRAM-SHA-512``, ``SCRAM-SHA-256``, ``PLAIN``, which sends the password itself, or ``OAUTHBEARER``."""
     sasl_jaas_config: str | None = field(default=None, repr=False)
-    """User and password in Java's form: the mechanism's login module with the options username and password."""
+    """User and password in Java's form: the mechanism's login module with the options username and password; for
+    ``OAUTHBEARER`` clientId, clientSecret and scope."""
     sasl_username: str | None = None
     """The user, in place of ``sasl_jaas_config``."""
     sasl_password: str | None = field(default=None, repr=False)
     """The user's password, in place of ``sasl_jaas_config``."""
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    """For ``OAUTHBEARER``: address of the issuer's token endpoint, ``https:`` or ``http:``, or of a file with a token,
+    ``file:``, which is read for each authentication."""
+    sasl_oauthbearer_client_credentials_client_id: str | None = None
+    """The client id at the token endpoint."""
+    sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, repr=False)
+    """The client secret at the token endpoint."""
+    sasl_oauthbearer_scope: str | None = None
+    """The scope to request from the token endpoint."""
+    sasl_oauthbearer_extensions: str | None = None
+    """What the client sends with its token, if the broker requires it: ``name=value,name=value``."""
+    sasl_oauthbearer_token_provider: Callable[[], str | Awaitable[str]] | None = field(default=None, repr=False)
+    """A function that returns a valid token, in place of a token endpoint. It is called for each authentication: in a
+    thread, or in the event loop if it is a coroutine function."""
 
     @property
-    def login(self) -> SaslLogin | None:
+    def login(self) -> Login | None:
         """With what to authenticate; None if the client does not. Raises ``ValueError`` that names the setting."""
         require_security(self)
-        return sasl_login(self) if uses_sasl(self) else None
+        return any_login(self) if uses_sasl(self) else None
 
     @property
     def tls(self) -> TlsSettings | None:
@@ -102,9 +124,13 @@ class SecurityConfig:
         return None if tls is None else tls.make_context()
 
 
+OF_PROGRAMS: Final = frozenset({"sasl_oauthbearer_token_provider"})
+"""Settings that only a program can give."""
 SECURITY_PROPERTIES: Final[Mapping[str, str]] = {
-    **{name.replace("_", "."): name for name in SecurityConfig.__dataclass_fields__},
+    **{name.replace("_", "."): name for name in SecurityConfig.__dataclass_fields__ if name not in OF_PROGRAMS},
     "sasl.mechanisms": "sasl_mechanism",
+    "sasl.oauthbearer.client.id": "sasl_oauthbearer_client_credentials_client_id",
+    "sasl.oauthbearer.client.secret": "sasl_oauthbearer_client_credentials_client_secret",
     "ssl.ca.location": "ssl_truststore_location",
     "ssl.ca.pem": "ssl_truststore_certificates",
     "ssl.key.pem": "ssl_keystore_key",
@@ -203,16 +229,26 @@ def _store_problems(config: SecurityConfig, store: str, in_text: tuple[str, ...]
 
 def _sasl_problems(config: SecurityConfig) -> Iterator[SettingError]:
     try:
-        sasl_login(config)
+        any_login(config)
     except SettingError as problem:
         yield problem
 
 
-def sasl_login(config: SecurityConfig) -> SaslLogin:
+def any_login(config: SecurityConfig) -> Login:
     """Return with what to authenticate. Raises ``SettingError``."""
-    mechanism, username, password = config.sasl_mechanism, config.sasl_username, config.sasl_password
+    mechanism = config.sasl_mechanism
     if mechanism not in SERVED:
         raise SettingError("sasl_mechanism", f"must be one of {', '.join(SERVED)}, not {mechanism}")
+    if mechanism == OAUTHBEARER:
+        return oauth_login(config)
+    for name in config.__dataclass_fields__:
+        if name.startswith(_OAUTH) and _given(config, name):
+            raise SettingError(name, f"has no effect without sasl_mechanism={OAUTHBEARER!r}")
+    return _password_login(config, mechanism)
+
+
+def _password_login(config: SecurityConfig, mechanism: str) -> SaslLogin:
+    username, password = config.sasl_username, config.sasl_password
     if config.sasl_jaas_config is not None:
         if _given(config, "sasl_username", "sasl_password"):
             raise SettingError("sasl_jaas_config", "is given, and sasl_username or sasl_password too: leave one out")
@@ -229,3 +265,62 @@ def sasl_login(config: SecurityConfig) -> SaslLogin:
     assert username is not None
     assert password is not None
     return SaslLogin(mechanism=mechanism, username=username, password=password)
+
+
+# OAUTHBEARER
+
+
+def oauth_login(config: SecurityConfig) -> OauthLogin:
+    """Return where the tokens come from. Raises ``SettingError``."""
+    for name in ("sasl_username", "sasl_password"):
+        if _given(config, name):
+            raise SettingError(name, f"has no effect with sasl_mechanism={OAUTHBEARER!r}")
+    provider, url = config.sasl_oauthbearer_token_provider, config.sasl_oauthbearer_token_endpoint_url
+    extensions = tuple(_extensions(config.sasl_oauthbearer_extensions or ""))
+    if provider is not None:
+        for name in (*_OF_ENDPOINT, "sasl_jaas_config"):
+            if _given(config, name):
+                raise SettingError(name, "is given, and sasl_oauthbearer_token_provider too: leave one out")
+        return OauthLogin(token_provider=provider, extensions=extensions)
+    if not url:
+        raise SettingError(_ENDPOINT, f"is missing for sasl_mechanism={OAUTHBEARER!r}")
+    is_file = _names_file(url)
+    try:
+        login = parse_oauth_login(
+            config.sasl_jaas_config or "",
+            token_endpoint_url=url,
+            client_id=config.sasl_oauthbearer_client_credentials_client_id,
+            client_secret=config.sasl_oauthbearer_client_credentials_client_secret,
+            scope=config.sasl_oauthbearer_scope,
+        )
+    except ValueError as error:  # The text has no value of the setting.
+        raise SettingError("sasl_jaas_config", str(error)) from None
+    for name, value in ((_CLIENT_ID, login.client_id), (_CLIENT_SECRET, login.client_secret)):
+        if not value and not is_file:
+            raise SettingError(name, f"is missing for {_ENDPOINT}")
+    return replace(login, extensions=(*login.extensions, *extensions))
+
+
+def _names_file(url: str) -> bool:
+    """Return whether an address is that of a file. Raises ``SettingError`` for one that is neither file nor HTTP."""
+    try:
+        parts = urlsplit(url)
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise SettingError(_ENDPOINT, "is no address: expected https://, http:// or file:///") from None
+    if parts.username or parts.password:
+        raise SettingError(_ENDPOINT, f"has a user or a password: set {_CLIENT_ID} and {_CLIENT_SECRET}")
+    if is_http:
+        return False
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise SettingError(_ENDPOINT, f"must be an address with https://, http:// or file:///, not {url}")
+    return True
+
+
+def _extensions(text: str) -> Iterator[tuple[str, str]]:
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = entry.partition("=")
+        why = why_no_extension(name, value) if equals else "an entry is without ="
+        if why:
+            raise SettingError("sasl_oauthbearer_extensions", f"is not valid: {why}")
+        yield name, value

@@ -26,7 +26,7 @@ from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.setting_error import SettingError
 from oncelog.clients.tls import TlsSettings
-from oncelog.protocol.sasl.login import SaslLogin
+from oncelog.protocol.sasl.login import Login
 from oncelog.spark_connector.plain_errors import UserError
 from oncelog.spark_connector.reachability import ReachabilityWatch, reach
 from oncelog.spark_connector.security_options import in_words_of_spark
@@ -57,7 +57,7 @@ class ClientSettings:
     """The time in which a process must reach a first broker."""
     tls: TlsSettings | None = None
     """How to encrypt; None if connections are not. The files are read where the client is made."""
-    login: SaslLogin | None = None
+    login: Login | None = None
     """With what to authenticate; None if the client does not."""
 
 

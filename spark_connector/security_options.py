@@ -7,14 +7,15 @@ contains a value that may be a secret.
 from collections.abc import Callable
 from typing import Any, Final
 
-from oncelog.clients.security_config import MAY_BE_EMPTY, SEVERAL, SecurityConfig, security_problems
+from oncelog.clients.security_config import MAY_BE_EMPTY, OF_PROGRAMS, SEVERAL, SecurityConfig, security_problems
 from oncelog.clients.setting_error import SettingError
 
 _KAFKA: Final = "kafka."
 _FIELDS: Final = {
     f"{_KAFKA}{name.replace('_', '.')}": name
     for name in SecurityConfig.__dataclass_fields__
-    if name not in ("sasl_username", "sasl_password")  # Of librdkafka and not of Kafka.
+    if name not in ("sasl_username", "sasl_password", "sasl_oauthbearer_extensions")  # Of librdkafka, not of Kafka.
+    and name not in OF_PROGRAMS
 }
 SECURITY_OPTIONS: Final = tuple(_FIELDS)
 SECRET_OPTIONS: Final = frozenset(

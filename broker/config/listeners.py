@@ -16,7 +16,7 @@ from oncelog.broker.config.prefixed_settings import refuse_useless
 from oncelog.broker.config.sasl_config import SaslListener, parse_inter_broker_login, parse_sasl_listener
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.config.tls_config import TlsListener, parse_tls_listener
-from oncelog.protocol.sasl.login import SaslLogin
+from oncelog.protocol.sasl.login import Login
 
 _ENTRY: Final = re.compile(r"(?P<name>[\w.-]+)://(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>-?\d+)")
 _HTTP_LISTENER: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>\d{1,5})")
@@ -226,7 +226,7 @@ def tls_listeners(config: BrokerConfig, listeners: Listeners) -> dict[str, TlsLi
     }
 
 
-def inter_broker_login(config: BrokerConfig, listeners: Listeners) -> SaslLogin | None:
+def inter_broker_login(config: BrokerConfig, listeners: Listeners) -> Login | None:
     """Return with what this broker authenticates to others; None if it need not, or is alone."""
     protocols = {listener.name: listener.security_protocol for listener in listeners.bound}
     if config.is_embedded or protocols[listeners.inter_broker] not in WITH_SASL:

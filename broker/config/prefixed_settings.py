@@ -1,8 +1,9 @@
 """Settings that are for one listener, or one SASL mechanism: which keys there are, and what is wrong with them."""
 
+import re
 from collections.abc import Collection, Iterable
 
-from oncelog.broker.config import sasl_config, tls_config
+from oncelog.broker.config import oauth_config, sasl_config, tls_config
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.listener_limits import listener_of_limit
 from oncelog.broker.config.settings import ConfigError
@@ -10,14 +11,16 @@ from oncelog.broker.config.settings import ConfigError
 
 def is_prefixed(key: str) -> bool:
     """Return whether a key, which is no row of the table, is such a row for one listener or mechanism."""
-    return any(match(key) is not None for match in (sasl_config.match_prefixed, tls_config.match_prefixed)) or (
-        listener_of_limit(key) is not None
-    )
+    return _match(key) is not None or listener_of_limit(key) is not None
 
 
 def is_secret(key: str) -> bool:
     """Return whether the value of a prefixed key must not be shown."""
-    return sasl_config.is_secret(key) or tls_config.is_secret(key)
+    return sasl_config.is_secret(key) or oauth_config.is_secret(key) or tls_config.is_secret(key)
+
+
+def _match(key: str) -> re.Match[str] | None:
+    return tls_config.match_prefixed(key) or sasl_config.match_prefixed(key) or oauth_config.match_prefixed(key)
 
 
 def refuse_useless(config: BrokerConfig, listeners: Iterable[str], with_tls: Collection[str]) -> None:
@@ -28,7 +31,7 @@ def refuse_useless(config: BrokerConfig, listeners: Iterable[str], with_tls: Col
     names = {name.lower() for name in listeners}
     secured = {name.lower() for name in with_tls}
     for key in config.prefixed:
-        match = tls_config.match_prefixed(key) or sasl_config.match_prefixed(key)
+        match = _match(key)
         listener = listener_of_limit(key) or ""
         if match is not None:
             listener = (match["listener"] or "").removeprefix("listener.name.").removesuffix(".")

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
+from oncelog.broker.config.oauth_settings import OauthSettings
 from oncelog.broker.config.settings import INT32_MAX, integer
-from oncelog.broker.config.tls_settings import TlsSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class QuotaSettings(TlsSettings):
+class QuotaSettings(OauthSettings):
     """How rates are taken, and how fast connections may come."""
 
     quota_window_num: int = integer(11, "Number of windows over which the rates of client quotas are averaged.", low=1)

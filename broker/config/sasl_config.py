@@ -1,12 +1,8 @@
 """SASL as the settings have it: which mechanisms a listener serves, for whom, and the broker's own login.
 
-A setting is looked for from the narrowest to the widest scope::
-
-    listener.name.NAME.MECHANISM.KEY    listener.name.NAME.KEY    MECHANISM.KEY    KEY
-
-with the names of listener and mechanism in lower case. What cannot work is refused at the start, with the setting to
-change: a mechanism that is not served, PLAIN without users, a login module of another mechanism, brokers that could not
-log in to each other. No message contains a value that may be secret.
+A setting is looked for in its scopes (``oncelog.broker.config.scopes``). What cannot work is refused at the start, with
+the setting to change: a mechanism that is not served, PLAIN without users, a login module of another mechanism, brokers
+that could not log in to each other. No message contains a value that may be secret.
 """
 
 import re
@@ -15,10 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, BrokerConfig
+from oncelog.broker.config.oauth_config import OauthListener, parse_oauth_listener, parse_oauth_login_of_broker
+from oncelog.broker.config.scopes import find, narrow
 from oncelog.broker.config.settings import ConfigError
 from oncelog.protocol.sasl.jaas import PLAIN_MODULE
-from oncelog.protocol.sasl.login import SaslLogin, module_for, parse_login
+from oncelog.protocol.sasl.login import Login, module_for, parse_login
 from oncelog.protocol.sasl.mechanisms import LOGIN_MODULES, PLAIN, SERVED
+from oncelog.protocol.sasl.oauthbearer import OAUTHBEARER
 
 _JAAS: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
@@ -41,6 +40,8 @@ class SaslListener:
     """The password of each user of PLAIN."""
     max_reauth_ms: Mapping[str, int]
     """By mechanism: milliseconds after which a client must have authenticated again; 0: never."""
+    oauth: OauthListener | None = None
+    """Which tokens OAUTHBEARER accepts; None if it is not served."""
 
 
 def match_prefixed(key: str) -> re.Match[str] | None:
@@ -55,13 +56,13 @@ def is_secret(key: str) -> bool:
 
 def parse_sasl_listener(config: BrokerConfig, name: str) -> SaslListener:
     """Read the settings of a SASL listener. Raises ``ConfigError``."""
-    key, text = _find(config, name, "", _ENABLED)
+    key, text = find(config, name, "", _ENABLED)
     mechanisms = BROKER_SETTINGS[_ENABLED].parse(text)
     for mechanism in mechanisms:
         if mechanism not in SERVED:
             raise ConfigError(
                 f"{key}={text} names {mechanism} for listener {name}, which is not served"
-                f"{_kafkas_default(key, config)}: set {_narrow(name, '', _ENABLED)} to one or more of "
+                f"{_kafkas_default(key, config)}: set {narrow(name, '', _ENABLED)} to one or more of "
                 f"{', '.join(SERVED)}"
             )
     if not mechanisms:
@@ -70,10 +71,11 @@ def parse_sasl_listener(config: BrokerConfig, name: str) -> SaslListener:
         mechanisms=mechanisms,
         plain_users=_plain_users(config, name) if PLAIN in mechanisms else {},
         max_reauth_ms={mechanism: _max_reauth_ms(config, name, mechanism) for mechanism in mechanisms},
+        oauth=parse_oauth_listener(config, name) if OAUTHBEARER in mechanisms else None,
     )
 
 
-def parse_inter_broker_login(config: BrokerConfig, name: str) -> SaslLogin:
+def parse_inter_broker_login(config: BrokerConfig, name: str) -> Login:
     """Return with what this broker authenticates to others, on their listener of that name. Raises ``ConfigError``."""
     mechanism = config.sasl_mechanism_inter_broker_protocol
     if mechanism not in SERVED:
@@ -85,12 +87,14 @@ def parse_inter_broker_login(config: BrokerConfig, name: str) -> SaslLogin:
     if mechanism not in enabled:
         raise ConfigError(
             f"{_INTER_BROKER}={mechanism} is not enabled on listener {name}, by which brokers reach each other: add it "
-            f"to {_narrow(name, '', _ENABLED)}"
+            f"to {narrow(name, '', _ENABLED)}"
         )
-    key, text = _find(config, name, mechanism, _JAAS)
+    if mechanism == OAUTHBEARER:
+        return parse_oauth_login_of_broker(config, name)
+    key, text = find(config, name, mechanism, _JAAS)
     remedy = f'{LOGIN_MODULES[mechanism]} required username="NAME" password="PASSWORD";'
     if not text:
-        wanted = _narrow(name, mechanism, _JAAS)
+        wanted = narrow(name, mechanism, _JAAS)
         raise ConfigError(f"{wanted} is missing: this broker needs a login for the others; set it to {remedy}")
     try:
         return parse_login(mechanism, text)
@@ -108,11 +112,11 @@ def refuse_malformed_modules(config: BrokerConfig) -> None:
 
 
 def _plain_users(config: BrokerConfig, name: str) -> Mapping[str, str]:
-    key, text = _find(config, name, PLAIN, _JAAS)
+    key, text = find(config, name, PLAIN, _JAAS)
     remedy = f'{PLAIN_MODULE} required user_NAME="PASSWORD";'
     if not text:
         raise ConfigError(
-            f"{PLAIN} is enabled on listener {name} without users: set {_narrow(name, PLAIN, _JAAS)} to {remedy}"
+            f"{PLAIN} is enabled on listener {name} without users: set {narrow(name, PLAIN, _JAAS)} to {remedy}"
         )
     options = _require_module(key, text, PLAIN)
     users = {option.removeprefix(_USER): value for option, value in options.items() if option.startswith(_USER)}
@@ -129,26 +133,12 @@ def _require_module(key: str, text: str, mechanism: str) -> Mapping[str, str]:
 
 
 def _max_reauth_ms(config: BrokerConfig, name: str, mechanism: str) -> int:
-    key, text = _find(config, name, mechanism, _REAUTH)
+    key, text = find(config, name, mechanism, _REAUTH)
     try:
         value: int = BROKER_SETTINGS[_REAUTH].parse(text)
     except ConfigError:
         raise ConfigError(f"{key}={text!r} is not valid: expected {BROKER_SETTINGS[_REAUTH].expected}") from None
     return value
-
-
-def _find(config: BrokerConfig, name: str, mechanism: str, key: str) -> tuple[str, str]:
-    """Return the key of the narrowest scope that is set, and its text; the default's if none is."""
-    for scoped in (_narrow(name, mechanism, key), _narrow(name, "", key), _narrow("", mechanism, key)):
-        if scoped in config.prefixed:
-            return scoped, config.prefixed[scoped].strip()
-    setting = BROKER_SETTINGS[key]
-    return key, config.given.get(key, setting.format(setting.default) or "").strip()
-
-
-def _narrow(name: str, mechanism: str, key: str) -> str:
-    listener = f"listener.name.{name.lower()}." if name else ""
-    return f"{listener}{mechanism.lower()}.{key}" if mechanism else f"{listener}{key}"
 
 
 def _kafkas_default(key: str, config: BrokerConfig) -> str:

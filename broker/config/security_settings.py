@@ -1,8 +1,8 @@
 """The settings of security, the first part of the broker's table (``BrokerConfig``).
 
 Kafka has more keys than rows here: most of these can be set for one listener, and for one mechanism of it, by a prefix.
-``prefixed`` holds those as they were written; ``oncelog.broker.config.sasl_config`` and
-``oncelog.broker.config.tls_config`` read them.
+``prefixed`` holds those as they were written; ``oncelog.broker.config.sasl_config``,
+``oncelog.broker.config.oauth_config`` and ``oncelog.broker.config.tls_config`` read them.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ class SecuritySettings(QuotaSettings):
     )
     sasl_enabled_mechanisms: tuple[str, ...] = strings(
         (_GSSAPI,),
-        "SASL mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI, Kafka's default, is refused. "
-        "For one listener: listener.name.NAME.sasl.enabled.mechanisms.",
+        "SASL mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI, Kafka's default, "
+        "is refused. For one listener: listener.name.NAME.sasl.enabled.mechanisms.",
     )
     sasl_mechanism_inter_broker_protocol: str = string(
         _GSSAPI, "SASL mechanism with which brokers authenticate to each other."

@@ -42,8 +42,8 @@ _HANDSHAKE_KEY: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 _MAX_ELEMENTS: Final = 100
 """Of a request before authentication: tagged fields, since it has no arrays."""
 _EXPIRED: Final = (
-    "its session has expired, and it has not authenticated again (connections.max.reauth.ms): clients that cannot do "
-    "that connect anew"
+    "its session has expired, and it has not authenticated again (connections.max.reauth.ms, or the end of its token): "
+    "clients that cannot do that connect anew"
 )
 
 

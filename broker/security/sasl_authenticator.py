@@ -6,9 +6,10 @@
        '-------------------------'-------SaslHandshake 0--> RAW_TOKEN --token-----> COMPLETE
                                     COMPLETE --SaslHandshake (KIP-368)--> TOKEN or RAW_TOKEN
 
-The caller decodes the frames by ``state``, and sends what is returned. A session may have a lifetime
-(``connections.max.reauth.ms``), after which the client must have authenticated again; it may do so late, but nothing
-else. It must be the same user by the same mechanism. Names of mechanisms are case-sensitive, as in Kafka.
+The caller decodes the frames by ``state``, and sends what is returned. A session may have a lifetime, which is the
+shorter of ``connections.max.reauth.ms`` and what remains of the client's token, after which the client must have
+authenticated again; it may do so late, but nothing else. It must be the same user by the same mechanism. Names of
+mechanisms are case-sensitive, as in Kafka.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,6 +23,8 @@ from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslH
 
 _MIN_REAUTHENTICATION_SECONDS: Final = 1.0
 """A client that authenticates again sooner is refused."""
+_LONGEST_LIFETIME_MS: Final = 365 * 86_400_000
+"""Of a session by a token: a token may be valid for any time."""
 
 
 class SaslState(Enum):
@@ -116,7 +119,7 @@ class SaslAuthenticator:
         match step:
             case Challenge(challenge):
                 return Reply(SaslAuthenticateResponse(auth_bytes=challenge))
-            case Authenticated(_, last):
+            case Authenticated(_, last, _):
                 assert self.session is not None
                 lifetime_ms = self.session.lifetime_ms
                 return Reply(SaslAuthenticateResponse(auth_bytes=last, session_lifetime_ms=lifetime_ms))
@@ -141,7 +144,7 @@ class SaslAuthenticator:
         if isinstance(step, Authenticated):
             step = self._why_other(step) or step
         if isinstance(step, Authenticated):
-            lifetime_ms = self._mechanisms[self._mechanism].max_reauth_ms
+            lifetime_ms = _lifetime_ms(self._mechanisms[self._mechanism].max_reauth_ms, step.remaining_ms)
             self.session = Session(step.user, self._mechanism, now, lifetime_ms)
             self._become(SaslState.COMPLETE)
         elif isinstance(step, Refusal):
@@ -171,6 +174,13 @@ class SaslAuthenticator:
     def _become(self, state: SaslState) -> None:
         assert state in NEXT_STATES[self.state], f"{self.state.name} to {state.name}"
         self.state = state
+
+
+def _lifetime_ms(max_reauth_ms: int, remaining_ms: int | None) -> int:
+    """Return the lifetime of a session in milliseconds; 0: no limit."""
+    if remaining_ms is None:
+        return max_reauth_ms
+    return min(remaining_ms, max_reauth_ms or _LONGEST_LIFETIME_MS, _LONGEST_LIFETIME_MS)
 
 
 def _failed(reason: str) -> str:

@@ -19,6 +19,8 @@ class Authenticated(NamedTuple):
 
     user: str
     token: bytes = b""
+    remaining_ms: int | None = None
+    """Milliseconds until what the client has shown expires, at least 1; None if it does not."""
 
 
 class Refusal(NamedTuple):

@@ -13,6 +13,8 @@ from oncelog.clients.security_config import SecurityConfig, require_security
 KAFKA_NAMES: Final[Mapping[str, str | None]] = {
     "sasl_username": None,
     "sasl_password": None,
+    "sasl_oauthbearer_extensions": None,
+    "sasl_oauthbearer_token_provider": None,
     "bootstrap": "bootstrap.servers",
     "connect_timeout_ms": "socket.connection.setup.timeout.ms",
 }

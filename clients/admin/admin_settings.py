@@ -1,5 +1,6 @@
 """The settings that ``Admin`` takes as keyword arguments."""
 
+from collections.abc import Awaitable, Callable
 from typing import Literal, TypedDict
 
 
@@ -28,3 +29,9 @@ class AdminSettings(TypedDict, total=False):
     sasl_jaas_config: str | None
     sasl_username: str | None
     sasl_password: str | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_extensions: str | None
+    sasl_oauthbearer_token_provider: Callable[[], str | Awaitable[str]] | None

@@ -31,6 +31,8 @@ _TEXTS: Final = ("client_id", "group_id", "group_instance_id", "client_rack")
 KAFKA_NAMES: Final[Mapping[str, str | None]] = {
     "sasl_username": None,
     "sasl_password": None,
+    "sasl_oauthbearer_extensions": None,
+    "sasl_oauthbearer_token_provider": None,
     "bootstrap": "bootstrap.servers",
     "assignors": "partition.assignment.strategy",
     "max_buffered_bytes": None,

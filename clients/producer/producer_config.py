@@ -43,6 +43,8 @@ _TIMES: Final = (
 KAFKA_NAMES: Final[Mapping[str, str | None]] = {
     "sasl_username": None,
     "sasl_password": None,
+    "sasl_oauthbearer_extensions": None,
+    "sasl_oauthbearer_token_provider": None,
     "bootstrap": "bootstrap.servers",
     "transaction_protocol": None,
     "compression": "compression.type",

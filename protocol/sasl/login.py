@@ -1,9 +1,16 @@
-"""``SaslLogin``: who a client is, as ``sasl.mechanism`` and ``sasl.jaas.config`` say it."""
+"""``Login``: who a client is, as ``sasl.mechanism`` and ``sasl.jaas.config`` say it."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from oncelog.protocol.sasl.jaas import JaasError, LoginModule, parse_jaas
-from oncelog.protocol.sasl.mechanisms import LOGIN_MODULES, SERVED
+from oncelog.protocol.sasl.mechanisms import LOGIN_MODULES, WITH_PASSWORD
+from oncelog.protocol.sasl.oauthbearer import OAUTHBEARER, why_no_extension
+
+TokenProvider: TypeAlias = Callable[[], str | Awaitable[str]]
+"""Returns a token of a program, which is valid now."""
+_EXTENSION: Final = "extension_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,12 +22,34 @@ class SaslLogin:
     password: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        if self.mechanism not in SERVED:
-            raise ValueError(f"SASL mechanism {self.mechanism} is not supported: expected {', '.join(SERVED)}")
+        if self.mechanism not in WITH_PASSWORD:
+            raise ValueError(f"SASL mechanism {self.mechanism} is not supported: expected {', '.join(WITH_PASSWORD)}")
         for name in ("username", "password"):
             value = getattr(self, name)
             if not value or "\0" in value:
                 raise ValueError(f"the {name} of a SASL login is empty or contains NUL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OauthLogin:
+    """Where a client gets its token of OAUTHBEARER from. Its text contains neither a secret nor a token."""
+
+    token_endpoint_url: str = ""
+    """Of the issuer, or of a file with a token."""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
+    extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Names and values that the client sends with each token."""
+    token_provider: TokenProvider | None = None
+    """Returns the token, in place of an endpoint."""
+
+    @property
+    def mechanism(self) -> str:
+        return OAUTHBEARER
+
+
+Login: TypeAlias = SaslLogin | OauthLogin
 
 
 def module_for(mechanism: str, text: str) -> LoginModule:
@@ -33,10 +62,41 @@ def module_for(mechanism: str, text: str) -> LoginModule:
 
 def parse_login(mechanism: str, text: str) -> SaslLogin:
     """Return the login that a ``sasl.jaas.config`` holds. Raises ``ValueError`` with the sentence for the operator."""
-    if mechanism not in SERVED:
-        raise JaasError(f"is for SASL mechanism {mechanism}, which is not supported: expected {', '.join(SERVED)}")
+    if mechanism not in WITH_PASSWORD:
+        raise JaasError(
+            f"is for SASL mechanism {mechanism}, which is not supported: expected {', '.join(WITH_PASSWORD)}"
+        )
     options = module_for(mechanism, text).options
     for name in ("username", "password"):
         if not options.get(name):
             raise JaasError(f"lacks the option {name}")
     return SaslLogin(mechanism=mechanism, username=options["username"], password=options["password"])
+
+
+def parse_oauth_login(
+    jaas: str,
+    *,
+    token_endpoint_url: str,
+    client_id: str | None = None,
+    client_secret: str | None = None,
+    scope: str | None = None,
+) -> OauthLogin:
+    """Return the login of OAUTHBEARER; its settings win over the options ``clientId``, ``clientSecret`` and ``scope``.
+
+    ``jaas`` is the text of ``sasl.jaas.config``, empty without one. Raises ``JaasError``.
+    """
+    options = module_for(OAUTHBEARER, jaas).options if jaas else {}
+    extensions = []
+    for name, value in options.items():
+        if name.startswith(_EXTENSION):
+            why = why_no_extension(name.removeprefix(_EXTENSION), value)
+            if why:
+                raise JaasError(f"has an extension_ that cannot be sent: {why}")
+            extensions.append((name.removeprefix(_EXTENSION), value))
+    return OauthLogin(
+        token_endpoint_url=token_endpoint_url,
+        client_id=client_id or options.get("clientId", ""),
+        client_secret=client_secret or options.get("clientSecret", ""),
+        scope=scope or options.get("scope", ""),
+        extensions=tuple(extensions),
+    )

@@ -156,8 +156,8 @@ SECURITY_MUTATIONS: Final = (
     ),
     Mutation(
         "B121", _CLIENT,
-        "await loop.run_in_executor(None, salt_password, mechanism, self.login.password, *key)",
-        "salt_password(mechanism, self.login.password, *key)",
+        "await loop.run_in_executor(None, salt_password, mechanism, login.password, *key)",
+        "salt_password(mechanism, login.password, *key)",
         f"{_TEST_CLIENT}::test_salted_password_is_computed_once_and_off_the_loop",
     ),
 )  # fmt: skip

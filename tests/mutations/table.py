@@ -15,6 +15,7 @@ from tests.mutations.flush_table import FLUSH_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
 from tests.mutations.lost_end_table import LOST_END_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
+from tests.mutations.oauth_table import OAUTH_MUTATIONS
 from tests.mutations.quota_table import QUOTA_MUTATIONS
 from tests.mutations.security_table import SECURITY_MUTATIONS
 from tests.mutations.tls_table import TLS_MUTATIONS
@@ -126,6 +127,7 @@ MUTATIONS: Final = (
     *ELIGIBLE_MUTATIONS,
     *LOST_END_MUTATIONS,
     *FLUSH_MUTATIONS,
+    *OAUTH_MUTATIONS,
     *TLS_MUTATIONS,
     *DESCRIPTOR_MUTATIONS,
     *ACCESS_MUTATIONS,

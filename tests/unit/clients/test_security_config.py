@@ -7,7 +7,7 @@ import pytest
 
 from oncelog import Admin, AdminConfig, Consumer, ConsumerConfig, Producer, ProducerConfig, TlsSettings
 from oncelog.clients.setting_error import SettingError
-from oncelog.protocol.sasl.login import SaslLogin
+from oncelog.protocol.sasl.login import OauthLogin, SaslLogin
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 CONFIGS = pytest.mark.parametrize("config", [ProducerConfig, ConsumerConfig, AdminConfig])
@@ -61,6 +61,70 @@ def test_login_without_settings_is_none(config: Any) -> None:
     ],
 )
 def test_settings_that_make_no_login_are_refused(config: Any, given: dict[str, str], why: str) -> None:
+    with pytest.raises(ValueError, match=why) as refused:
+        config(bootstrap="b:1", **given)
+    assert "wonderland" not in str(refused.value)
+
+
+OAUTH: dict[str, Any] = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "https://issuer.example/token",
+    "sasl_oauthbearer_client_credentials_client_id": "app",
+    "sasl_oauthbearer_client_credentials_client_secret": "wonderland",
+}
+PASSWORD: dict[str, Any] = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "PLAIN",
+    "sasl_username": "alice",
+    "sasl_password": "wonderland",
+}
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+
+
+def provide() -> str:
+    return "t"
+
+
+@CONFIGS
+def test_login_by_token_is_that_of_either_form(config: Any) -> None:
+    made = config(bootstrap="b:1", **OAUTH)
+    url = "https://issuer.example/token"
+    assert made.login == OauthLogin(token_endpoint_url=url, client_id="app", client_secret="wonderland")
+    assert "wonderland" not in f"{made!r} {made.login!r}"
+    common = {"bootstrap": "b:1", "security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+    made = config(**common, sasl_oauthbearer_token_provider=provide, sasl_oauthbearer_extensions="a=b, c=d=e")
+    assert made.login == OauthLogin(token_provider=provide, extensions=(("a", "b"), ("c", "d=e")))
+    assert config(**common, sasl_oauthbearer_token_endpoint_url="file:///run/token").login == OauthLogin(
+        token_endpoint_url="file:///run/token"
+    )
+
+
+@CONFIGS
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": None}, "sasl_oauthbearer_token_endpoint_url is missing"),
+        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": "issuer"}, "with https://, http:// or file:///, not issuer"),
+        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": "https://[x"}, "is no address"),
+        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": "https://u:wonderland@h/"}, "has a user or a password"),
+        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": "file://host/x"}, "must be an address with"),
+        ({**OAUTH, "sasl_oauthbearer_client_credentials_client_id": None}, "client_id is missing for sasl_oauthbearer"),
+        ({**OAUTH, "sasl_oauthbearer_client_credentials_client_secret": ""}, "client_secret is missing"),
+        (
+            {**OAUTH, "sasl_oauthbearer_token_provider": provide},
+            "url is given, and sasl_oauthbearer_token_provider too",
+        ),
+        ({**OAUTH, "sasl_username": "a"}, "sasl_username has no effect with sasl_mechanism='OAUTHBEARER'"),
+        ({**OAUTH, "sasl_oauthbearer_extensions": "auth=x"}, "sasl_oauthbearer_extensions is not valid"),
+        ({**OAUTH, "sasl_oauthbearer_extensions": "x"}, "an entry is without ="),
+        ({**OAUTH, "sasl_jaas_config": f'{MODULE} required username="wonderland";'}, "names another login module"),
+        ({**OAUTH, "sasl_jaas_config": f'{OAUTH_MODULE} required extension_a1="wonderland";'}, "that cannot be sent"),
+        ({**PASSWORD, "sasl_oauthbearer_scope": "x"}, "scope has no effect without sasl_mechanism='OAUTHBEARER'"),
+        ({"sasl_oauthbearer_token_provider": provide}, "has no effect without security_protocol='SASL_PLAINTEXT'"),
+    ],
+)
+def test_settings_that_make_no_login_by_token_are_refused(config: Any, given: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why) as refused:
         config(bootstrap="b:1", **given)
     assert "wonderland" not in str(refused.value)

@@ -7,6 +7,7 @@ import pytest
 from oncelog.broker.config.listeners import checked_listeners, inter_broker_login, sasl_listeners
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.config.sources import LoadedConfig, load_config
+from oncelog.protocol.sasl.login import SaslLogin
 
 LISTENERS = "listeners=SASL_PLAINTEXT://localhost:1,INTERNAL://localhost:2"
 MAP = "listener.security.protocol.map=SASL_PLAINTEXT:SASL_PLAINTEXT,INTERNAL:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"
@@ -61,7 +62,7 @@ def test_brokers_log_in_with_the_login_of_their_listener() -> None:
         ]
     ).config
     login = inter_broker_login(config, checked_listeners(config))
-    assert login is not None
+    assert isinstance(login, SaslLogin)
     assert (login.mechanism, login.username, login.password) == ("PLAIN", "broker", "b-secret")
 
 
@@ -74,7 +75,7 @@ ENABLED = "listener.name.sasl_plaintext.sasl.enabled.mechanisms"
     [
         (ONE, r"sasl\.enabled\.mechanisms=GSSAPI names GSSAPI for listener SASL_PLAINTEXT, which is not served "
               r"and is Kafka's default: set listener\.name\.sasl_plaintext\.sasl\.enabled\.mechanisms to one or more"),
-        ((*ONE, f"{ENABLED}=OAUTHBEARER"), "names OAUTHBEARER .* which is not served: set"),
+        ((*ONE, f"{ENABLED}=oauthbearer"), "names oauthbearer .* which is not served: set"),
         ((*ONE, f"{ENABLED}=scram-sha-256"), "names scram-sha-256"),
         ((*ONE, f"{ENABLED}="), "is empty for listener SASL_PLAINTEXT"),
         ((*ONE, f"{ENABLED}=PLAIN"), f"PLAIN is enabled on listener SASL_PLAINTEXT without users: set {JAAS} to"),

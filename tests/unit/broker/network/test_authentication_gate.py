@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,7 +69,8 @@ async def guarded(
     listener = SaslListener(
         mechanisms=("PLAIN",), plain_users={"alice": "wonderland"}, max_reauth_ms={"PLAIN": max_reauth_ms}
     )
-    guard = SaslGuard(listener, config, users=Any, rng=random.Random(1), salt_key=b"")  # type: ignore[arg-type]
+    host = SimpleNamespace(config=config, rng=random.Random(1))
+    guard = SaslGuard(listener, host, tokens=None, salt_key=b"")  # type: ignore[arg-type]
     async with serve(
         handlers.all(), config=config, heartbeats=heartbeats, listeners=[LISTENER], guards={LISTENER: guard}
     ) as served:

@@ -4,11 +4,22 @@ import pytest
 
 from oncelog.broker.security.plain_server import PlainServer
 from oncelog.broker.security.sasl_authenticator import NEXT_STATES, Mechanism, SaslAuthenticator, SaslState
+from oncelog.broker.security.sasl_server import Authenticated, SaslStep
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 USERS = {"alice": "a", "bob": "b"}
+
+
+class Expiring:
+    """Accepts every token, for some time."""
+
+    def __init__(self, remaining_ms: int | None) -> None:
+        self.remaining_ms = remaining_ms
+
+    def respond(self, token: bytes) -> SaslStep:
+        return Authenticated("alice", remaining_ms=self.remaining_ms)
 
 
 def authenticator(max_reauth_ms: int = 0) -> SaslAuthenticator:
@@ -40,6 +51,28 @@ def test_session_has_the_lifetime_of_its_mechanism() -> None:
     assert one.state is SaslState.COMPLETE
     assert one.session is not None
     assert (one.session.user, one.session.began_at) == ("alice", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("max_reauth_ms", "remaining_ms", "lifetime_ms"),
+    [
+        (0, None, 0),
+        (5_000, None, 5_000),
+        (0, 7_000, 7_000),
+        (5_000, 7_000, 5_000),
+        (9_000, 7_000, 7_000),
+        (5_000, 1, 1),
+        (0, 10**15, 365 * 86_400_000),
+        (10**15, 10**15, 365 * 86_400_000),
+    ],
+)
+def test_session_ends_with_the_setting_or_the_token_whichever_is_first(
+    max_reauth_ms: int, remaining_ms: int | None, lifetime_ms: int
+) -> None:
+    one = SaslAuthenticator({"OAUTHBEARER": Mechanism(lambda: Expiring(remaining_ms), max_reauth_ms)})
+    handshake(one, "OAUTHBEARER")
+    assert log_in(one, b"t").session_lifetime_ms == lifetime_ms
+    assert one.may_begin_again(2.0) == (lifetime_ms > 0)
 
 
 @pytest.mark.parametrize("mechanism", ["plain", "GSSAPI", "", "PLAIN "])

@@ -7,6 +7,7 @@ import pytest
 
 from oncelog.clients.cli.command_config import read_command_config
 from oncelog.clients.security_config import SecurityConfig
+from oncelog.protocol.sasl.login import OauthLogin
 from tests.certificates import make_authority, trust_store_of_keytool
 
 SECRET = "wonderland"
@@ -87,6 +88,37 @@ def test_file_with_a_setting_that_cannot_work_is_refused_in_its_own_words(tmp_pa
     assert said.endswith("ssl.key.password has no effect without security.protocol='SSL' or 'SASL_SSL'")
     said = refused(tmp_path, "security.protocol=TLS")
     assert said.endswith("security.protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, not TLS")
+
+
+JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+URL = "https://issuer.example/token"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"sasl.oauthbearer.client.credentials.client.id=app\nsasl.oauthbearer.client.credentials.client.secret={SECRET}"
+         "\nsasl.oauthbearer.scope=kafka\nsasl.oauthbearer.extensions=pool=p"),
+        (f"sasl.oauthbearer.client.id=app\nsasl.oauthbearer.client.secret={SECRET}\nsasl.oauthbearer.scope=kafka\n"
+         "sasl.oauthbearer.extensions=pool=p"),
+        f'sasl.jaas.config={JAAS} clientId="app" clientSecret="{SECRET}" scope="kafka" extension_pool="p";',
+    ],
+)  # fmt: skip
+def test_file_with_a_token_endpoint_has_the_login_by_any_names(tmp_path: Path, lines: str) -> None:
+    sasl = ("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER", f"sasl.oauthbearer.token.endpoint.url={URL}")
+    login = read(tmp_path, *sasl, lines).login
+    assert login == OauthLogin(
+        token_endpoint_url=URL, client_id="app", client_secret=SECRET, scope="kafka", extensions=(("pool", "p"),)
+    )
+    assert SECRET not in repr(login)
+
+
+def test_file_cannot_name_a_function_of_a_program(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\nsasl.oauthbearer.token.provider=os.getcwd\n")
+    warnings: list[str] = []
+    read_command_config(str(file), warnings.append)
+    assert warnings == [f"Warning: {file}: these have no effect: sasl.oauthbearer.token.provider"]
 
 
 def test_file_with_a_setting_that_is_not_supported_warns(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ import pickle
 import pytest
 
 from oncelog.clients.tls import TlsSettings
-from oncelog.protocol.sasl.login import SaslLogin
+from oncelog.protocol.sasl.login import OauthLogin, SaslLogin
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.columnar.columns import NAMES, WITHOUT_HEADERS
 from oncelog.spark_connector.options import OptionsInvalid
 from oncelog.spark_connector.reading.offset_bounds import FROM_EARLIEST, FROM_LATEST, Offsets, Timestamp, Timestamps
 from oncelog.spark_connector.reading.read_options import ReadOptions, read_columns, read_options
 from oncelog.spark_connector.reading.topic_selection import Assign, Subscribe, SubscribePattern
+from oncelog.spark_connector.security_options import SECRET_OPTIONS, SECURITY_OPTIONS
 
 SECRET = "wonderland"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -250,6 +251,30 @@ def test_sasl_options_are_parsed(protocol: str, mechanism: str, module: str) -> 
     assert pickle.loads(pickle.dumps(options)) == options
     assert hash(options.client)
     assert SECRET not in repr(options)
+
+
+def test_options_of_oauthbearer_are_parsed() -> None:
+    options = parse(
+        kafka__security__protocol="SASL_SSL",
+        kafka__sasl__mechanism="OAUTHBEARER",
+        kafka__sasl__oauthbearer__token__endpoint__url="https://issuer.example/token",
+        kafka__sasl__oauthbearer__client__credentials__client__id="app",
+        kafka__sasl__oauthbearer__client__credentials__client__secret=SECRET,
+        kafka__sasl__oauthbearer__scope="kafka",
+    )
+    assert options.client.login == OauthLogin(
+        token_endpoint_url="https://issuer.example/token", client_id="app", client_secret=SECRET, scope="kafka"
+    )
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert hash(options.client)
+    assert SECRET not in repr(options)
+    assert "kafka.sasl.oauthbearer.client.credentials.client.secret" in SECRET_OPTIONS
+
+
+def test_token_provider_is_no_option() -> None:
+    assert "kafka.sasl.oauthbearer.token.provider" not in SECURITY_OPTIONS
+    given = {"kafka__sasl__oauthbearer__token__provider": "print"}
+    assert "is not supported" in problems_of(given, False)[0]
 
 
 def test_sasl_options_that_cannot_work_are_refused_without_their_secrets() -> None:
