@@ -28,7 +28,7 @@ from oncelog.broker.metadata.identity import Identity, identify
 from oncelog.broker.metadata.session_file import SessionFile
 from oncelog.broker.metadata.store_choice import OpenStore, open_store
 from oncelog.broker.network.heartbeats import Heartbeats
-from oncelog.broker.network.sasl_guard import sasl_guards
+from oncelog.broker.network.sasl_guard import ScramAccounts, sasl_guards
 from oncelog.broker.network.side_loop import SideLoop
 from oncelog.broker.network.socket_server import SocketServer
 from oncelog.broker.network.tls_listeners import TlsListeners
@@ -256,6 +256,7 @@ class _Start:
             authorizer=self._access.authorizer,
             acls=self._access.acls,
             scram_users=ScramUsers(data.configs),
+            tokens=self._access.tokens,
             quotas=Unlimited(),
             response_memory=parts.server.response_memory,
             supervisor=self._supervisor,
@@ -277,8 +278,8 @@ class _Start:
             self._access.audit.watch_changes(dispatcher)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
-        users, cluster_id = broker.scram_users, broker.cluster_id
-        guards = sasl_guards(self._config, broker.listeners, cluster_id=cluster_id, users=users, rng=self._rng)
+        cluster_id, accounts = broker.cluster_id, ScramAccounts(broker.scram_users, broker.tokens, self._wall_clock)
+        guards = sasl_guards(self._config, broker.listeners, accounts, cluster_id=cluster_id, rng=self._rng)
         await server.serve(dispatcher, guards, self._tls.by_name)
         if member is not None:
             self._resources.push_async_callback(member.leave)
@@ -449,7 +450,7 @@ class _Start:
             wall_clock=self._wall_clock,
             rng=self._rng,
         )
-        controller.stored.acls = self._access.acls
+        self._access.follow(controller)
         controller.logs = data.logs.directory.intact
         controller.topic_ids.known = data.replicas.known_topic_ids
         controller.topic_ids.without = data.replicas.topics_without_id
@@ -470,6 +471,7 @@ class _Start:
         }
         self._settings.follow(lambda config: change_intervals(maintenance, intervals))
         data.coordinators.start()
+        self._access.begin(self._config, controller, supervisor, self._wall_clock)
         self._tls.begin(supervisor, self._wall_clock, self._config.oncelog_ssl_reload_interval_ms)
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:

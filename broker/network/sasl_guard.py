@@ -16,17 +16,34 @@ from oncelog.broker.security.plain_server import PlainServer
 from oncelog.broker.security.sasl_authenticator import Mechanism, SaslAuthenticator
 from oncelog.broker.security.scram_server import ScramServer
 from oncelog.broker.security.scram_users import ScramUsers
+from oncelog.broker.security.token_credentials import TokenCredentials
+from oncelog.coordinator.controller.token_repository import TokenRepository
+from oncelog.coordinator.ports import WallClock
 from oncelog.protocol.sasl.login import SaslLogin
 from oncelog.protocol.sasl.mechanisms import PLAIN, SCRAM_MECHANISMS
 
 _FAKE_SALTS: Final = b"oncelog: salts of users that do not exist"
 
 
+class ScramAccounts:
+    """What clients can authenticate by with SCRAM: their own names, and delegation tokens if there are any."""
+
+    def __init__(self, users: ScramUsers, tokens: TokenRepository | None, wall_clock: WallClock) -> None:
+        self.users = users
+        self.tokens = None if tokens is None else TokenCredentials(tokens, wall_clock)
+
+
 class SaslGuard:
     """The gates of one listener."""
 
     def __init__(
-        self, listener: SaslListener, config: BrokerConfig, *, users: ScramUsers, rng: random.Random, salt_key: bytes
+        self,
+        listener: SaslListener,
+        config: BrokerConfig,
+        *,
+        accounts: ScramAccounts,
+        rng: random.Random,
+        salt_key: bytes,
     ) -> None:
         """Make none yet; ``salt_key`` is a secret that all brokers have (``derive_salt_key``)."""
         self._settings = GateSettings(
@@ -34,7 +51,7 @@ class SaslGuard:
             timeout_seconds=config.oncelog_authentication_timeout_ms / 1000,
         )
         self._max_bytes = config.sasl_server_max_receive_size
-        self._mechanisms = _mechanisms(listener, users, rng, salt_key)
+        self._mechanisms = _mechanisms(listener, accounts, rng, salt_key)
 
     def __call__(self, connection: Connection, dispatcher: Dispatcher, counts: Counts) -> None:
         authenticator = SaslAuthenticator(self._mechanisms)
@@ -43,7 +60,7 @@ class SaslGuard:
 
 
 def _mechanisms(
-    listener: SaslListener, users: ScramUsers, rng: random.Random, salt_key: bytes
+    listener: SaslListener, accounts: ScramAccounts, rng: random.Random, salt_key: bytes
 ) -> Mapping[str, Mechanism]:
     mechanisms = {}
     for name in listener.mechanisms:
@@ -51,18 +68,19 @@ def _mechanisms(
             new_server: partial[PlainServer] | partial[ScramServer] = partial(PlainServer, listener.plain_users)
         else:
             scram = SCRAM_MECHANISMS[name]
-            new_server = partial(ScramServer, scram, partial(users.find, scram), rng=rng, fake_salt_key=salt_key)
+            find = partial(accounts.users.find, scram)
+            new_server = partial(ScramServer, scram, find, accounts.tokens, rng=rng, fake_salt_key=salt_key)
         mechanisms[name] = Mechanism(new_server, listener.max_reauth_ms[name])
     return mechanisms
 
 
 def sasl_guards(
-    config: BrokerConfig, listeners: Listeners, *, cluster_id: str, users: ScramUsers, rng: random.Random
+    config: BrokerConfig, listeners: Listeners, accounts: ScramAccounts, *, cluster_id: str, rng: random.Random
 ) -> dict[str, SaslGuard]:
     """Return the guard of each listener with SASL, by its name."""
     salt_key = derive_salt_key(cluster_id, inter_broker_login(config, listeners))
     return {
-        name: SaslGuard(listener, config, users=users, rng=rng, salt_key=salt_key)
+        name: SaslGuard(listener, config, accounts=accounts, rng=rng, salt_key=salt_key)
         for name, listener in sasl_listeners(config, listeners).items()
     }
 

@@ -6,9 +6,10 @@
        '-------------------------'-------SaslHandshake 0--> RAW_TOKEN --token-----> COMPLETE
                                     COMPLETE --SaslHandshake (KIP-368)--> TOKEN or RAW_TOKEN
 
-The caller decodes the frames by ``state``, and sends what is returned. A session may have a lifetime
-(``connections.max.reauth.ms``), after which the client must have authenticated again; it may do so late, but nothing
-else. It must be the same user by the same mechanism. Names of mechanisms are case-sensitive, as in Kafka.
+The caller decodes the frames by ``state``, and sends what is returned. A session may have a lifetime: the shorter of
+``connections.max.reauth.ms`` and the rest of a delegation token's. After it the client must have authenticated again;
+it may do so late, but nothing else. It must be the same user by the same mechanism. Names of mechanisms are
+case-sensitive, as in Kafka.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,6 +63,8 @@ class Session(NamedTuple):
     began_at: float
     lifetime_ms: int
     """0: the session has no end."""
+    is_delegated: bool = False
+    """Whether the client has authenticated by a delegation token."""
 
 
 class Reply(NamedTuple):
@@ -116,7 +119,7 @@ class SaslAuthenticator:
         match step:
             case Challenge(challenge):
                 return Reply(SaslAuthenticateResponse(auth_bytes=challenge))
-            case Authenticated(_, last):
+            case Authenticated(token=last):
                 assert self.session is not None
                 lifetime_ms = self.session.lifetime_ms
                 return Reply(SaslAuthenticateResponse(auth_bytes=last, session_lifetime_ms=lifetime_ms))
@@ -141,8 +144,9 @@ class SaslAuthenticator:
         if isinstance(step, Authenticated):
             step = self._why_other(step) or step
         if isinstance(step, Authenticated):
-            lifetime_ms = self._mechanisms[self._mechanism].max_reauth_ms
-            self.session = Session(step.user, self._mechanism, now, lifetime_ms)
+            limits_ms = (self._mechanisms[self._mechanism].max_reauth_ms, step.lifetime_ms)
+            lifetime_ms = min(filter(None, limits_ms), default=0)
+            self.session = Session(step.user, self._mechanism, now, lifetime_ms, step.is_delegated)
             self._become(SaslState.COMPLETE)
         elif isinstance(step, Refusal):
             self._become(SaslState.FAILED)

@@ -19,6 +19,10 @@ class Authenticated(NamedTuple):
 
     user: str
     token: bytes = b""
+    lifetime_ms: int = 0
+    """Milliseconds until its credential expires; 0: it does not."""
+    is_delegated: bool = False
+    """Whether the credential is a delegation token, of which the user is the owner."""
 
 
 class Refusal(NamedTuple):

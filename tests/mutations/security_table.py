@@ -97,7 +97,7 @@ SECURITY_MUTATIONS: Final = (
     ),
     Mutation(
         "B119", _SCRAM,
-        "self._mechanism.hmac(self._fake_salt_key, user.encode())", "self._rng.randbytes(32)",
+        "self._mechanism.hmac(self._fake_salt_key, name.encode())", "self._rng.randbytes(32)",
         f"{_TEST_SCRAM}::test_salt_of_unknown_user_is_always_the_same_and_depends_on_name_and_key",
     ),
     Mutation(

@@ -68,7 +68,7 @@ async def guarded(
     listener = SaslListener(
         mechanisms=("PLAIN",), plain_users={"alice": "wonderland"}, max_reauth_ms={"PLAIN": max_reauth_ms}
     )
-    guard = SaslGuard(listener, config, users=Any, rng=random.Random(1), salt_key=b"")  # type: ignore[arg-type]
+    guard = SaslGuard(listener, config, accounts=Any, rng=random.Random(1), salt_key=b"")  # type: ignore[arg-type]
     async with serve(
         handlers.all(), config=config, heartbeats=heartbeats, listeners=[LISTENER], guards={LISTENER: guard}
     ) as served:
