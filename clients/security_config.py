@@ -12,7 +12,7 @@ from typing import Final, Literal
 from oncelog.clients.setting_error import SettingError
 from oncelog.clients.tls import TlsSettings
 from oncelog.protocol.sasl.login import SaslLogin, parse_login
-from oncelog.protocol.sasl.mechanisms import SERVED
+from oncelog.protocol.sasl.mechanisms import SCRAM_MECHANISMS, SERVED
 from oncelog.protocol.tls.settings import VERSIONS, parse_cipher_suites, parse_versions
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -62,11 +62,14 @@ class SecurityConfig:
     sasl_mechanism: str | None = None
     """``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, which sends the password itself."""
     sasl_jaas_config: str | None = field(default=None, repr=False)
-    """User and password in Java's form: the mechanism's login module with the options username and password."""
+    """User and password in Java's form: the mechanism's login module with the options username and password, and
+    ``tokenauth="true"`` if these are a delegation token's id and hmac."""
     sasl_username: str | None = None
     """The user, in place of ``sasl_jaas_config``."""
     sasl_password: str | None = field(default=None, repr=False)
     """The user's password, in place of ``sasl_jaas_config``."""
+    sasl_tokenauth: bool = False
+    """Whether ``sasl_username`` is the id of a delegation token, and ``sasl_password`` its hmac in base64."""
 
     @property
     def login(self) -> SaslLogin | None:
@@ -118,6 +121,8 @@ INLINE_FILES: Final[Mapping[str, str]] = {
 """librdkafka's names of files whose content is the value of a setting."""
 SEVERAL: Final = frozenset({"ssl_enabled_protocols", "ssl_cipher_suites"})
 """Settings whose values in a file of properties are separated by commas."""
+SWITCHES: Final = frozenset({"sasl_tokenauth"})
+"""Settings that are true or false."""
 MAY_BE_EMPTY: Final = frozenset({"ssl_endpoint_identification_algorithm"})
 """Settings for which an empty value in a file of properties means something."""
 
@@ -214,8 +219,9 @@ def sasl_login(config: SecurityConfig) -> SaslLogin:
     if mechanism not in SERVED:
         raise SettingError("sasl_mechanism", f"must be one of {', '.join(SERVED)}, not {mechanism}")
     if config.sasl_jaas_config is not None:
-        if _given(config, "sasl_username", "sasl_password"):
-            raise SettingError("sasl_jaas_config", "is given, and sasl_username or sasl_password too: leave one out")
+        if _given(config, "sasl_username", "sasl_password") or config.sasl_tokenauth:
+            others = "sasl_username, sasl_password or sasl_tokenauth"
+            raise SettingError("sasl_jaas_config", f"is given, and {others} too: leave one out")
         try:
             return parse_login(mechanism, config.sasl_jaas_config)
         except ValueError as error:  # The text has no value of the setting.
@@ -228,4 +234,6 @@ def sasl_login(config: SecurityConfig) -> SaslLogin:
             raise SettingError(name, "contains NUL")
     assert username is not None
     assert password is not None
-    return SaslLogin(mechanism=mechanism, username=username, password=password)
+    if config.sasl_tokenauth and mechanism not in SCRAM_MECHANISMS:
+        raise SettingError("sasl_tokenauth", f"needs sasl_mechanism to be one of {', '.join(SCRAM_MECHANISMS)}")
+    return SaslLogin(mechanism=mechanism, username=username, password=password, is_token=config.sasl_tokenauth)

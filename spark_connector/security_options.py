@@ -14,7 +14,7 @@ _KAFKA: Final = "kafka."
 _FIELDS: Final = {
     f"{_KAFKA}{name.replace('_', '.')}": name
     for name in SecurityConfig.__dataclass_fields__
-    if name not in ("sasl_username", "sasl_password")  # Of librdkafka and not of Kafka.
+    if name not in ("sasl_username", "sasl_password", "sasl_tokenauth")  # Not of Kafka.
 }
 SECURITY_OPTIONS: Final = tuple(_FIELDS)
 SECRET_OPTIONS: Final = frozenset(

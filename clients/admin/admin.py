@@ -31,6 +31,7 @@ from oncelog.clients.admin import (
     log_dirs,
     offsets,
     producers,
+    tokens,
     topic_pages,
     topics,
     transactions,
@@ -207,6 +208,13 @@ class Admin:
     describe_acls = _operation(acls.describe_acls)
     create_acls = _operation(acls.create_acls)
     delete_acls = _operation(acls.delete_acls)
+
+    # Delegation tokens
+
+    create_delegation_token = _operation(tokens.create_token, "create_delegation_token")
+    renew_delegation_token = _operation(tokens.renew_token, "renew_delegation_token")
+    expire_delegation_token = _operation(tokens.expire_token, "expire_delegation_token")
+    describe_delegation_tokens = _operation(tokens.describe_tokens, "describe_delegation_tokens")
 
     # Consumer groups
 

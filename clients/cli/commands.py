@@ -20,6 +20,7 @@ commands: Final = LazyGroup(
         "log-dirs": "oncelog.clients.cli.log_dirs:log_dirs",
         "produce": "oncelog.clients.cli.produce:produce",
         "tls": "oncelog.clients.cli.tls:tls",
+        "token": "oncelog.clients.cli.token:token",
         "topic": "oncelog.clients.cli.topic:topic",
         "txn": "oncelog.clients.cli.txn:txn",
         "user": "oncelog.clients.cli.user:user",
