@@ -193,6 +193,7 @@ class TokenRepository:
             token = None if znode is None else _decoded(token_id, znode)
             if znode is None or token is None:
                 return _REMOVED if may_be_removed else ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+            self._learn(token_id, znode.stat.mzxid, token)
             decision = decide(token)
             if isinstance(decision, ErrorCode):
                 return decision
