@@ -212,7 +212,7 @@ def _row(token: DelegationToken) -> Row:
         "token": known.token_id,
         "owner": str(known.owner),
         "requester": str(known.requester),
-        "renewers": [str(each) for each in known.renewers],
+        "renewers": tuple(map(str, known.renewers)),
         "issued": _time(known.issue_timestamp_ms),
         "expires": _time(known.expiry_timestamp_ms),
         "renewable_until": _time(known.max_timestamp_ms),

@@ -16,6 +16,7 @@ from tests.mutations.lost_end_table import LOST_END_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
 from tests.mutations.security_table import SECURITY_MUTATIONS
 from tests.mutations.tls_table import TLS_MUTATIONS
+from tests.mutations.token_table import TOKEN_MUTATIONS
 
 _STATE: Final = "coordinator/transaction/state.py"
 _STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
@@ -125,6 +126,7 @@ MUTATIONS: Final = (
     *LOST_END_MUTATIONS,
     *FLUSH_MUTATIONS,
     *TLS_MUTATIONS,
+    *TOKEN_MUTATIONS,
     *ACCESS_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *SECURITY_MUTATIONS,

@@ -50,7 +50,7 @@ def secret(broker: ClusterBroker, token_id: str) -> bytes:
     return broker.running.tokens.hmac_of(token_id)
 
 
-def test_every_broker_knows_a_token_and_its_renewal_within_a_second() -> None:
+def test_token_and_its_renewal_are_known_to_every_broker_within_a_second() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         rng = random.Random(1)
         token = await create(cluster[1], rng)

@@ -259,10 +259,17 @@ async def test_listener_without_authentication_carries_no_tokens() -> None:
         assert await errors_of_all(broker, ANONYMOUS) == {NOT_ALLOWED}
 
 
-async def test_broker_without_a_key_has_no_tokens() -> None:
-    async with running_broker(**SASL) as broker:
+@pytest.mark.parametrize("settings", [{}, {"delegation_token_secret_key": ""}])
+async def test_broker_without_a_key_has_no_tokens(settings: dict[str, str]) -> None:
+    async with running_broker(**SASL, **settings) as broker:
         assert await errors_of_all(broker, ALICE) == {ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED}
         assert broker.tokens is None
+
+
+async def test_key_has_its_former_name_too() -> None:
+    async with running_broker(**SASL, delegation_token_master_key=KEY) as broker:
+        assert broker.config.delegation_token_secret_key == KEY
+        assert (await create(broker)).error_code == ErrorCode.NONE
 
 
 async def test_secret_key_is_not_described() -> None:

@@ -166,5 +166,5 @@ def test_token_never_outlives_its_maximum_and_never_revives(
         assert isinstance(decision, TokenInformation)
         token = decision
         assert remove_if_expired(token, now) == token
-        assert now <= token.expires_at_ms <= min(end, LAST_MS)
+        assert now <= token.expires_at_ms == token.expiry_timestamp_ms <= end <= LAST_MS
         assert token.max_timestamp_ms == end
