@@ -10,13 +10,15 @@ its clients as a user.
 Versions: 2 is flexible; 3 has the owner.
 """
 
+from itertools import islice
+
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import Principal, RequestContext
 from oncelog.broker.handlers.acl_requests import is_without_store, seconds_for_changes
 from oncelog.broker.handlers.token_requests import NO_TIMESTAMP, may_request_tokens, token_limits
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.coordinator.controller.delegation_tokens import TokenRequest, issue, new_token_id
+from oncelog.coordinator.controller.delegation_tokens import MOST_RENEWERS, TokenRequest, issue, new_token_id
 from oncelog.coordinator.controller.token_repository import TokenRepository
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.delegation_token import TokenInformation
@@ -51,7 +53,10 @@ def _wanted(context: RequestContext, request: CreateDelegationTokenRequest) -> T
     return TokenRequest(
         owner=owner,
         requester=requester,
-        renewers=tuple(Principal(each.principal_type, each.principal_name) for each in request.renewers),
+        renewers=tuple(
+            Principal(each.principal_type, each.principal_name)
+            for each in islice(request.renewers, MOST_RENEWERS + 1)  # One more is refused.
+        ),
         max_lifetime_ms=request.max_lifetime_ms,
     )
 

@@ -7,7 +7,6 @@ none. The response has what this broker knows.
 Versions: 2 is flexible; 3 has the requester of a token.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
@@ -28,7 +27,8 @@ from oncelog.protocol.messages.describe_delegation_token import (
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 
-_UNITS_PER_TOKEN: Final = 4
+_UNITS_PER_TOKEN: Final = 8
+_UNITS_PER_RENEWER: Final = 2
 
 
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="1-3")
@@ -56,7 +56,7 @@ def _describe(
 ) -> Steps[DescribeDelegationTokenResponse]:
     response = DescribeDelegationTokenResponse()
     for token in list(tokens.tokens.values()):
-        budget.left -= _UNITS_PER_TOKEN + len(token.renewers)
+        budget.left -= _UNITS_PER_TOKEN + _UNITS_PER_RENEWER * len(token.renewers)
         if budget.left <= 0:
             yield None
         is_there = token.token_id in tokens.tokens  # It may have been removed meanwhile.
@@ -65,8 +65,8 @@ def _describe(
     return response
 
 
-def _is_wanted(token: TokenInformation, owners: Iterable[Principal] | None) -> bool:
-    return owners is None or any(map(token.concerns, owners))
+def _is_wanted(token: TokenInformation, owners: set[Principal] | None) -> bool:
+    return owners is None or not owners.isdisjoint((token.owner, token.requester, *token.renewers))
 
 
 def _may_see(broker: Broker, context: RequestContext, token: TokenInformation) -> bool:

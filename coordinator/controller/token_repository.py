@@ -47,11 +47,11 @@ Decide: TypeAlias = Callable[[TokenInformation], Decision]
 _ATTEMPTS: Final = 10
 _READ_AT_ONCE: Final = 500
 """Znodes that are requested together."""
-_DECODED_AT_ONCE: Final = 50
+_DECODED_AT_ONCE: Final = 10
 """Tokens that are decoded in one turn of the loop."""
 _KEPT_CHANGES: Final = 500
 _REMOVED_AT_ONCE: Final = 100
-"""Change notifications, or expired tokens, that are removed in one go."""
+"""Change notifications that one refresh removes: it keeps other events waiting. The removal causes the next one."""
 
 
 class _Known(NamedTuple):
@@ -209,14 +209,15 @@ class TokenRepository:
         return None if isinstance(result, _Removed) else result
 
     async def remove_expired(self, now_ms: int, *, timeout_seconds: float) -> None:
-        """Remove the tokens that have expired, a limited number of them in one go."""
-        expired = [token for token in self._tokens.values() if token.is_expired(now_ms)]
-        for token in expired[:_REMOVED_AT_ONCE]:
+        """Remove the tokens that have expired; end early if the store does not take a removal in time."""
+        for token in [token for token in self._tokens.values() if token.is_expired(now_ms)]:
             removed = await self.change(
                 token.token_id, lambda stored: remove_if_expired(stored, now_ms), timeout_seconds=timeout_seconds
             )
             if removed is None:
                 logger.info("Delegation token %s of %s has expired and is removed", token.token_id, token.owner)
+            elif removed is ErrorCode.REQUEST_TIMED_OUT:
+                return
 
     async def _write(
         self, session: Session, operations: Sequence[Operation], token_id: str, token: TokenInformation | None

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -41,6 +42,8 @@ from tests.unit.broker.deciding import Deciding
 from tests.unit.broker.handlers.administration import after_power_loss, ask, new_disk, running_broker
 from tests.unit.broker.outcomes import without_shape
 from tests.unit.broker.replica_side import new_connection
+from tests.unit.broker.test_turns_of_all_handlers import MOST_LINES
+from tests.unit.broker.turns import longest_turn
 
 ALICE, BOB, CAROL = (Principal("User", name) for name in ("alice", "bob", "carol"))
 KEY: Final = "sesame-open"
@@ -112,6 +115,14 @@ async def expire(broker: Broker, hmac: bytes, principal: Principal = ALICE, peri
     return ErrorCode(response.error_code) if response.error_code else response.expiry_timestamp_ms
 
 
+async def describe(
+    broker: Broker, request: DescribeDelegationTokenRequest, principal: Principal = ALICE
+) -> DescribeDelegationTokenResponse:
+    return await ask(
+        broker, handle_describe_delegation_token, request, DescribeDelegationTokenResponse, principal=principal
+    )
+
+
 async def described(
     broker: Broker, principal: Principal = ALICE, owners: Collection[Principal] | None = None
 ) -> list[str]:
@@ -119,13 +130,7 @@ async def described(
     wanted = None
     if owners is not None:
         wanted = [DescribeDelegationTokenOwner(principal_type=each.type, principal_name=each.name) for each in owners]
-    response = await ask(
-        broker,
-        handle_describe_delegation_token,
-        DescribeDelegationTokenRequest(owners=wanted),
-        DescribeDelegationTokenResponse,
-        principal=principal,
-    )
+    response = await describe(broker, DescribeDelegationTokenRequest(owners=wanted), principal)
     assert response.error_code == ErrorCode.NONE
     return [token.token_id for token in response.tokens]
 
@@ -226,6 +231,25 @@ async def test_tokens_are_limited_in_number() -> None:
     async with broker_with_tokens(oncelog_delegation_tokens_max_count="2") as broker:
         errors = [(await create(broker)).error_code for _ in range(3)]
         assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+
+
+async def test_large_token_requests_keep_the_loop_for_milliseconds_only() -> None:
+    """In lines of Python, as ``test_turns_of_all_handlers`` counts them without tokens."""
+    many = [Principal("User", f"user {number}") for number in range(3_000)]
+    async with broker_with_tokens() as broker:
+        for number in range(2_000):
+            await create(broker, renewers=many[number : number + 10])
+        refused, lines = await longest_turn(lambda: create(broker, renewers=many))
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert lines <= MOST_LINES
+        largest, lines = await longest_turn(lambda: create(broker, renewers=many[:1_000]))
+        assert largest.error_code == ErrorCode.NONE
+        assert lines <= MOST_LINES
+        for owners in ([DescribeDelegationTokenOwner(principal_type="User", principal_name=n) for _, n in many], None):
+            request = DescribeDelegationTokenRequest(owners=owners)
+            seen, lines = await longest_turn(partial(describe, broker, request))
+            assert len(seen.tokens) == 2_001
+            assert lines <= MOST_LINES
 
 
 REQUESTS: Final = (
