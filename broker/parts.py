@@ -28,6 +28,7 @@ from oncelog.coordinator.controller.config_repository import ConfigRepository
 from oncelog.coordinator.controller.controller import Controller
 from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
+from oncelog.coordinator.controller.token_repository import TokenRepository
 from oncelog.coordinator.group.coordinator import GroupCoordinator
 from oncelog.coordinator.metadata_store.session_health import SessionHealth
 from oncelog.coordinator.ports import WallClock
@@ -68,6 +69,8 @@ class Broker:
     acls: AclRepository | None
     """None if every client may do everything."""
     scram_users: ScramUsers
+    tokens: TokenRepository | None
+    """None if there are no delegation tokens."""
     quotas: ClientQuotas
     response_memory: ResponseMemory
     supervisor: Supervisor

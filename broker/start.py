@@ -4,8 +4,7 @@
 serves. On the embedded metadata store the broker is its own controller, by the code that a cluster uses; what a member
 of a cluster has beside that is loaded only there. Nothing here knows which event loop, disk or clock it runs on.
 
-What was started is stopped in the opposite order, also when the start fails half-way, so every part is followed by the
-line that registers how it ends.
+What was started is stopped in the opposite order, also after half a start: the line after a part registers its end.
 """
 
 import asyncio
@@ -260,6 +259,7 @@ class _Start:
             authorizer=self._access.authorizer,
             acls=self._access.acls,
             scram_users=ScramUsers(data.configs),
+            tokens=self._access.tokens,
             quotas=self._quotas,
             response_memory=parts.server.response_memory,
             supervisor=self._supervisor,
@@ -454,7 +454,7 @@ class _Start:
             wall_clock=self._wall_clock,
             rng=self._rng,
         )
-        controller.stored.acls = self._access.acls
+        self._access.follow(controller)
         controller.logs = data.logs.directory.intact
         controller.topic_ids.known = data.replicas.known_topic_ids
         controller.topic_ids.without = data.replicas.topics_without_id
@@ -475,6 +475,7 @@ class _Start:
         }
         self._settings.follow(lambda config: change_intervals(maintenance, intervals))
         data.coordinators.start()
+        self._access.begin(self._config, controller, supervisor, self._wall_clock)
         self._tls.begin(supervisor, self._wall_clock, self._config.oncelog_ssl_reload_interval_ms)
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:

@@ -82,7 +82,7 @@ class SaslClient:
 
     async def _authenticate_by_scram(self, login: SaslLogin, mechanism: ScramMechanism, send: SendToken) -> None:
         nonce = salt_of(self._rng.getrandbits(_NONCE_BITS)).decode()
-        header, bare = encode_client_first(login.username, nonce)
+        header, bare = encode_client_first(login.username, nonce, is_token=login.is_token)
         server_first = await send(header + bare)
         first = parse_server_first(server_first)
         if not first.nonce.startswith(nonce) or len(first.nonce) == len(nonce):

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from oncelog.clients.setting_error import SettingError
 from oncelog.clients.tls import TlsSettings
 from oncelog.protocol.sasl.login import Login, OauthLogin, SaslLogin, parse_login, parse_oauth_login
-from oncelog.protocol.sasl.mechanisms import SERVED
+from oncelog.protocol.sasl.mechanisms import SCRAM_MECHANISMS, SERVED
 from oncelog.protocol.sasl.oauthbearer import OAUTHBEARER, why_no_extension
 from oncelog.protocol.tls.settings import VERSIONS, parse_cipher_suites, parse_versions
 
@@ -69,8 +69,9 @@ class SecurityConfig:
     sasl_mechanism: str | None = None
     """``SCRAM-SHA-512``, ``SCRAM-SHA-256``, ``PLAIN``, which sends the password itself, or ``OAUTHBEARER``."""
     sasl_jaas_config: str | None = field(default=None, repr=False)
-    """User and password in Java's form: the mechanism's login module with the options username and password; for
-    ``OAUTHBEARER`` clientId, clientSecret and scope."""
+    """User and password in Java's form: the mechanism's login module with the options username and password, and
+    ``tokenauth="true"`` if these are a delegation token's id and hmac; for ``OAUTHBEARER`` clientId, clientSecret and
+    scope."""
     sasl_username: str | None = None
     """The user, in place of ``sasl_jaas_config``."""
     sasl_password: str | None = field(default=None, repr=False)
@@ -89,6 +90,8 @@ class SecurityConfig:
     sasl_oauthbearer_token_provider: Callable[[], str | Awaitable[str]] | None = field(default=None, repr=False)
     """A function that returns a valid token, in place of a token endpoint. It is called for each authentication: in a
     thread, or in the event loop if it is a coroutine function."""
+    sasl_tokenauth: bool = False
+    """Whether ``sasl_username`` is the id of a delegation token, and ``sasl_password`` its hmac in base64."""
 
     @property
     def login(self) -> Login | None:
@@ -144,6 +147,8 @@ INLINE_FILES: Final[Mapping[str, str]] = {
 """librdkafka's names of files whose content is the value of a setting."""
 SEVERAL: Final = frozenset({"ssl_enabled_protocols", "ssl_cipher_suites"})
 """Settings whose values in a file of properties are separated by commas."""
+SWITCHES: Final = frozenset({"sasl_tokenauth"})
+"""Settings that are true or false."""
 MAY_BE_EMPTY: Final = frozenset({"ssl_endpoint_identification_algorithm"})
 """Settings for which an empty value in a file of properties means something."""
 
@@ -250,8 +255,9 @@ def any_login(config: SecurityConfig) -> Login:
 def _password_login(config: SecurityConfig, mechanism: str) -> SaslLogin:
     username, password = config.sasl_username, config.sasl_password
     if config.sasl_jaas_config is not None:
-        if _given(config, "sasl_username", "sasl_password"):
-            raise SettingError("sasl_jaas_config", "is given, and sasl_username or sasl_password too: leave one out")
+        if _given(config, "sasl_username", "sasl_password") or config.sasl_tokenauth:
+            others = "sasl_username, sasl_password or sasl_tokenauth"
+            raise SettingError("sasl_jaas_config", f"is given, and {others} too: leave one out")
         try:
             return parse_login(mechanism, config.sasl_jaas_config)
         except ValueError as error:  # The text has no value of the setting.
@@ -264,7 +270,9 @@ def _password_login(config: SecurityConfig, mechanism: str) -> SaslLogin:
             raise SettingError(name, "contains NUL")
     assert username is not None
     assert password is not None
-    return SaslLogin(mechanism=mechanism, username=username, password=password)
+    if config.sasl_tokenauth and mechanism not in SCRAM_MECHANISMS:
+        raise SettingError("sasl_tokenauth", f"needs sasl_mechanism to be one of {', '.join(SCRAM_MECHANISMS)}")
+    return SaslLogin(mechanism=mechanism, username=username, password=password, is_token=config.sasl_tokenauth)
 
 
 # OAUTHBEARER

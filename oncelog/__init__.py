@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from oncelog.clients.admin.log_dirs import LogDirDescription, ReplicaSize
     from oncelog.clients.admin.offsets import EARLIEST, LATEST, FoundOffset
     from oncelog.clients.admin.producers import ActiveProducer
+    from oncelog.clients.admin.tokens import DelegationToken
     from oncelog.clients.admin.topics import BROKER_DEFAULT, NewTopic, PartitionDescription, TopicDescription
     from oncelog.clients.admin.transaction_abort import AbortAction, AbortPlan, WhichTransaction
     from oncelog.clients.admin.transaction_history import TransactionHistory
@@ -110,7 +111,9 @@ if TYPE_CHECKING:
     )
     from oncelog.protocol.client_quotas import AnyName, DefaultName, QuotaEntity, QuotaFilter
     from oncelog.protocol.config_source import ConfigSource
+    from oncelog.protocol.delegation_token import TokenInformation
     from oncelog.protocol.errors import ErrorCode
+    from oncelog.protocol.principal import Principal
     from oncelog.protocol.records.compression import CorruptRecord
     from oncelog.protocol.topic_partition import TopicPartition
 else:
@@ -128,6 +131,7 @@ else:
         "oncelog.clients.admin.log_dirs": ("LogDirDescription", "ReplicaSize"),
         "oncelog.clients.admin.offsets": ("EARLIEST", "FoundOffset", "LATEST"),
         "oncelog.clients.admin.producers": ("ActiveProducer",),
+        "oncelog.clients.admin.tokens": ("DelegationToken",),
         "oncelog.clients.admin.topics": ("BROKER_DEFAULT", "NewTopic", "PartitionDescription", "TopicDescription"),
         "oncelog.clients.admin.transaction_abort": ("AbortAction", "AbortPlan", "WhichTransaction"),
         "oncelog.clients.admin.transaction_history": ("TransactionHistory",),
@@ -205,7 +209,9 @@ else:
         ),
         "oncelog.protocol.client_quotas": ("AnyName", "DefaultName", "QuotaEntity", "QuotaFilter"),
         "oncelog.protocol.config_source": ("ConfigSource",),
+        "oncelog.protocol.delegation_token": ("TokenInformation",),
         "oncelog.protocol.errors": ("ErrorCode",),
+        "oncelog.protocol.principal": ("Principal",),
         "oncelog.protocol.records.compression": ("CorruptRecord",),
         "oncelog.protocol.topic_partition": ("TopicPartition",),
     }
@@ -266,6 +272,7 @@ __all__ = [
     "ConsumerRecord",
     "CorruptRecord",
     "DefaultName",
+    "DelegationToken",
     "DeliveryTimedOut",
     "EARLIEST",
     "ErrorCode",
@@ -303,6 +310,7 @@ __all__ = [
     "PartitionDescription",
     "PartitionResults",
     "PatternType",
+    "Principal",
     "Producer",
     "ProducerClosed",
     "ProducerConfig",
@@ -325,6 +333,7 @@ __all__ = [
     "TimestampType",
     "TlsFailed",
     "TlsSettings",
+    "TokenInformation",
     "TopicDescription",
     "TopicPartition",
     "TransactionAbortable",

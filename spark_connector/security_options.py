@@ -14,7 +14,7 @@ _KAFKA: Final = "kafka."
 _FIELDS: Final = {
     f"{_KAFKA}{name.replace('_', '.')}": name
     for name in SecurityConfig.__dataclass_fields__
-    if name not in ("sasl_username", "sasl_password", "sasl_oauthbearer_extensions")  # Of librdkafka, not of Kafka.
+    if name not in ("sasl_username", "sasl_password", "sasl_tokenauth", "sasl_oauthbearer_extensions")  # Not of Kafka.
     and name not in OF_PROGRAMS
 }
 SECURITY_OPTIONS: Final = tuple(_FIELDS)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.broker.config.quota_settings import QuotaSettings
 from oncelog.broker.config.settings import boolean, integer, long, password, string, strings
+from oncelog.broker.config.token_settings import TokenSettings
 
 _GSSAPI: Final = "GSSAPI"
 AUTHORIZERS: Final = (
@@ -21,7 +21,7 @@ AUTHORIZERS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class SecuritySettings(QuotaSettings):
+class SecuritySettings(TokenSettings):
     """How clients and brokers authenticate, and what they may do then."""
 
     security_inter_broker_protocol: str = string(

@@ -34,14 +34,17 @@ _UNSERVED_VARIABLES: Final = {
 _UNSERVED_FAMILIES: Final = (
     "ssl.", "sasl.", "listener.name.", "remote.log.", "group.consumer.", "group.share.", "group.streams.", "share.",
     "confluent.", "controller.quorum.", "controller.quota.", "quota.", "metrics.", "metric.", "log.cleaner.",
-    "delegation.token.", "zookeeper.ssl.", "zookeeper.clientCnxnSocket",
+    "zookeeper.ssl.", "zookeeper.clientCnxnSocket",
     "inter.broker.protocol.version", "password.encoder.", "client.quota.callback.class", "principal.builder.class",
     "group.coordinator.", "compression.", "metadata.log.", "create.topic.policy.class.name",
     "alter.config.policy.class.name", "kafka.metrics.", "broker.heartbeat.", "broker.session.", "initial.broker.",
 )  # fmt: skip
 """Beginnings of Kafka's keys that are known and do nothing here."""
 
-_RENAMED: Final[Mapping[str, str]] = {"oncelog.end.txn.answer.ms": "oncelog.end.txn.response.ms"}
+_RENAMED: Final[Mapping[str, str]] = {
+    "oncelog.end.txn.answer.ms": "oncelog.end.txn.response.ms",
+    "delegation.token.master.key": "delegation.token.secret.key",  # In Kafka before 4.0.
+}
 """Former names of settings, accepted with a warning for one minor release, and their present names."""
 
 _ZOOKEEPER_TLS: Final = "zookeeper.ssl."

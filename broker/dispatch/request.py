@@ -5,23 +5,15 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from oncelog.coordinator.ports import NEVER
+from oncelog.protocol.principal import USER
+from oncelog.protocol.principal import Principal as Principal
 from oncelog.protocol.schema import Buffer
 
 NO_SOCKET: Final = -1
 """The descriptor of a connection that has no socket: in the simulation."""
 
 
-class Principal(NamedTuple):
-    """The identity of a client, as authentication found it."""
-
-    type: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.type}:{self.name}"
-
-
-ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 
 
 class CloseConnection(Exception):
@@ -60,6 +52,7 @@ class ConnectionInfo:
         "id",
         "is_open",
         "is_replica_fetcher",
+        "is_token_authenticated",
         "large_left_since",
         "listener_name",
         "loop_nanoseconds",
@@ -89,6 +82,8 @@ class ConnectionInfo:
         self.client_port = client_port
         self.listener_name = listener_name
         self.principal = principal
+        self.is_token_authenticated = False
+        """Whether the client has authenticated by a delegation token, which must not lead to further ones."""
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.greeted_at = NEVER

@@ -14,6 +14,7 @@ from oncelog.broker.handlers.alter_partition_reassignments import handle_alter_p
 from oncelog.broker.handlers.alter_user_scram_credentials import handle_alter_user_scram_credentials
 from oncelog.broker.handlers.api_versions import handle_api_versions
 from oncelog.broker.handlers.create_acls import handle_create_acls
+from oncelog.broker.handlers.create_delegation_token import handle_create_delegation_token
 from oncelog.broker.handlers.create_partitions import handle_create_partitions
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.delete_acls import handle_delete_acls
@@ -24,6 +25,7 @@ from oncelog.broker.handlers.describe_acls import handle_describe_acls
 from oncelog.broker.handlers.describe_client_quotas import handle_describe_client_quotas
 from oncelog.broker.handlers.describe_cluster import handle_describe_cluster
 from oncelog.broker.handlers.describe_configs import handle_describe_configs
+from oncelog.broker.handlers.describe_delegation_token import handle_describe_delegation_token
 from oncelog.broker.handlers.describe_groups import handle_describe_groups
 from oncelog.broker.handlers.describe_log_dirs import handle_describe_log_dirs
 from oncelog.broker.handlers.describe_producers import handle_describe_producers
@@ -32,6 +34,7 @@ from oncelog.broker.handlers.describe_transactions import handle_describe_transa
 from oncelog.broker.handlers.describe_user_scram_credentials import handle_describe_user_scram_credentials
 from oncelog.broker.handlers.elect_leaders import handle_elect_leaders
 from oncelog.broker.handlers.end_txn import handle_end_txn
+from oncelog.broker.handlers.expire_delegation_token import handle_expire_delegation_token
 from oncelog.broker.handlers.fetch import handle_fetch
 from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
 from oncelog.broker.handlers.heartbeat import handle_heartbeat
@@ -50,6 +53,7 @@ from oncelog.broker.handlers.offset_delete import handle_offset_delete
 from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
 from oncelog.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.handlers.renew_delegation_token import handle_renew_delegation_token
 from oncelog.broker.handlers.sasl_authenticate import handle_sasl_authenticate
 from oncelog.broker.handlers.sasl_handshake import handle_sasl_handshake
 from oncelog.broker.handlers.sync_group import handle_sync_group
@@ -69,16 +73,12 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_alter_client_quotas,
         handle_alter_configs,
         handle_alter_partition_reassignments,
-        handle_alter_user_scram_credentials,
         handle_api_versions,
-        handle_create_acls,
         handle_create_partitions,
         handle_create_topics,
-        handle_delete_acls,
         handle_delete_groups,
         handle_delete_records,
         handle_delete_topics,
-        handle_describe_acls,
         handle_describe_client_quotas,
         handle_describe_cluster,
         handle_describe_configs,
@@ -87,7 +87,6 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_describe_producers,
         handle_describe_topic_partitions,
         handle_describe_transactions,
-        handle_describe_user_scram_credentials,
         handle_elect_leaders,
         handle_end_txn,
         handle_fetch,
@@ -108,16 +107,31 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_offset_fetch,
         handle_offset_for_leader_epoch,
         handle_produce,
-        handle_sasl_authenticate,
-        handle_sasl_handshake,
         handle_sync_group,
         handle_txn_offset_commit,
         handle_update_features,
         handle_write_txn_markers,
+        *_about_security(),
     )
     if clustered:
         handlers += _between_brokers()
     return tuple(sorted(handlers, key=lambda handler: handler.api_key))
+
+
+def _about_security() -> tuple[ApiHandler[Any], ...]:
+    return (
+        handle_alter_user_scram_credentials,
+        handle_create_acls,
+        handle_create_delegation_token,
+        handle_delete_acls,
+        handle_describe_acls,
+        handle_describe_delegation_token,
+        handle_describe_user_scram_credentials,
+        handle_expire_delegation_token,
+        handle_renew_delegation_token,
+        handle_sasl_authenticate,
+        handle_sasl_handshake,
+    )
 
 
 def _between_brokers() -> tuple[ApiHandler[Any], ...]:

@@ -42,7 +42,7 @@ _HANDSHAKE_KEY: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 _MAX_ELEMENTS: Final = 100
 """Of a request before authentication: tagged fields, since it has no arrays."""
 _EXPIRED: Final = (
-    "its session has expired, and it has not authenticated again (connections.max.reauth.ms, or the end of its token): "
+    "its session has expired (connections.max.reauth.ms, or the end of its token), and it has not authenticated again: "
     "clients that cannot do that connect anew"
 )
 
@@ -158,6 +158,7 @@ class AuthenticationGate:
         assert session is not None
         info = self._connection.info
         info.principal = Principal("User", session.user)
+        info.is_token_authenticated = session.is_delegated
         logger.debug("%s is %s, authenticated by %s", info, info.principal, session.mechanism)
         self._expired = False
         self._counts.successful_authentications += 1

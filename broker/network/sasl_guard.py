@@ -18,6 +18,9 @@ from oncelog.broker.security.sasl_authenticator import Mechanism, SaslAuthentica
 from oncelog.broker.security.sasl_server import SaslServer
 from oncelog.broker.security.scram_server import ScramServer
 from oncelog.broker.security.scram_users import ScramUsers
+from oncelog.broker.security.token_credentials import TokenCredentials
+from oncelog.coordinator.controller.token_repository import TokenRepository
+from oncelog.coordinator.ports import WallClock
 from oncelog.protocol.sasl.login import Login, OauthLogin, SaslLogin
 from oncelog.protocol.sasl.mechanisms import PLAIN, SCRAM_MECHANISMS
 from oncelog.protocol.sasl.oauthbearer import OAUTHBEARER
@@ -38,6 +41,10 @@ class SaslHost(Protocol):
     def scram_users(self) -> ScramUsers: ...
     @property
     def rng(self) -> random.Random: ...
+    @property
+    def tokens(self) -> TokenRepository | None: ...
+    @property
+    def wall_clock(self) -> WallClock: ...
 
 
 class SaslGuard:
@@ -75,7 +82,8 @@ def _new_server(
         return tokens.new_server
     scram = SCRAM_MECHANISMS[mechanism]
     find = partial(broker.scram_users.find, scram)
-    return partial(ScramServer, scram, find, rng=broker.rng, fake_salt_key=salt_key)
+    delegated = None if broker.tokens is None else TokenCredentials(broker.tokens, broker.wall_clock)
+    return partial(ScramServer, scram, find, delegated, rng=broker.rng, fake_salt_key=salt_key)
 
 
 def sasl_guards(broker: SaslHost, oauth: OauthListeners) -> dict[str, SaslGuard]:

@@ -65,6 +65,8 @@ class Session(NamedTuple):
     began_at: float
     lifetime_ms: int
     """0: the session has no end."""
+    is_delegated: bool = False
+    """Whether the client has authenticated by a delegation token."""
 
 
 class Reply(NamedTuple):
@@ -119,7 +121,7 @@ class SaslAuthenticator:
         match step:
             case Challenge(challenge):
                 return Reply(SaslAuthenticateResponse(auth_bytes=challenge))
-            case Authenticated(_, last, _):
+            case Authenticated(token=last):
                 assert self.session is not None
                 lifetime_ms = self.session.lifetime_ms
                 return Reply(SaslAuthenticateResponse(auth_bytes=last, session_lifetime_ms=lifetime_ms))
@@ -145,7 +147,7 @@ class SaslAuthenticator:
             step = self._why_other(step) or step
         if isinstance(step, Authenticated):
             lifetime_ms = _lifetime_ms(self._mechanisms[self._mechanism].max_reauth_ms, step.remaining_ms)
-            self.session = Session(step.user, self._mechanism, now, lifetime_ms)
+            self.session = Session(step.user, self._mechanism, now, lifetime_ms, step.is_delegated)
             self._become(SaslState.COMPLETE)
         elif isinstance(step, Refusal):
             self._become(SaslState.FAILED)

@@ -21,6 +21,8 @@ class Authenticated(NamedTuple):
     token: bytes = b""
     remaining_ms: int | None = None
     """Milliseconds until what the client has shown expires, at least 1; None if it does not."""
+    is_delegated: bool = False
+    """Whether it is a delegation token, of which the user is the owner."""
 
 
 class Refusal(NamedTuple):

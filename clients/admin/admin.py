@@ -32,6 +32,7 @@ from oncelog.clients.admin import (
     offsets,
     producers,
     quotas,
+    tokens,
     topic_pages,
     topics,
     transactions,
@@ -213,6 +214,12 @@ class Admin:
 
     describe_client_quotas = _operation(quotas.describe_client_quotas)
     alter_client_quotas = _operation(quotas.alter_client_quotas)
+    # Delegation tokens
+
+    create_delegation_token = _operation(tokens.create_token, "create_delegation_token")
+    renew_delegation_token = _operation(tokens.renew_token, "renew_delegation_token")
+    expire_delegation_token = _operation(tokens.expire_token, "expire_delegation_token")
+    describe_delegation_tokens = _operation(tokens.describe_tokens, "describe_delegation_tokens")
 
     # Consumer groups
 

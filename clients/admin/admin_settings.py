@@ -29,6 +29,7 @@ class AdminSettings(TypedDict, total=False):
     sasl_jaas_config: str | None
     sasl_username: str | None
     sasl_password: str | None
+    sasl_tokenauth: bool
     sasl_oauthbearer_token_endpoint_url: str | None
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | None

@@ -13,12 +13,14 @@ from oncelog.clients.security_config import (
     MAY_BE_EMPTY,
     SECURITY_PROPERTIES,
     SEVERAL,
+    SWITCHES,
     SecurityConfig,
 )
 from oncelog.clients.setting_error import SettingError
 from oncelog.protocol.properties import parse_properties
 
 _LONGEST: Final = 1 << 20
+_TRUTHS: Final = {"true": True, "false": False}
 _SECURITY: Final = ("security.", "sasl.", "ssl.")
 """Beginnings of keys that would be missed in silence."""
 
@@ -43,6 +45,10 @@ def read_command_config(path: str, warn: Callable[[str], None]) -> SecurityConfi
 def _value(path: str, key: str, name: str, text: str) -> Any:
     if key in INLINE_FILES:
         return _read(text, f"{path!r}: {key} {text!r}")
+    if name in SWITCHES:
+        if text.lower() not in _TRUTHS:
+            raise click.BadParameter(f"{path!r}: {key} must be true or false")
+        return _TRUTHS[text.lower()]
     return tuple(each.strip() for each in text.split(",")) if name in SEVERAL else text
 
 

@@ -21,6 +21,7 @@ commands: Final = LazyGroup(
         "produce": "oncelog.clients.cli.produce:produce",
         "quota": "oncelog.clients.cli.quota:quota",
         "tls": "oncelog.clients.cli.tls:tls",
+        "token": "oncelog.clients.cli.token:token",
         "topic": "oncelog.clients.cli.topic:topic",
         "txn": "oncelog.clients.cli.txn:txn",
         "user": "oncelog.clients.cli.user:user",

@@ -72,6 +72,15 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     "`oncelog acl list --transactional-id ID` shows which principals may, to those that may see it",
     ErrorCode.SECURITY_DISABLED: "the broker lets every client do everything: authorizer.class.name changes that",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this client may not do that",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "brokers have delegation tokens if delegation.token.secret.key is set",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "--command-config FILE has to name a user and a password, or a "
+    "certificate: tokens are for clients that have authenticated, and not by a token",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "a token for another owner needs "
+    "`oncelog acl add PRINCIPAL create-tokens --user OWNER`",
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "`oncelog token list` shows those that this client may see",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "only the owner of the token and its renewers may do that",
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "create another one: `oncelog token create`",
+    ErrorCode.INVALID_PRINCIPAL_TYPE: "owner and renewers have to be of the type User, such as User:alice",
     ErrorCode.KAFKA_STORAGE_ERROR: "the disk of the data directory is full or fails: `oncelog health` names the "
     "directory, and the broker's output says more",
     ErrorCode.RESOURCE_NOT_FOUND: "`oncelog user list` shows what there is",

@@ -153,6 +153,10 @@ class Session:
         else:
             click.echo(without_controls(none), err=True)
 
+    def show_fields(self, fields: Row) -> None:
+        """Print a few values, one a line, or one JSON object."""
+        click.echo(format_json(fields) if self.output == "json" else format_fields(fields))
+
     def show_record(self, fields: Row, rows_name: str, rows: Iterable[Row], columns: Sequence[str]) -> None:
         """Print a few values and a table, or one JSON object that has the rows under ``rows_name``."""
         rows = list(rows)

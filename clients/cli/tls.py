@@ -1,7 +1,6 @@
 """``oncelog tls``: certificates for a try-out of TLS."""
 
 import datetime
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,13 +9,13 @@ import click
 
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.session import example, wall_clock
+from oncelog.clients.cli.whole_file import SECRET, write_whole
 
 if TYPE_CHECKING:
     from oncelog.clients.trial_certificates import SignedKey
 
 _NAME: Final = re.compile(r"[A-Za-z0-9:._*-]{1,64}")
 _DAYS: Final = 365
-_SECRET: Final = 0o600
 _PUBLIC: Final = 0o644
 
 
@@ -63,7 +62,7 @@ def init_command(directory: Path, hosts: tuple[str, ...], clients: tuple[str, ..
         for file, name in wanted.items():
             is_broker = file.startswith("broker-")
             signed = sign_broker(authority, [name], now, days) if is_broker else sign_client(authority, name, now, days)
-            _write(directory / file, signed.key + signed.certificate + authority.certificate, _SECRET)
+            write_whole(directory / file, signed.key + signed.certificate + authority.certificate, SECRET)
             click.echo(f"{directory / file}: key and certificate of {'broker' if is_broker else 'client'} {name}")
     except OSError as error:
         raise click.ClickException(f"{error.filename or directory}: {error.strerror or error}") from None
@@ -92,20 +91,10 @@ def _authority(directory: Path, now: datetime.datetime, days: int) -> "SignedKey
     if certificate.exists() or key.exists():
         raise click.ClickException(f"{directory} has ca.pem or ca.key, and not both: name another directory")
     authority = make_authority(now, days)
-    _write(key, authority.key, _SECRET)
-    _write(certificate, authority.certificate, _PUBLIC)
+    write_whole(key, authority.key, SECRET)
+    write_whole(certificate, authority.certificate, _PUBLIC)
     click.echo(f"{certificate}: the authority, which brokers and clients trust; its key is {key}")
     return authority
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    """Put a file into its place whole, never readable by others if it has a key."""
-    draft = path.with_name(f".{path.name}.draft")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
-        file.write(content)
-    os.replace(draft, path)
 
 
 def _explain(directory: Path, broker: str, client: str | None) -> None:

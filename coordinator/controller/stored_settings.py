@@ -1,4 +1,4 @@
-"""``StoredSettings``: what a broker has read from the metadata store: configurations, features, access control lists.
+"""``StoredSettings``: what a broker has read from the metadata store: settings, features, access control lists, tokens.
 
 Each reading leaves a watch. When a watch fires, what has changed is read again as an event of the controller's queue.
 Every broker does this, not only the controller.
@@ -12,11 +12,12 @@ from oncelog.coordinator.controller.config_repository import ConfigRepository, O
 from oncelog.coordinator.controller.event_queue import EventQueue
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
 from oncelog.coordinator.controller.recovery_strategy import RecoverySettings
+from oncelog.coordinator.controller.token_repository import TokenRepository
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session
 
 
 class StoredSettings:
-    """The dynamic configurations, the finalised features and the access control lists, and what keeps them current."""
+    """The dynamic configurations, finalised features, access control lists and tokens, and what keeps them current."""
 
     def __init__(
         self, store: MetadataStore, configs: ConfigRepository, features: FinalizedFeatureCache, queue: EventQueue
@@ -27,6 +28,8 @@ class StoredSettings:
         self.features = features
         self.acls: AclRepository | None = None
         """None on a broker without an authorizer."""
+        self.tokens: TokenRepository | None = None
+        """None on a broker without a secret key of delegation tokens."""
         self.default_min_isr = 1
         """``min.insync.replicas`` of topics that do not say."""
         self.on_min_isr: Callable[[], None] = _nothing
@@ -62,6 +65,8 @@ class StoredSettings:
         await self.features.refresh(session, self.features_changed)
         if self.acls is not None:
             await self.acls.load(session, self._acls_changed)
+        if self.tokens is not None:
+            await self.tokens.load(session, self._tokens_changed)
 
     async def load_configs(self, session: Session) -> None:
         """Read all configurations, also those that were changed without a change notification."""
@@ -101,6 +106,14 @@ class StoredSettings:
         session = self._store.session
         if session is not None and self.acls is not None:
             await self.acls.refresh(session, self._acls_changed)
+
+    def _tokens_changed(self) -> None:
+        self.queue.cluster.put("delegation tokens changed", self._refresh_tokens)
+
+    async def _refresh_tokens(self) -> None:
+        session = self._store.session
+        if session is not None and self.tokens is not None:
+            await self.tokens.refresh(session, self._tokens_changed)
 
 
 def _nothing() -> None:

@@ -179,7 +179,7 @@ class KazooConnection:
             data, stat = await self._start(lambda: self._client.get_async(self._address.with_chroot(path), event))
         except NoNodeError:
             return None
-        return Znode(data=data, stat=decode_stat(stat))
+        return Znode(data=data or b"", stat=decode_stat(stat))
 
     async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
         """Return many znodes, in few requests."""

@@ -102,6 +102,7 @@ class MultiRead:
                 offset += int_struct.size
             else:
                 data, stat = GetData.deserialize(response, offset)
+                data = data or b""  # Apache Kafka creates folders with null in place of data.
                 offset += int_struct.size + len(data) + stat_struct.size
                 results.append((data, stat))
             header, offset = MultiHeader.deserialize(response, offset)

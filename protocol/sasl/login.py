@@ -5,21 +5,28 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from oncelog.protocol.sasl.jaas import JaasError, LoginModule, parse_jaas
-from oncelog.protocol.sasl.mechanisms import LOGIN_MODULES, WITH_PASSWORD
+from oncelog.protocol.sasl.mechanisms import LOGIN_MODULES, SCRAM_MECHANISMS, WITH_PASSWORD
 from oncelog.protocol.sasl.oauthbearer import OAUTHBEARER, why_no_extension
 
 TokenProvider: TypeAlias = Callable[[], str | Awaitable[str]]
 """Returns a token of a program, which is valid now."""
 _EXTENSION: Final = "extension_"
+TOKEN_OPTION: Final = "tokenauth"
+"""The option of SCRAM's login module that makes username and password those of a delegation token."""
+_TRUTHS: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslLogin:
-    """The mechanism, name and password with which a client authenticates. Its text does not contain the password."""
+    """The mechanism, name and password with which a client authenticates. Its text does not contain the password.
+
+    With a delegation token the name is the token's id, and the password its hmac in base64.
+    """
 
     mechanism: str
     username: str
     password: str = field(repr=False)
+    is_token: bool = False
 
     def __post_init__(self) -> None:
         if self.mechanism not in WITH_PASSWORD:
@@ -28,6 +35,8 @@ class SaslLogin:
             value = getattr(self, name)
             if not value or "\0" in value:
                 raise ValueError(f"the {name} of a SASL login is empty or contains NUL")
+        if self.is_token and self.mechanism not in SCRAM_MECHANISMS:
+            raise ValueError(f"a delegation token needs one of {', '.join(SCRAM_MECHANISMS)}, not {self.mechanism}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +79,12 @@ def parse_login(mechanism: str, text: str) -> SaslLogin:
     for name in ("username", "password"):
         if not options.get(name):
             raise JaasError(f"lacks the option {name}")
-    return SaslLogin(mechanism=mechanism, username=options["username"], password=options["password"])
+    is_token = _TRUTHS.get(options.get(TOKEN_OPTION, "false").lower())
+    if is_token is None:
+        raise JaasError(f"has an option {TOKEN_OPTION} that is neither true nor false")
+    if is_token and mechanism not in SCRAM_MECHANISMS:
+        raise JaasError(f"has the option {TOKEN_OPTION}, for which one of {', '.join(SCRAM_MECHANISMS)} is needed")
+    return SaslLogin(mechanism=mechanism, username=options["username"], password=options["password"], is_token=is_token)
 
 
 def parse_oauth_login(

@@ -7,6 +7,9 @@
     client-final   c=HEADER,r=NONCE,p=PROOF
     server-final   v=SIGNATURE  or  e=ERROR
 
+A client that authenticates by a delegation token (KIP-48) sends its id in place of the user, and the extension
+``tokenauth=true``. Other extensions have no effect.
+
 They are parsed by hand, field by field, and every field has a bound. A message with the reserved extension ``m=`` is
 refused, as RFC 5802 demands. Channel binding is not supported: the header that says ``y`` or ``p=`` is refused.
 
@@ -26,7 +29,8 @@ _LONGEST_SALT: Final = 1_024
 _LONGEST_PROOF: Final = 64
 _LONGEST_NUMBER: Final = 10
 _NONCE: Final = re.compile(rf"[\x21-\x2b\x2d-\x7e]{{1,{_LONGEST_NONCE}}}")
-_EXTENSION: Final = re.compile(r"[A-Za-z]=[^,\0]+")
+_EXTENSION: Final = re.compile(r"[A-Za-z]+=[^,\0]+")
+_TOKEN_EXTENSION: Final = "tokenauth"
 _MAX_SERVER_ERROR: Final = 200
 
 
@@ -44,6 +48,8 @@ class ClientFirst(NamedTuple):
     """The channel binding header, which the final message repeats."""
     bare: bytes
     """What follows it, which is part of what is signed."""
+    is_token: bool = False
+    """Whether ``user`` is the id of a delegation token."""
 
 
 class ServerFirst(NamedTuple):
@@ -63,10 +69,11 @@ class ClientFinal(NamedTuple):
     without_proof: bytes
 
 
-def encode_client_first(user: str, nonce: str) -> tuple[bytes, bytes]:
+def encode_client_first(user: str, nonce: str, *, is_token: bool = False) -> tuple[bytes, bytes]:
     """Return the channel binding header and the bare message; the client sends one behind the other."""
     name = user.replace("=", "=3D").replace(",", "=2C")
-    return b"n,,", f"n={name},r={nonce}".encode()
+    extension = f",{_TOKEN_EXTENSION}=true" if is_token else ""
+    return b"n,,", f"n={name},r={nonce}{extension}".encode()
 
 
 def parse_client_first(message: bytes) -> ClientFirst:
@@ -87,6 +94,7 @@ def parse_client_first(message: bytes) -> ClientFirst:
         nonce=_nonce(nonce),
         header=message[:header_bytes],
         bare=message[header_bytes:],
+        is_token=_says_token(extensions),
     )
 
 
@@ -179,6 +187,13 @@ def _require_extensions(texts: list[str]) -> None:
     for text in texts:
         if not _EXTENSION.fullmatch(text) or text.startswith("m="):
             raise BadScramMessage("an extension is mandatory or malformed")
+
+
+def _says_token(extensions: list[str]) -> bool:
+    values = [value for key, _, value in (text.partition("=") for text in extensions) if key == _TOKEN_EXTENSION]
+    if len(values) > 1:
+        raise BadScramMessage(f"the extension {_TOKEN_EXTENSION} occurs twice")
+    return bool(values) and values[0].lower() == "true"
 
 
 def _to_base64(data: bytes) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import confluent_kafka
 import pytest
@@ -16,14 +16,17 @@ from aiokafka.errors import KafkaError
 
 from oncelog import Admin, Consumer, Producer
 from oncelog.clients.admin.users import set_password
-from oncelog.clients.errors import AuthenticationFailed
+from oncelog.clients.errors import AuthenticationFailed, BrokerRefused
 from tests.interop.drivers.program import java
 from tests.processes import KAFKA_3_9, KAFKA_4, LIMIT_SECONDS, OncelogProcess, class_path, free_port
 
 USER: Final = "alice"
 PASSWORD: Final = "wonder,land=1"
+TOKEN_KEY: Final = "sesame-open"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MODULE: Final = "org.apache.kafka.common.security"
+seen_secrets: list[str] = []
+"""Of delegation tokens that the tests have created."""
 every_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 
@@ -40,6 +43,7 @@ class SaslProcess(OncelogProcess):
                 f"listeners=SASL_PLAINTEXT://127.0.0.1:{port}",
                 f"{prefix}.sasl.enabled.mechanisms={','.join(MECHANISMS)}",
                 f"{prefix}.plain.sasl.jaas.config={users}",
+                f"delegation.token.secret.key={TOKEN_KEY}",
                 *settings,
             ],
             port,
@@ -80,6 +84,16 @@ class SaslProcess(OncelogProcess):
         path.write_text(
             f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
             f'sasl.jaas.config={MODULE}.{module} required username="{user}" password="{password}";\n'
+        )
+        return path
+
+    def java_with_token(self, token_id: str, hmac: str) -> Path:
+        """Return a file of properties for Kafka's tools that authenticate by a delegation token."""
+        path = self.directory / f"{token_id}.properties"
+        login = f'username="{token_id}" password="{hmac}" tokenauth="true"'
+        path.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+            f"sasl.jaas.config={MODULE}.scram.ScramLoginModule required {login};\n"
         )
         return path
 
@@ -208,9 +222,46 @@ async def _list_topics(process: SaslProcess, mechanism: str, user: str) -> None:
         await admin.list_topics()
 
 
+@pytest.mark.parametrize("library", [KAFKA_4, KAFKA_3_9], ids=["4", "3.9"])
+async def test_kafkas_tool_manages_delegation_tokens_and_java_and_own_clients_use_them(
+    process: SaslProcess, library: Path
+) -> None:
+    admin = ("--bootstrap-server", process.address, "--command-config", process.java("PLAIN", "admin", "admin"))
+
+    def tokens(*words: object) -> str:
+        done = run_java(library, "org.apache.kafka.tools.DelegationTokenCommand", *admin, *words)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
+    shown = tokens("--create", "--max-life-time-period", -1, "--renewer-principal", f"User:{USER}")
+    (row,) = [line.split() for line in shown.splitlines() if "User:admin" in line]
+    token_id, hmac = row[0], row[1]
+    seen_secrets.append(hmac)
+    assert f"User:{USER}" in shown
+    assert token_id in tokens("--describe", "--owner-principal", "User:admin")
+    assert "Completed renew" in tokens("--renew", "--renew-time-period", -1, "--hmac", hmac)
+    done = run_java(
+        KAFKA_4,
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--bootstrap-server", process.address, "--command-config", process.java_with_token(token_id, hmac)),
+        *("--topic", "java-by-token", "--num-records", 80, "--throughput", 10, "--record-size", 10),
+    )
+    assert "80 records sent" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+    by_token: dict[str, Any] = {**process.own("SCRAM-SHA-512", hmac, token_id), "sasl_tokenauth": True}
+    async with Admin(**by_token) as own:
+        assert "java-by-token" in [topic.name for topic in await own.list_topics()]
+        with pytest.raises(BrokerRefused, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
+            await own.create_delegation_token()
+    assert "Completed expire" in tokens("--expire", "--expiry-time-period", -1, "--hmac", hmac)
+    assert token_id not in tokens("--describe")
+    with pytest.raises(AuthenticationFailed):
+        async with Admin(**by_token) as own:
+            await own.list_topics()
+
+
 def test_log_of_the_broker_contains_no_password(process: SaslProcess) -> None:
     """Last in this file: the broker has seen all of them by now."""
     written = [path.read_bytes() for path in process.directory.rglob("*.log") if "data" not in path.parts]
     assert written
-    for secret in (PASSWORD, "admin;", "stored_key"):
+    for secret in (PASSWORD, "admin;", "stored_key", TOKEN_KEY, *seen_secrets):
         assert not [text for text in written if secret.encode() in text]

@@ -19,6 +19,7 @@ from tests.mutations.oauth_table import OAUTH_MUTATIONS
 from tests.mutations.quota_table import QUOTA_MUTATIONS
 from tests.mutations.security_table import SECURITY_MUTATIONS
 from tests.mutations.tls_table import TLS_MUTATIONS
+from tests.mutations.token_table import TOKEN_MUTATIONS
 
 _STATE: Final = "coordinator/transaction/state.py"
 _STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
@@ -130,6 +131,7 @@ MUTATIONS: Final = (
     *OAUTH_MUTATIONS,
     *TLS_MUTATIONS,
     *DESCRIPTOR_MUTATIONS,
+    *TOKEN_MUTATIONS,
     *ACCESS_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *QUOTA_MUTATIONS,

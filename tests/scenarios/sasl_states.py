@@ -68,6 +68,7 @@ def authenticating_settings(ends: Ends, *, protocol: str) -> dict[str, str]:
         "connection.failed.authentication.delay.ms": str(int(ends.delay_seconds * 1000)),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        "delegation.token.secret.key": "key of the tokens",
     }
 
 

@@ -25,6 +25,18 @@ def test_login_is_that_of_either_form(config: Any) -> None:
 
 
 @CONFIGS
+def test_login_by_token_is_that_of_either_form(config: Any) -> None:
+    common = {"bootstrap": "b:1", "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
+    expected = SaslLogin(mechanism="SCRAM-SHA-256", username="id", password="aG1hYw==", is_token=True)
+    jaas = f'{MODULE} required username="id" password="aG1hYw==" tokenauth="true";'
+    separate = {"sasl_username": "id", "sasl_password": "aG1hYw==", "sasl_tokenauth": True}
+    for given in (separate, {"sasl_jaas_config": jaas}):
+        made = config(**common, **given)
+        assert made.login == expected
+        assert "aG1hYw" not in repr(made)
+
+
+@CONFIGS
 def test_login_without_settings_is_none(config: Any) -> None:
     assert config(bootstrap="b:1").login is None
 
@@ -58,9 +70,20 @@ def test_login_without_settings_is_none(config: Any) -> None:
             },
             "leave one out",
         ),
+        (
+            {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "PLAIN",
+                "sasl_username": "a",
+                "sasl_password": "wonderland",
+                "sasl_tokenauth": True,
+            },
+            "sasl_tokenauth needs sasl_mechanism to be one of SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
+        ({"sasl_tokenauth": True}, "sasl_tokenauth has no effect without"),
     ],
 )
-def test_settings_that_make_no_login_are_refused(config: Any, given: dict[str, str], why: str) -> None:
+def test_settings_that_make_no_login_are_refused(config: Any, given: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why) as refused:
         config(bootstrap="b:1", **given)
     assert "wonderland" not in str(refused.value)
@@ -87,7 +110,7 @@ def provide() -> str:
 
 
 @CONFIGS
-def test_login_by_token_is_that_of_either_form(config: Any) -> None:
+def test_login_by_oauth_is_that_of_either_form(config: Any) -> None:
     made = config(bootstrap="b:1", **OAUTH)
     url = "https://issuer.example/token"
     assert made.login == OauthLogin(token_endpoint_url=url, client_id="app", client_secret="wonderland")

@@ -105,10 +105,10 @@ def test_setting_that_cannot_work_is_refused_without_its_secrets(settings: tuple
 
 
 def test_settings_that_are_served_are_neither_unknown_nor_without_effect() -> None:
-    loaded = load([*ONE, f"{ENABLED}=PLAIN", f"{JAAS}={USERS}", "listener.name.sasl_plaintext.max.connections=9"])
+    loaded = load([*ONE, f"{ENABLED}=PLAIN", f"{JAAS}={USERS}", "listener.name.sasl_plaintext.num.network.threads=9"])
     assert loaded.warnings == ()
     about = [remark for remark in loaded.remarks if "listener.name" in remark]
-    assert about == ["listener.name.sasl_plaintext.max.connections has no effect: it is not served yet"]
+    assert about == ["listener.name.sasl_plaintext.num.network.threads has no effect: it is not served yet"]
     assert "secret" not in f"{loaded.warnings}{loaded.remarks}"
 
 

@@ -28,10 +28,10 @@ def credential_of(mechanism: ScramMechanism, password: str) -> ScramCredential:
 class ScramClient:
     """One exchange; ``nonce`` and ``header`` of the final message can be others than those that are right."""
 
-    def __init__(self, mechanism: ScramMechanism, user: str, password: str) -> None:
+    def __init__(self, mechanism: ScramMechanism, user: str, password: str, *, is_token: bool = False) -> None:
         self._mechanism = mechanism
         self._password = password
-        self._header, self._bare = encode_client_first(user, NONCE)
+        self._header, self._bare = encode_client_first(user, NONCE, is_token=is_token)
 
     @property
     def first(self) -> bytes:

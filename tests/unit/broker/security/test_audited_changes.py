@@ -18,6 +18,7 @@ from oncelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from oncelog.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 INFO = ConnectionInfo(client_host="10.0.0.7", listener_name="SASL_SSL", principal=Principal("User", "alice"))
 CONTEXT = RequestContext(0, 1, "client", INFO)
@@ -64,6 +65,13 @@ def test_values_of_secret_and_unknown_settings_are_hidden() -> None:
     assert "1000" in line["request"]
     assert "2000" in line["request"]
     assert "sasl.jaas.confg" in line["request"]
+
+
+def test_secret_of_a_delegation_token_is_hidden() -> None:
+    request = RenewDelegationTokenRequest(hmac=b"secret", renew_period_ms=5)
+    line = describe_change(CONTEXT, "RenewDelegationToken", request, RenewDelegationTokenResponse())
+    assert json.loads(line["request"]) == {"hmac": "(6 bytes)", "renew_period_ms": 5}
+    assert "secret" not in str(line)
 
 
 def test_long_request_is_cut() -> None:

@@ -58,7 +58,7 @@ def test_key_is_for_the_algorithms_of_its_type() -> None:
         "text",
         None,
     ],
-    ids=str,
+    ids=lambda _: "entry",
 )
 def test_unusable_key_is_left_out_and_others_stay(entry: object) -> None:
     (key,) = parse_jwks(jwks(entry, CURVE))
@@ -82,7 +82,7 @@ def test_private_part_of_a_key_is_not_read() -> None:
         (b'{"keys":[]}', "has no key that can verify"),
         (jwks(*[RSA] * 201), "has more than 200 keys"),
     ],
-    ids=lambda value: str(value[:20]),
+    ids=lambda value: value if isinstance(value, str) else "content",
 )
 def test_content_that_is_no_jwks_is_refused(content: bytes, why: str) -> None:
     with pytest.raises(BadJwks, match=why):

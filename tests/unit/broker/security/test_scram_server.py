@@ -100,6 +100,15 @@ def test_other_nonce_in_the_final_message_is_refused_with_a_right_password(chang
     assert "nonce" in step.reason
 
 
+def test_nonce_that_repeats_the_client_part_is_accepted_with_a_right_password_alone() -> None:
+    """As librdkafka before 2.6.1 sends it, on purpose: the proof covers the server's nonce in either form."""
+    for password, outcome in (("wonderland", Authenticated), ("looking-glass", Refusal)):
+        exchange, client = server(), ScramClient(SCRAM_SHA_256, "alice", password)
+        server_first = challenge(exchange, client.first)
+        nonce = NONCE + parse_server_first(server_first).nonce
+        assert isinstance(exchange.respond(client.final(server_first, nonce=nonce)), outcome)
+
+
 @pytest.mark.parametrize("header", [b"y,,", b"n,a=alice,", b"n,,x"])
 def test_other_channel_binding_header_in_the_final_message_is_refused(header: bytes) -> None:
     exchange, client = server(), ScramClient(SCRAM_SHA_256, "alice", "wonderland")

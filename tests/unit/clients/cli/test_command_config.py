@@ -57,6 +57,15 @@ def test_file_with_kafkas_names_has_the_settings(tmp_path: Path) -> None:
     assert config.login is not None
 
 
+@pytest.mark.parametrize(("value", "is_token"), [("true", True), ("False", False)])
+def test_file_says_whether_its_user_is_a_delegation_token(tmp_path: Path, value: str, is_token: bool) -> None:
+    lines = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=SCRAM-SHA-512", "sasl.username=a", "sasl.password=b")
+    config = read(tmp_path, *lines, f"sasl.tokenauth={value}")
+    assert config.login is not None
+    assert config.login.is_token is is_token
+    assert "sasl.tokenauth must be true or false" in refused(tmp_path, *lines, "sasl.tokenauth=yes")
+
+
 def test_file_with_the_names_of_librdkafka_has_the_settings(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(ROOT.certificate_pem)
     (tmp_path / "own.crt").write_bytes(OWN.chain_pem)

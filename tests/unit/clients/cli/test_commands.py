@@ -27,7 +27,7 @@ def verbs(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 
 
 VERBS = dict(verbs(commands))
-LOCAL = (("version",), ("verify-history",))
+LOCAL = (("version",), ("verify-history",), ("tls", "init"), ("audit", "verify"))
 """They talk to no cluster."""
 
 

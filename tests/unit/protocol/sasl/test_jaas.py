@@ -42,9 +42,19 @@ def test_login_does_not_show_its_password() -> None:
     assert "wonderland" not in f"{login!r}{login}"
 
 
+@pytest.mark.parametrize(("value", "is_token"), [("true", True), ("TRUE", True), ("false", False)])
+def test_login_says_whether_it_is_a_delegation_token(value: str, is_token: bool) -> None:
+    text = f'{SCRAM_MODULE} required username="id" password="aG1hYw==" tokenauth="{value}";'
+    login = parse_login("SCRAM-SHA-512", text)
+    assert login == SaslLogin(mechanism="SCRAM-SHA-512", username="id", password="aG1hYw==", is_token=is_token)
+    assert "aG1hYw" not in f"{login!r}{login}"
+
+
 @pytest.mark.parametrize(
     ("mechanism", "text", "why"),
     [
+        ("PLAIN", f'{PLAIN_MODULE} required username="a" password="b" tokenauth="true";', "tokenauth, for which one"),
+        ("SCRAM-SHA-256", f'{SCRAM_MODULE} required username="a" password="b" tokenauth="yes";', "neither true nor"),
         ("PLAIN", f'{SCRAM_MODULE} required username="a" password="b";', "another login module than that of PLAIN"),
         ("PLAIN", f'{PLAIN_MODULE} required username="a";', "lacks the option password"),
         ("GSSAPI", f'{PLAIN_MODULE} required username="a" password="b";', "GSSAPI, which is not supported"),

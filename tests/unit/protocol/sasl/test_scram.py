@@ -91,6 +91,28 @@ def test_client_first_message_has_its_parts() -> None:
     assert first.authorization_id == first.user == "al,ice"
     assert (first.nonce, first.header) == ("abc", b"n,a=al=2Cice,")
     assert first.bare == b"n=al=2Cice,r=abc,t=true"
+    assert not first.is_token
+
+
+@pytest.mark.parametrize(
+    ("extensions", "is_token"),
+    [
+        (b",tokenauth=true", True),
+        (b",tokenauth=TRUE", True),
+        (b",x=y,tokenauth=true,other=1", True),
+        (b",tokenauth=false", False),
+        (b",tokenauth=1", False),
+        (b",token=true", False),
+        (b",Tokenauth=true", False),
+    ],
+)
+def test_extension_says_whether_the_name_is_that_of_a_token(extensions: bytes, is_token: bool) -> None:
+    assert parse_client_first(b"n,,n=id,r=abc" + extensions).is_token is is_token
+
+
+def test_client_first_message_of_a_token_is_that_of_kafka() -> None:
+    header, bare = encode_client_first("ua5cey91Qx2ffVPJ39yBcw", "abc", is_token=True)
+    assert header + bare == b"n,,n=ua5cey91Qx2ffVPJ39yBcw,r=abc,tokenauth=true"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +130,9 @@ def test_client_first_message_has_its_parts() -> None:
         (b"n,,n=user,r=a\x7fb", "nonce"),
         (b"n,,n=user,r=" + b"r" * 300, "nonce"),
         (b"n,,n=user,r=abc,", "malformed"),
+        (b"n,,n=user,r=abc,tokenauth", "malformed"),
+        (b"n,,n=user,r=abc,tokenauth=", "malformed"),
+        (b"n,,n=user,r=abc,tokenauth=true,tokenauth=false", "twice"),
         (b"n,,n=user,r=abc,=x", "malformed"),
         (b"n,,r=abc,n=user", "attribute n"),
         (b"n,user,n=user,r=abc", "attribute a"),

@@ -1,0 +1,19 @@
+"""ExpireDelegationToken (API key 40): versions 1-2, flexible from 2.
+
+Sets an earlier or later time at which a delegation token expires, or removes it at once (KIP-48).
+
+1: throttling moves to the client.
+"""
+
+from oncelog.protocol.schema import Message, binary, int16, int32, int64
+
+
+class ExpireDelegationTokenRequest(Message, api_key=40, versions="1-2", flexible="2+"):
+    hmac: bytes = binary("0+", default=b"")
+    expiry_time_period_ms: int = int64("0+", default=0)
+
+
+class ExpireDelegationTokenResponse(Message, api_key=40, versions="1-2", flexible="2+"):
+    error_code: int = int16("0+", default=0)
+    expiry_timestamp_ms: int = int64("0+", default=0)
+    throttle_time_ms: int = int32("0+", default=0)
