@@ -97,7 +97,7 @@ class ScramServer:
         final = parse_client_final(token)
         if final.header != first.header:
             return self._refused("a channel binding header that differs from the first message's")
-        if final.nonce not in (self._nonce, first.nonce + self._nonce):  # the second: librdkafka before 2.6.1
+        if final.nonce not in (self._nonce, first.nonce + self._nonce):  # or librdkafka < 2.6.1
             return self._refused("a nonce that is not the one of this exchange")
         signed = signed_text(first.bare, self._server_first, final.without_proof)
         credential = self._credential or self._fake(first.user)

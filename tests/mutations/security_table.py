@@ -80,7 +80,7 @@ SECURITY_MUTATIONS: Final = (
     ),
     Mutation(
         "B119", _SCRAM,
-        "        if final.nonce not in (self._nonce, first.nonce + self._nonce):  # the second: librdkafka before 2.6.1\n",
+        "        if final.nonce not in (self._nonce, first.nonce + self._nonce):  # or librdkafka < 2.6.1\n",
         "        if False:\n",
         f"{_TEST_SCRAM}::test_other_nonce_in_the_final_message_is_refused_with_a_right_password",
     ),
