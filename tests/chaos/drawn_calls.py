@@ -189,6 +189,10 @@ ADMIN: Final[Mapping[str, Draw]] = {
     "alter_client_quotas": lambda a, w: a.alter_client_quotas(
         {QuotaEntity(user="nobody"): {"producer_byte_rate": 1e9 if w.flip() else None}}
     ),
+    "create_delegation_token": lambda a, w: a.create_delegation_token(max_lifetime_ms=60_000 if w.flip() else None),
+    "renew_delegation_token": lambda a, w: a.renew_delegation_token(b"of no token"),
+    "expire_delegation_token": lambda a, w: a.expire_delegation_token(b"of no token"),
+    "describe_delegation_tokens": lambda a, w: a.describe_delegation_tokens(None if w.flip() else []),
     "update_features": lambda a, w: a.update_features(
         {"transaction.version": FeatureUpdate(w.rng.randint(0, 2), True)}, validate_only=True
     ),
