@@ -33,6 +33,7 @@ from oncelog.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 
 PartitionKey: TypeAlias = tuple[bytes, int]
@@ -94,6 +95,9 @@ class FollowerSession:
         self.remove(partition.topic_partition)
         followed = FollowedPartition(partition)
         self._followed[partition.topic_partition] = followed
+        if followed.key[0] == ZERO_UUID:  # No request can name it: its topic's id comes with a later leadership.
+            followed.resting = True
+            return followed
         self._by_key[followed.key] = followed
         self._forgotten.pop(followed.key, None)
         self._changed[followed] = None
@@ -103,7 +107,7 @@ class FollowerSession:
     def remove(self, topic_partition: TopicPartition) -> FollowedPartition | None:
         followed = self._followed.pop(topic_partition, None)
         if followed is not None:
-            del self._by_key[followed.key]
+            self._by_key.pop(followed.key, None)
             self._forget(followed)
         return followed
 
@@ -116,6 +120,8 @@ class FollowerSession:
         self._forget(followed)
 
     def resume(self, followed: FollowedPartition) -> None:
+        if followed.key[0] == ZERO_UUID:
+            return
         followed.resting = False
         self._forgotten.pop(followed.key, None)
         self._changed[followed] = None

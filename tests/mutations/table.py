@@ -1102,6 +1102,12 @@ MUTATIONS: Final = (
         f"{_TEST_WITHOUT_ID}::test_topic_that_is_written_again_while_it_gets_its_id_is_left_to_the_next_controller",
     ),
     Mutation(
+        "B114", "broker/replication/follower_session.py",
+        "        if followed.key[0] == ZERO_UUID:  # No", "        if False:  # No",
+        "tests/unit/broker/replication/test_follower_session.py"
+        "::test_partitions_whose_topics_have_no_id_are_not_fetched_and_can_be_left",
+    ),
+    Mutation(
         "B34", _REFUSED_BATCHES,
         "            self._dropped_ms = dropped.at_ms\n",
         "",

@@ -13,6 +13,7 @@ from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, with_header
@@ -250,16 +251,17 @@ def test_partition_whose_log_changed_unnoticed_is_sent_again_after_its_next_resp
 
 def test_partition_is_forgotten_by_the_topic_id_under_which_it_was_fetched() -> None:
     following = session()
-    without_id = partition(0)
-    without_id.topic_id = bytes(16)
-    following.add(without_id)
+    created_again = partition(0)
+    created_again.topic_id = bytes(15) + b"\x07"
+    following.add(created_again)
     following.add(partition(1))
     request(following)
     respond(following)
-    without_id.topic_id = TOPIC_ID
-    following.add(without_id)
+    created_again.topic_id = TOPIC_ID
+    following.add(created_again)
     requested = request(following)
-    assert [(topic.topic_id, topic.partitions) for topic in requested.forgotten_topics_data] == [(bytes(16), [0])]
+    forgotten = [(topic.topic_id, topic.partitions) for topic in requested.forgotten_topics_data]
+    assert forgotten == [(bytes(15) + b"\x07", [0])]
     assert reported(requested) == [(0, 0)]
 
 
@@ -283,3 +285,19 @@ def test_responses_without_news_are_not_in_vain() -> None:
         request(following)
         respond(following)
     assert not following.is_in_vain
+
+
+def test_partitions_whose_topics_have_no_id_are_not_fetched_and_can_be_left() -> None:
+    """B114: their keys are the same, and no request can name them."""
+    session = FollowerSession(FetcherSettings(replica_id=ME))
+    nameless = []
+    for topic in ("clicks", "orders"):
+        each = partition(0)
+        each.topic_id, each.topic_partition = ZERO_UUID, TopicPartition(topic, 0)
+        nameless.append(session.add(each))
+    session.resume(nameless[0])
+    assert session.next_request(EPOCH) is None
+    session.add(partition(1))
+    assert reported(request(session)) == [(1, 0)]
+    for followed in nameless:
+        assert session.remove(followed.partition.topic_partition) is followed
