@@ -375,5 +375,25 @@ ROWS: Final = (
         needs=(c(Op.ALTER),),
     ),
     Row(request="UpdateFeatures", version=1, fields={"timeout_ms": 1000, "validate_only": True}, needs=(c(Op.ALTER),)),
+    Row(
+        request="DescribeClientQuotas",
+        version=1,
+        fields={"components": [{"entity_type": "user", "match_type": 0, "match": "nemo"}]},
+        needs=(c(Op.DESCRIBE_CONFIGS),),
+    ),
+    Row(
+        request="AlterClientQuotas",
+        version=1,
+        fields={
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "nemo"}],
+                    "ops": [{"key": "producer_byte_rate", "value": 9999.0}],
+                }
+            ],
+            "validate_only": True,
+        },
+        needs=(c(Op.ALTER_CONFIGS),),
+    ),
     Row(request="ListConfigResources", version=0, fields={}, needs=(c(Op.DESCRIBE_CONFIGS),)),
 )
