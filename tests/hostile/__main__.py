@@ -1,10 +1,11 @@
 """``python -m tests.hostile``: attack a live broker within bounds, and print what it did to the broker and its clients.
 
-Two brokers are attacked, one after the other. The first has settings under which the fate of every malformed frame is
+Three brokers are attacked, one after the other. The first has settings under which the fate of every malformed frame is
 known (``tests.scenarios.malformed_frames``). The second has its defaults, and is attacked with what is small to send
-and much to work on. The exit code is 1 if the loop paused for longer than 250 ms, if the broker grew by more than
-512 MiB, logged a traceback or a control character, did not restart, or if an ordinary client lost, doubled or waited
-in vain.
+and much to work on. The third has TLS, authentication and ten thousand access control lists, and clients that abuse
+these (``tests.hostile.abuse``), with an ordinary client beside them whose response times are printed. The exit code is
+1 if the loop paused for longer than 250 ms, if the broker grew by more than 512 MiB, logged a traceback or a control
+character, did not restart, or if an ordinary client lost, doubled or waited in vain.
 """
 
 import argparse
@@ -15,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests.hostile import abuse
+from tests.hostile.abuse_stage import AbuseStage
 from tests.hostile.attacks import ATTACKS, FULL, SMALL, Attacker, Scale, Tally
 from tests.hostile.frames import FRAME_SETTINGS, flood, prepare_for_frames
 from tests.hostile.stage import Measured, Stage
@@ -69,6 +72,24 @@ def print_bystander(stage: Stage) -> None:
         print("ordinary clients: " + ", ".join(f"{name} {value}" for name, value in figures.items()))
 
 
+def attack_secured(directory: Path, *, small: bool, wanted: str) -> list[str]:
+    """What ``tests.hostile.abuse`` lists, if it has ``wanted`` in its name; returns what is beyond the bounds."""
+    columns = ("inputs", "quiet p99", "p50", "p99", "ratio", "longest", "pause", "machine", "MiB")
+    print(f"{'abuse (ms)':32} " + " ".join(f"{column:>9}" for column in columns) + "  what became of it")
+    with AbuseStage(directory, abuse.SMALL if small else abuse.FULL) as stage:
+        measured = stage.measure_all(wanted)
+        beyond = list(stage.problems)
+    for each in measured:
+        times = (each.quiet_p99, each.p50, each.p99, each.ratio, each.longest, each.pause, each.overrun)
+        figures = " ".join(f"{value:9.1f}" for value in times)
+        print(f"{each.name:32.32} {each.inputs:9d} {figures} {each.growth_mib:9d}  {each.fate}")
+        if each.pause > MOST_PAUSE_MS:
+            beyond.append(f"{each.name}: a pause of {each.pause:.0f} ms")
+        if each.growth_mib > MOST_GROWTH_MIB:
+            beyond.append(f"{each.name}: {each.growth_mib} MiB above the start")
+    return beyond
+
+
 def problems_of(stage: Stage) -> list[str]:
     """What is beyond the bounds, beside what the stage itself found."""
     beyond = list(stage.problems)
@@ -115,6 +136,7 @@ def main() -> int:
             print_bystander(stage)
             problems += problems_of(stage)
             measured += stage.measured
+        problems += attack_secured(Path(directory, "secured"), small=options.small, wanted=options.attack)
     print(f"{sum(attack.inputs for attack in measured)} inputs")
     print(summary(measured))
     print("\n".join(problems) if problems else "nothing was lost, nothing was harmed")

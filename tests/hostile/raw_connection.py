@@ -1,6 +1,7 @@
 """A connection that sends bytes as it pleases, and only counts what comes back."""
 
 import asyncio
+import ssl
 from typing import Any, NamedTuple, Self
 
 
@@ -28,9 +29,10 @@ class RawConnection(asyncio.Protocol):
         self._transport: Any = None
 
     @classmethod
-    async def open(cls, port: int) -> "RawConnection":
+    async def open(cls, port: int, tls: ssl.SSLContext | None = None) -> "RawConnection":
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(cls, "127.0.0.1", port)
+        host = "localhost" if tls else None
+        _, connection = await loop.create_connection(cls, "127.0.0.1", port, ssl=tls, server_hostname=host)
         return connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -59,6 +61,11 @@ class RawConnection(asyncio.Protocol):
 
     def stop_reading(self) -> None:
         self._transport.pause_reading()
+
+    async def receive_any(self, within: float) -> None:
+        """Wait for the first bytes, whatever they are. Raises ``TimeoutError``."""
+        async with asyncio.timeout(within):
+            await self._arrived.wait()
 
     async def receive(self, responses: int, within: float) -> Received:
         """Wait for so many responses, or the end of the connection. Raises ``NeverResponded`` after ``within`` s."""

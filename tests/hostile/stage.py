@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +12,10 @@ from typing import Any, Final, Self
 import uvloop
 
 from tests.hostile.attacks import Tally
+from tests.hostile.companion import Companion
+from tests.hostile.process_memory import ProcessMemory
 from tests.hostile.raw_connection import NeverResponded
-from tests.processes import REPOSITORY, OncelogProcess
+from tests.processes import OncelogProcess
 from tests.simulation.wire_client import NoResponse
 
 _BYSTANDER_SECONDS: Final = 400.0
@@ -39,36 +39,6 @@ class Measured:
     """Effects that no client may have; ``Stage.problems`` tells them."""
 
 
-class _Companion:
-    """A process of ours beside the broker, told by lines on its standard input."""
-
-    def __init__(self, module: str, argument: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module, argument],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=REPOSITORY,
-        )
-
-    def ask(self) -> Any:
-        """End a measurement, and return it."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def end(self, seconds: float) -> str:
-        """Close its input; what it says until it ends."""
-        try:
-            said, _ = self.process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            said, _ = self.process.communicate()
-        return said
-
-
 class Stage:
     """``with Stage(directory, settings) as stage``: the broker and the companions run."""
 
@@ -77,16 +47,15 @@ class Stage:
         self.measured: list[Measured] = []
         self.problems: list[str] = []
         self.bystander: dict[str, Any] = {}
-        self._memory_at_start = 0
 
     def __enter__(self) -> Self:
         self.broker.start()
-        self._prober = _Companion("tests.hostile.prober", str(self.broker.port))
-        self._bystander = _Companion("tests.hostile.bystander", self.broker.address)
+        self._prober = Companion("tests.hostile.prober", str(self.broker.port))
+        self._bystander = Companion("tests.hostile.bystander", self.broker.address)
         assert self._bystander.process.stdout is not None
         self._bystander.process.stdout.readline()
         self._prober.ask()
-        self._memory_at_start = self._memory("VmRSS")
+        self._memory = ProcessMemory(self.broker.pid)
         return self
 
     def __exit__(
@@ -101,7 +70,7 @@ class Stage:
     def measure(self, name: str, attack: Callable[[Tally], Awaitable[None]]) -> Measured:
         """Run an attack, and return what the others saw meanwhile."""
         tally = Tally()
-        self._forget_peak()
+        self._memory.forget_peak()
         self._prober.ask()
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -117,7 +86,7 @@ class Stage:
             fates=fates,
             pause_ms=seen["response"] * 1000,
             overrun_ms=seen["overrun"] * 1000,
-            growth_mib=self._memory("VmHWM") - self._memory_at_start,
+            growth_mib=self._memory.growth_mib(),
             harms=tally.harms.total(),
         )
         self.measured.append(measured)
@@ -156,14 +125,3 @@ class Stage:
             longest = max((len(line) for line in data.splitlines()), default=0)
             if longest > 5_000:
                 self.problems.append(f"a line of {longest} bytes in {name}")
-
-    # The process from outside
-
-    def _memory(self, row: str) -> int:
-        """A row of /proc/…/status, in MiB."""
-        lines = Path(f"/proc/{self.broker.pid}/status").read_text().splitlines()
-        (value,) = (int(line.split()[1]) for line in lines if line.startswith(row))
-        return value // 1024
-
-    def _forget_peak(self) -> None:
-        Path(f"/proc/{self.broker.pid}/clear_refs").write_text("5")
