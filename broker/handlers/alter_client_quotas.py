@@ -10,6 +10,7 @@ Versions: 1 is flexible.
 import math
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from oncelog.broker.config.resource_settings import LONGEST_NAME
@@ -18,6 +19,7 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
 from oncelog.broker.handlers.config_requests import alter_in_store
+from oncelog.broker.handlers.sliced_refusal import refuse_in_slices
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.coordinator.controller.api_error import ApiError
@@ -67,7 +69,10 @@ def refuse_alter_client_quotas(
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", error_response=refuse_alter_client_quotas)
 def handle_alter_client_quotas(broker: Broker, context: RequestContext, request: AlterClientQuotasRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-        return refuse_alter_client_quotas(request, context.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        refuse = partial(_result, error=ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return refuse_in_slices(
+            broker, context, request.entries, refuse, lambda refused: AlterClientQuotasResponse(entries=list(refused))
+        )
     return _alter(broker, context, request)
 
 

@@ -7,8 +7,12 @@ not begun within the request's time-out (but at least 1 s), the error is REQUEST
 Versions: 1 can forbid that the number of replicas changes.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.handlers.sliced_refusal import refuse_in_slices
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.coordinator.controller.api_error import ApiError
@@ -18,6 +22,7 @@ from oncelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
+    ReassignableTopic,
     ReassignableTopicResponse,
 )
 from oncelog.protocol.topic_partition import TopicPartition
@@ -28,17 +33,16 @@ def refuse_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Return the error for the whole request and for every partition."""
     response = _refused(ApiError(error))
-    response.responses = [
-        ReassignableTopicResponse(
-            name=topic.name,
-            partitions=[
-                ReassignablePartitionResponse(partition_index=each.partition_index, error_code=error)
-                for each in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
+    response.responses = [_refused_topic(topic, error) for topic in request.topics]
     return response
+
+
+def _refused_topic(topic: ReassignableTopic, error: ErrorCode) -> ReassignableTopicResponse:
+    partitions = [
+        ReassignablePartitionResponse(partition_index=each.partition_index, error_code=error)
+        for each in topic.partitions
+    ]
+    return ReassignableTopicResponse(name=topic.name, partitions=partitions)
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1")
@@ -46,7 +50,14 @@ def handle_alter_partition_reassignments(
     broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        return refuse_reassignments(request, context.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+        def respond(refused: Sequence[ReassignableTopicResponse]) -> AlterPartitionReassignmentsResponse:
+            response = _refused(ApiError(error))
+            response.responses = list(refused)
+            return response
+
+        return refuse_in_slices(broker, context, request.topics, partial(_refused_topic, error=error), respond)
     return _alter(broker, request)
 
 

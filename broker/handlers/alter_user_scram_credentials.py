@@ -7,6 +7,7 @@ takes the request: the write is conditional in the metadata store, like every ch
 Version 0 is the only one.
 """
 
+from functools import partial
 from typing import Final, TypeAlias
 
 from oncelog.broker.config.resource_settings import LONGEST_NAME
@@ -14,6 +15,7 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.handlers.config_requests import alter_in_store
+from oncelog.broker.handlers.sliced_refusal import refuse_in_slices
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.broker.security.scram_users import user_resource
@@ -63,7 +65,11 @@ def handle_alter_user_scram_credentials(
     broker: Broker, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        return refuse_alter_user_scram_credentials(request, 0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        names = dict.fromkeys(each.name for each in _changes(request))
+        refuse = partial(_result, error=ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return refuse_in_slices(
+            broker, context, names, refuse, lambda refused: AlterUserScramCredentialsResponse(results=list(refused))
+        )
     return _alter(broker, context, request)
 
 

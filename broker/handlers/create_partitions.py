@@ -12,6 +12,7 @@ from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.controller.api_error import ApiError
@@ -25,6 +26,7 @@ from oncelog.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+_UNITS_PER_TOPIC: Final = 5
 _FIRST_STRICT_VERSION: Final = 3
 
 
@@ -45,9 +47,14 @@ async def _create(
 ) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
     errors = {name: ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1}
-    for name in counts:
-        if name not in errors and not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.TOPIC, name):
+    budget, work, connection = new_budget(), broker.sliced_work, context.connection
+
+    def judge(name: str) -> None:
+        if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.TOPIC, name):
             errors[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+
+    judged = in_slices([name for name in counts if name not in errors], judge, budget, _UNITS_PER_TOPIC)
+    await work.finish(judged, budget, connection)
     topics = [_new_partitions(topic) for topic in request.topics if topic.name not in errors]
     mutations = broker.quotas.mutations(context, is_strict=context.api_version >= _FIRST_STRICT_VERSION)
     results = await broker.controller_apis.create_partitions(
@@ -58,9 +65,10 @@ async def _create(
     )
     for topic, result in zip(topics, results, strict=True):
         errors[topic.topic] = result
+    described = in_slices(counts, lambda name: _result(name, errors[name]), budget, _UNITS_PER_TOPIC)
     return CreatePartitionsResponse(
         throttle_time_ms=broker.quotas.settle_mutations(context, mutations),
-        results=[_result(name, errors[name]) for name in counts],
+        results=await work.finish(described, budget, connection),
     )
 
 

@@ -32,7 +32,7 @@ from oncelog.protocol.schema import ZERO_UUID
 
 _FIRST_VERSION_WITH_A_CODE_FOR_DISABLED = 3
 _FIRST_STRICT_VERSION: Final = 5
-_UNITS_PER_TOPIC: Final = 2
+_UNITS_PER_TOPIC: Final = 10
 
 
 def refuse_delete_topics(request: DeleteTopicsRequest, version: int, error: ErrorCode) -> DeleteTopicsResponse:

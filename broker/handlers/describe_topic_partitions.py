@@ -13,7 +13,7 @@ from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
-from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType, authorized_operations
 from oncelog.coordinator.controller.cluster_image import ClusterImage, PartitionImage, TopicImage
@@ -33,6 +33,7 @@ from oncelog.protocol.messages.describe_topic_partitions import (
 from oncelog.protocol.records.record_walk import WorkBudget
 
 _UNITS_PER_TOPIC: Final = 15
+_UNITS_PER_DECISION: Final = 5
 
 
 def error_response(
@@ -73,7 +74,7 @@ def _describe(
     for name in sorted(name for name in requested if name >= cursor.topic_name):
         may_describe = decide(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
         (allowed if may_describe else denied).append(name)
-        budget.left -= 1
+        budget.left -= _UNITS_PER_DECISION
         if budget.left <= 0:
             yield None
     limit = max(min(broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
@@ -87,9 +88,12 @@ def _describe(
         if budget.left <= 0:
             yield None
     if not all_topics:
-        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        response.topics += [DescribeTopicPartitionsResponseTopic(error_code=error, name=name) for name in denied]
+        response.topics += yield from in_slices(denied, _denied, budget, _UNITS_PER_DECISION)
     return response
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
 class _Page:

@@ -12,6 +12,7 @@ from typing import Final
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
+from oncelog.broker.handlers.sliced_refusal import refuse_in_slices
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.coordinator.controller.api_error import ApiError
@@ -38,7 +39,9 @@ def refuse_elect_leaders(request: ElectLeadersRequest, version: int, error: Erro
 @handles(ApiKey.ELECT_LEADERS, versions="0-2", error_response=refuse_elect_leaders)
 def handle_elect_leaders(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        return _refused(request, _DENIED)
+        topics = _Topics()
+        refused = ((partition, _DENIED) for partition in dict.fromkeys(_partitions(request)))
+        return refuse_in_slices(broker, context, refused, topics.add, lambda _: topics.response(_DENIED.code))
     if request.election_type not in ElectionType.__members__.values():
         return _refused(request, _UNKNOWN_TYPE)
     return _elect(broker, context, request)

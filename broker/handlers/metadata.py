@@ -19,12 +19,13 @@ and returns REPLICA_NOT_AVAILABLE then. 1 adds racks, the controller and ``is_in
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
-from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from oncelog.coordinator.controller.cluster_image import ClusterImage, PartitionImage, TopicImage
@@ -46,6 +47,8 @@ _FIRST_METADATA_SECONDS: Final = 10.0
 _NO_LEADER: Final = -1
 _UNITS_PER_TOPIC: Final = 8
 _UNITS_PER_PARTITION: Final = 4
+_UNITS_PER_CREATION: Final = 10
+"""To judge whether a topic may be created."""
 _FIRST_VERSION_WITH_NULL_FOR_ALL: Final = 1
 _FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6
 _CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
@@ -67,10 +70,10 @@ def handle_metadata(broker: Broker, context: RequestContext, request: MetadataRe
         return error_response(request, context.api_version, error)
     if not broker.metadata_received.done():
         return _respond_when_informed(broker, context, request)
-    missing = _to_create(broker, context, request)
-    if not all(missing.values()):
-        return _create_and_respond(broker, context, request, missing)
-    return _ResponseBuilder(broker, context, request).start(missing)
+    names = _to_create(broker, request)
+    if names:
+        return _create_and_respond(broker, context, request, names)
+    return _ResponseBuilder(broker, context, request).start({})
 
 
 async def _respond_when_informed(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -79,7 +82,7 @@ async def _respond_when_informed(broker: Broker, context: RequestContext, reques
     Before, every topic is unknown, and clients cache that: librdkafka for minutes.
     """
     await asyncio.wait([broker.metadata_received], timeout=_FIRST_METADATA_SECONDS)
-    return await _create_and_respond(broker, context, request, _to_create(broker, context, request))
+    return await _create_and_respond(broker, context, request, _to_create(broker, request))
 
 
 def _refusal(context: RequestContext, request: MetadataRequest) -> ErrorCode:
@@ -90,39 +93,39 @@ def _refusal(context: RequestContext, request: MetadataRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> dict[str, ErrorCode]:
-    """Return the topics that are requested by name, do not exist, and are to be created, or why they are not."""
+def _to_create(broker: Broker, request: MetadataRequest) -> list[str]:
+    """Return the topics that are requested by name, and do not exist, if such topics are to be created."""
     if not request.topics or not request.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
-        return {}
+        return []
     existing = broker.metadata.image.topics
     names = dict.fromkeys(
         topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_UUID
     )
-    return {
-        name: ErrorCode.NONE if _may_create(broker, context, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        for name in names
-        if name not in existing and _is_creatable(name)
-    }
+    return [name for name in names if name not in existing]
 
 
-def _is_creatable(name: str) -> bool:
-    return topic_name.why_invalid(name) is None and name != topic_name.CLUSTER_METADATA_TOPIC_NAME
-
-
-def _may_create(broker: Broker, context: RequestContext, name: str) -> bool:
+def _why_not_create(broker: Broker, context: RequestContext, name: str) -> ErrorCode:
+    if topic_name.why_invalid(name) is not None or name == topic_name.CLUSTER_METADATA_TOPIC_NAME:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     authorizer = broker.authorizer
-    return authorizer.permits(context, Operation.DESCRIBE, ResourceType.TOPIC, name) and (
+    may_create = authorizer.permits(context, Operation.DESCRIBE, ResourceType.TOPIC, name) and (
         authorizer.permits(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
         or authorizer.authorize(context, Operation.CREATE, ResourceType.TOPIC, name)
     )
+    return ErrorCode.NONE if may_create else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def _create_and_respond(
-    broker: Broker, context: RequestContext, request: MetadataRequest, missing: Mapping[str, ErrorCode]
+    broker: Broker, context: RequestContext, request: MetadataRequest, names: Sequence[str]
 ) -> MetadataResponse:
-    allowed = [name for name, error in missing.items() if not error]
-    errors = await broker.auto_topics.create(allowed) if allowed else {}
-    response = _ResponseBuilder(broker, context, request).start({**missing, **errors})
+    budget = new_budget()
+    judged = in_slices(names, partial(_why_not_create, broker, context), budget, _UNITS_PER_CREATION)
+    refusals = await broker.sliced_work.finish(judged, budget, context.connection)
+    errors = dict(zip(names, refusals, strict=True))
+    allowed = [name for name, error in errors.items() if not error]
+    if allowed:
+        errors |= await broker.auto_topics.create(allowed)
+    response = _ResponseBuilder(broker, context, request).start(errors)
     return response if isinstance(response, MetadataResponse) else await response
 
 
@@ -149,8 +152,10 @@ class _ResponseBuilder:
         image = self._image
         topics: list[MetadataResponseTopic] = []
         for topic in self._topics(creation_errors):
-            topics.append(topic)
-            budget.left -= _UNITS_PER_TOPIC + _UNITS_PER_PARTITION * len(topic.partitions)
+            budget.left -= _UNITS_PER_TOPIC
+            if topic is not None:
+                topics.append(topic)
+                budget.left -= _UNITS_PER_PARTITION * len(topic.partitions)
             if budget.left <= 0:
                 yield None
         return MetadataResponse(
@@ -179,19 +184,20 @@ class _ResponseBuilder:
             return 0
         return authorized_operations(authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def _topics(self, creation_errors: Mapping[str, ErrorCode]) -> Iterator[MetadataResponseTopic]:
+    def _topics(self, creation_errors: Mapping[str, ErrorCode]) -> Iterator[MetadataResponseTopic | None]:
+        """Return each topic of the response, and None for each that the client is not told of."""
         requested = self._request.topics
         if requested is None or (not requested and self._version < _FIRST_VERSION_WITH_NULL_FOR_ALL):
-            return (self._known(topic) for topic in self._described(self._image.topics.values()))
+            return map(self._known_if_allowed, self._image.topics.values())
         ids = [topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID]
         if ids:
             return (self._by_id(topic_id) for topic_id in dict.fromkeys(ids))
         names = dict.fromkeys(topic.name for topic in requested if topic.name is not None)
         return (self._by_name(name, creation_errors) for name in names)
 
-    def _described(self, topics: Iterable[TopicImage]) -> Iterable[TopicImage]:
-        permits = self._broker.authorizer.permits
-        return (topic for topic in topics if permits(self._context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name))
+    def _known_if_allowed(self, topic: TopicImage) -> MetadataResponseTopic | None:
+        allowed = self._broker.authorizer.permits(self._context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        return self._known(topic) if allowed else None
 
     def _may_describe(self, name: str) -> bool:
         return self._broker.authorizer.authorize(self._context, Operation.DESCRIBE, ResourceType.TOPIC, name)

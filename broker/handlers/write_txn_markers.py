@@ -14,7 +14,7 @@ from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, Shaped, handles
 from oncelog.broker.dispatch.request import RequestContext
-from oncelog.broker.dispatch.sliced_work import new_budget
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.broker.transactions.markers import MarkerWrite
@@ -25,6 +25,7 @@ from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -35,6 +36,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 _UNITS_PER_MARKER: Final = 20
 _UNITS_PER_PARTITION: Final = 80
 """An append, in units of about a microsecond."""
+_UNITS_PER_REFUSAL: Final = 10
 
 
 def error_response(request: WriteTxnMarkersRequest, version: int, error: ErrorCode) -> WriteTxnMarkersResponse:
@@ -42,31 +44,40 @@ def error_response(request: WriteTxnMarkersRequest, version: int, error: ErrorCo
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
+                producer_id=marker.producer_id, topics=[_refused_topic(topic, error) for topic in marker.topics]
             )
             for marker in request.markers
         ]
     )
 
 
+def _refused_topic(topic: WritableTxnMarkerTopic, error: ErrorCode) -> WritableTxnMarkerTopicResult:
+    partitions = [
+        WritableTxnMarkerPartitionResult(partition_index=index, error_code=error) for index in topic.partition_indexes
+    ]
+    return WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions)
+
+
+def _refuse_all(request: WriteTxnMarkersRequest, budget: WorkBudget) -> Steps[WriteTxnMarkersResponse]:
+    """Return what ``error_response`` does for a client that is not allowed, in slices."""
+    response = WriteTxnMarkersResponse()
+    refuse = partial(_refused_topic, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    for marker in request.markers:
+        topics = yield from in_slices(marker.topics, refuse, budget, _UNITS_PER_REFUSAL)
+        response.markers.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+        budget.left -= _UNITS_PER_REFUSAL
+        if budget.left <= 0:
+            yield None
+    return response
+
+
 @handles(ApiKey.WRITE_TXN_MARKERS, versions="0-2", error_response=error_response)
 def handle_write_txn_markers(broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest) -> Outcome:
-    authorizer = broker.authorizer
+    budget, authorizer = new_budget(), broker.authorizer
     if not authorizer.permits(
         context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME
     ) and not authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-        return error_response(request, context.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    budget = new_budget()
+        return broker.sliced_work.start(_refuse_all(request, budget), budget, context.connection, needs_place=False)
     steps = _append_all(broker.marker_writer.begin(), request, budget)
     return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
 

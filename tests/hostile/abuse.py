@@ -192,7 +192,7 @@ async def many_decisions(abuser: Abuser) -> None:
 
 def _metadata(names: Iterable[str]) -> bytes:
     topics = [MetadataRequestTopic(name=name) for name in names]
-    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    request = MetadataRequest(topics=topics)
     return b"".join(encode_request(3, ABUSER, request, _METADATA_VERSION))
 
 

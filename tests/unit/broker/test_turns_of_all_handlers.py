@@ -6,7 +6,7 @@ offsets and partitions. What is done in one turn of the loop is counted, the enc
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -25,7 +25,16 @@ from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
 from oncelog.broker.handlers.offset_commit import handle_offset_commit
 from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
 from oncelog.broker.parts import Broker
+from oncelog.broker.security.acl_authorizer import AclAuthorizer
 from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.protocol.acl import (
+    AccessControlEntry,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    PatternType,
+    ResourcePattern,
+)
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.compiler import encoder
 from oncelog.protocol.errors import ErrorCode
@@ -66,6 +75,8 @@ MOST_LINES: Final = 60_000
 ELSEWHERE: Final = {ApiKey.PRODUCE, ApiKey.FETCH}
 """Their work is with records, and has tests of its own (``test_hostile_batches``, ``test_fetch_turns``)."""
 
+SETTINGS: Final[dict[str, Any]] = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
+
 HANDLERS: Final = [handler for handler in all_handlers() if handler.api_key not in ELSEWHERE]
 
 
@@ -87,7 +98,7 @@ def array_paths(cls: type[Message], version: int) -> Iterator[tuple[str, ...]]:
 
 def filled(cls: type[Message], version: int, path: tuple[str, ...], varied: bool, number: int = 0) -> Message:
     """An instance in which the array at ``path`` has many elements; other arrays have one, which is what exists."""
-    values = {}
+    values: dict[str, Any] = {}
     for field in layout(cls, version).regular:
         if field.kind is Kind.ARRAY and field.name == path[:1][0] if path else False:
             values[field.name] = elements(field, version, path[1:], varied)
@@ -170,19 +181,46 @@ async def fill(broker: Broker) -> None:
             partition.append(records, header, origin=AppendOrigin.CLIENT, required_acks=1)  # type: ignore[union-attr]
 
 
+async def turns_too_long(broker: Broker, handler: ApiHandler[Any], versions: Iterable[int]) -> dict[str, int]:
+    """Lines of the longest turn of each request that has one which is too long."""
+    too_long = {}
+    for version in versions:
+        compile_encoders(handler.request_type, version)
+        for what, request in long_requests(handler.request_type, version):
+            _, lines = await longest_turn(partial(carried_out, broker, handler, request, version))
+            if lines > MOST_LINES:
+                too_long[f"version {version}, {what}"] = lines
+    return too_long
+
+
+def limiting_lists() -> AclAuthorizer:
+    """Everybody may do everything with the named, and may describe, but not create, what has another name."""
+    entries = {
+        pattern: frozenset({AccessControlEntry("User:*", "*", operation, AclPermissionType.ALLOW)})
+        for type_ in (AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.TRANSACTIONAL_ID)
+        for pattern, operation in (
+            (ResourcePattern(type_, NAME, PatternType.LITERAL), AclOperation.ALL),
+            (ResourcePattern(type_, NAME, PatternType.PREFIXED), AclOperation.DESCRIBE),
+        )
+    }
+    authorizer = AclAuthorizer(frozenset())
+    authorizer.change(entries)
+    return authorizer
+
+
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.name)
 async def test_turns_of_a_long_request_are_short(handler: ApiHandler[Any]) -> None:
-    settings = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
-    async with running_broker(auto_create_topics_enable="false", **settings) as broker:
+    async with running_broker(auto_create_topics_enable="false", **SETTINGS) as broker:
         await fill(broker)
-        too_long = {}
-        for version in {handler.versions.first, handler.versions.last}:
-            compile_encoders(handler.request_type, version)
-            for what, request in long_requests(handler.request_type, version):
-                _, lines = await longest_turn(partial(carried_out, broker, handler, request, version))
-                if lines > MOST_LINES:
-                    too_long[f"version {version}, {what}"] = lines
-        assert too_long == {}
+        assert await turns_too_long(broker, handler, {handler.versions.first, handler.versions.last}) == {}
+
+
+@pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.name)
+async def test_turns_of_a_long_request_with_access_control_are_short(handler: ApiHandler[Any]) -> None:
+    async with running_broker(**SETTINGS) as broker:
+        await fill(broker)
+        broker.authorizer = limiting_lists()
+        assert await turns_too_long(broker, handler, {handler.versions.last}) == {}
 
 
 async def test_response_describes_what_has_room_and_returns_retriable_errors_for_the_rest(monkeypatch: Any) -> None:
