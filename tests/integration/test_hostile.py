@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from tests.hostile import abuse
 from tests.hostile.__main__ import MOST_GROWTH_MIB, attack_defaults, attack_frames
+from tests.hostile.abuse_stage import AbuseStage
 from tests.hostile.attacks import ATTACKS, SMALL
 from tests.hostile.frames import FRAME_SETTINGS
 from tests.hostile.stage import Measured, Stage
@@ -30,3 +32,11 @@ def test_attacks_beside_ordinary_clients_do_no_harm(tmp_path: Path) -> None:
     assert stage.problems == []
     assert [attack.name for attack in measured[1:]] == [name for name, _ in ATTACKS]
     assert {attack.name: attack.growth_mib for attack in measured if attack.growth_mib > MOST_GROWTH_MIB} == {}
+
+
+def test_abuse_of_a_broker_with_authentication_does_no_harm(tmp_path: Path) -> None:
+    with AbuseStage(tmp_path, abuse.SMALL, quiet_seconds=0.5) as stage:
+        measured = stage.measure_all()
+    assert stage.problems == []
+    assert [each.name for each in measured] == [name for name, _ in abuse.ABUSES]
+    assert {each.name: each.growth_mib for each in measured if each.growth_mib > MOST_GROWTH_MIB} == {}
