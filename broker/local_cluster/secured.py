@@ -54,7 +54,7 @@ def prepare_secured(directory: Path, rng: Random, now: datetime.datetime) -> Sec
 
 def _broker_settings(place: Path, between: str, admin: str) -> Mapping[str, str]:
     return {
-        "security.inter.broker.protocol": "SASL_SSL",
+        "inter.broker.listener.name": "SASL_SSL",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(place / _BROKER),
         "ssl.truststore.type": "PEM",

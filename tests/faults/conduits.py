@@ -8,7 +8,8 @@ end of the connection passed on. A connection that is new while either direction
 whoever tries has not given up by then.
 
 Who connects to ZooKeeper is told by the port, one for each broker. Who connects to a broker says so in the client id of
-its first request (``broker-2``, ``broker-2-fetcher``, ``oncelog-heartbeat-2``).
+its first request (``broker-2``, ``broker-2-fetcher``, ``oncelog-heartbeat-2``); where that is encrypted, the kernel
+says which process it is (``tests.faults.socket_owner``).
 """
 
 import asyncio
@@ -34,13 +35,15 @@ Cut: TypeAlias = tuple[str, str]
 class Conduits:
     """All conduits of one cluster, and what is cut. Belongs to one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner_of: Callable[[int], str | None] | None = None) -> None:
+        """``owner_of``: returns the broker that has a local port, for connections that do not tell."""
+        self.owner_of = owner_of
         self._cuts: set[Cut] = set()
         self._servers: list[asyncio.Server] = []
         self._conduits: set[_Conduit] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self.strangers: set[str] = set()
-        """Client ids at the brokers' inner ports that name no broker: nobody else should connect there."""
+        """Who is no broker at the brokers' inner ports, by client id or port: nobody else should connect there."""
 
     async def lead_to(self, target: str, port: int, source: str | None = None) -> int:
         """Listen in the place of a process; the port. ``source`` is who connects there, if it is always the same."""
@@ -141,6 +144,13 @@ class _Conduit:
 
     def _near_opened(self) -> None:
         self._conduits.opened(self)
+        if self._source is None and self._conduits.owner_of is not None:
+            port = self.near.peer_port
+            self._source = self._conduits.owner_of(port)
+            if self._source is None:
+                self._conduits.strangers.add(f"port {port}")
+                self.abort()
+                return
         self.look()
 
     def _near_received(self, data: bytes) -> None:
@@ -188,6 +198,12 @@ class _Side(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def peer_port(self) -> int:
+        assert self._transport is not None
+        port: int = self._transport.get_extra_info("peername")[1]
+        return port
 
     @property
     def was_left(self) -> bool:

@@ -7,6 +7,8 @@ answers clients, which is the harder case.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -15,6 +17,7 @@ from tests.faults.cluster_under_test import OrderFailed
 from tests.faults.conduits import ZOOKEEPER, Conduits, Cut
 from tests.faults.deeds import PAST_SESSION_SECONDS, Choose, controller, partition_leader, some_partition
 from tests.faults.fault import Fault, Scene
+from tests.faults.socket_owner import broker_at
 
 SHORT_SECONDS: Final = (2.0, 7.0)
 """Less than ZooKeeper grants a session."""
@@ -25,22 +28,25 @@ LINK_SECONDS: Final = (15.0, 20.0)
 class LinkNetwork:
     """A ``Network`` in which conduits lie between the processes."""
 
-    def __init__(self, rng: Random | None = None) -> None:
+    def __init__(self, rng: Random | None = None, secured_cluster: Path | None = None) -> None:
+        """``secured_cluster``: the directory of a cluster in which all connections are encrypted."""
         self._rng = rng or Random(1)
-        self.conduits = Conduits()
+        self._protocol = "PLAINTEXT" if secured_cluster is None else "SASL_SSL"
+        owner_of = None if secured_cluster is None else partial(broker_at, directory=secured_cluster)
+        self.conduits = Conduits(owner_of)
 
     async def open(self, layout: Layout) -> Sequence[str]:
         taken = {layout.zookeeper_port, *layout.broker_ports.values()}
         inner_ports = (port for port in free_ports(self._rng) if port not in taken)
-        settings = ["listener.security.protocol.map=EXTERNAL:PLAINTEXT,INTERNAL:PLAINTEXT"]
+        settings = [f"listener.security.protocol.map=EXTERNAL:{self._protocol},INTERNAL:{self._protocol}"]
         settings.append("inter.broker.listener.name=INTERNAL")
         for broker_id, port in layout.broker_ports.items():
             inner, name = next(inner_ports), str(broker_id)
             advertised = await self.conduits.lead_to(name, inner)
             zookeeper = await self.conduits.lead_to(ZOOKEEPER, layout.zookeeper_port, name)
             external = f"EXTERNAL://localhost:{port}"
-            settings.append(f"{name}:listeners={external},INTERNAL://127.0.0.1:{inner}")
-            settings.append(f"{name}:advertised.listeners={external},INTERNAL://127.0.0.1:{advertised}")
+            settings.append(f"{name}:listeners={external},INTERNAL://localhost:{inner}")
+            settings.append(f"{name}:advertised.listeners={external},INTERNAL://localhost:{advertised}")
             settings.append(f"{name}:zookeeper.connect=127.0.0.1:{zookeeper}")
         return settings
 

@@ -171,3 +171,24 @@ async def test_client_that_is_no_broker_is_listed_as_stranger() -> None:
         ear.transport.write(frame("somebody"))
         await ear.until(lambda ear: ear.heard == frame("somebody"))
         assert made.conduits.strangers == {"somebody"}
+
+
+async def test_broker_whose_bytes_are_encrypted_is_recognised_by_its_port() -> None:
+    made = World()
+    ports: list[int] = []
+
+    def owner_of(port: int) -> str | None:
+        ports.append(port)
+        return "2" if len(ports) == 1 else None
+
+    made.conduits.owner_of = owner_of
+    await made.open(None)
+    of_2 = await made.connect()
+    of_2.transport.write(b"\x16\x03")
+    await of_2.until(lambda ear: ear.heard == b"\x16\x03")
+    assert ports == [of_2.transport.get_extra_info("sockname")[1]]
+    stranger = await made.connect()
+    await stranger.until(lambda ear: ear.ended)
+    assert made.conduits.strangers == {f"port {ports[1]}"}
+    of_2.transport.close()
+    await made.close()

@@ -1,0 +1,62 @@
+"""Which broker of a cluster has the other end of a connection: what the kernel says, since TLS hides what is sent."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_PROCESSES: Final = Path("/proc")
+_ESTABLISHED: Final = "01"
+_LOCAL, _STATE, _INODE = 1, 3, 9
+"""Columns of ``/proc/net/tcp``."""
+_BROKER: Final = re.compile(rb"/broker-(\d+)\b")
+
+
+def broker_at(port: int, directory: Path) -> str | None:
+    """Return the id of the broker whose socket has this local port; None if it is none of the cluster's in a directory.
+
+    A broker is a process whose command line names its own directory in the cluster's.
+    """
+    inode = _inode_of(port)
+    if inode is None:
+        return None
+    wanted = f"socket:[{inode}]"
+    return next((name for name, process in _brokers(directory) if wanted in _descriptors(process)), None)
+
+
+def _inode_of(port: int) -> str | None:
+    """Return the inode of the connected socket with a local port of IPv4."""
+    suffix = f":{port:04X}"
+    for line in (_PROCESSES / "net" / "tcp").read_text().splitlines()[1:]:
+        columns = line.split()
+        if columns[_LOCAL].endswith(suffix) and columns[_STATE] == _ESTABLISHED:
+            return columns[_INODE]
+    return None
+
+
+def _brokers(directory: Path) -> Iterator[tuple[str, Path]]:
+    """Return id and process directory of each broker that runs."""
+    place = os.fsencode(directory)
+    for process in _PROCESSES.iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            command = (process / "cmdline").read_bytes()
+        except OSError:  # It has ended.
+            continue
+        match = _BROKER.search(command, command.find(place)) if place in command else None
+        if match is not None:
+            yield match[1].decode(), process
+
+
+def _descriptors(process: Path) -> set[str]:
+    found = set()
+    try:
+        for descriptor in (process / "fd").iterdir():
+            with suppress(FileNotFoundError):  # Closed meanwhile.
+                found.add(os.readlink(descriptor))
+    except OSError:  # It has ended.
+        pass
+    return found
