@@ -476,7 +476,7 @@ class _Start:
         self._settings.follow(lambda config: change_intervals(maintenance, intervals))
         data.coordinators.start()
         self._access.begin(self._config, controller, supervisor, self._wall_clock)
-        self._tls.begin(supervisor, self._wall_clock, self._config.oncelog_ssl_reload_interval_ms)
+        self._tls.begin(supervisor, self._wall_clock, self._settings)
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
         """Report to the controller what can be written, unless this broker is alone and cannot write.

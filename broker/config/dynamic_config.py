@@ -6,6 +6,8 @@ transactions, and the counts of threads, which are kept for tools and do nothing
 what the operator wrote at the start, and one for this broker replaces both. All other settings are fixed until the next
 start.
 
+So are the places of a listener's key store and trust store, for one broker, as in Kafka.
+
 ``DynamicSettings`` keeps them in a running broker, and passes the values in force to the parts of the broker.
 """
 
@@ -14,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from oncelog.broker.config import topic_config
+from oncelog.broker.config import tls_config, topic_config
 from oncelog.broker.config.broker_config import (
     BROKER_SETTINGS,
     NO_CLEANUP_POLICY,
@@ -53,6 +55,8 @@ DYNAMIC_KEYS: Final = _RATES | _CLEANER | _CONNECTION_LIMITS | _PRODUCERS | _THR
 
 ApplySettings: TypeAlias = Callable[[BrokerConfig], None]
 """Makes a part of the broker go by this configuration from now on."""
+CheckSettings: TypeAlias = Callable[[BrokerConfig], str | None]
+"""Returns why a part of the broker cannot go by the stores of this configuration, or None."""
 
 
 class DynamicSettings:
@@ -63,6 +67,7 @@ class DynamicSettings:
         self._broker_id = broker_id
         self._configs = configs
         self._parts: list[ApplySettings] = []
+        self._checks: list[CheckSettings] = []
         self._logged = config
         """The configuration of which everything is in the log."""
         configs.add_listener(self._on_overrides)
@@ -71,9 +76,11 @@ class DynamicSettings:
     def current(self) -> BrokerConfig:
         return current_config(self._config, self._configs, self._broker_id)
 
-    def follow(self, apply: ApplySettings) -> None:
-        """Call ``apply`` with the present configuration, now and whenever it changes."""
+    def follow(self, apply: ApplySettings, why_not: CheckSettings | None = None) -> None:
+        """Call ``apply`` with the present configuration, now and whenever it changes; ``why_not`` before it does."""
         self._parts.append(apply)
+        if why_not is not None:
+            self._checks.append(why_not)
         apply(self.current)
 
     def _on_overrides(self, resource: ConfigResource, overrides: Overrides) -> None:
@@ -108,8 +115,18 @@ class DynamicSettings:
         if not overrides.get(_CLEANUP_POLICY, "delete").strip(" ,"):
             return NO_CLEANUP_POLICY  # One that is there from an older release goes on: it keeps records for ever.
         common, own = self._configs.cluster_overrides(), self._configs.broker_overrides(self._broker_id)
-        after = {**common, **overrides} if resource.name else {**overrides, **own}
-        return why_too_many_threads(self.current, with_overrides(self._config, after))
+        if not resource.name and _stores(overrides):
+            keys = ", ".join(_stores(overrides))
+            return f"Cannot update these configs at default cluster level, broker id must be specified: {keys}"
+        after = with_overrides(self._config, {**common, **overrides} if resource.name else {**overrides, **own})
+        reason = why_too_many_threads(self.current, after)
+        if reason is None and _stores(overrides) != _stores(self.present_overrides(resource)):
+            reason = next(filter(None, (check(after) for check in self._checks)), None)
+        return reason
+
+
+def _stores(overrides: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in overrides.items() if tls_config.is_dynamic(key)}
 
 
 def current_config(config: BrokerConfig, configs: ConfigRepository, broker_id: int) -> BrokerConfig:
@@ -124,7 +141,8 @@ def with_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> Broker
         key: value for key, value in overrides.items() if key in DYNAMIC_KEYS and why_not_dynamic(key, value) is None
     }
     values = {attribute(key): BROKER_SETTINGS[key].parse(value) for key, value in usable.items()}
-    return replace(config, given={**config.given, **usable}, **values)
+    prefixed = {**config.prefixed, **_stores(overrides)}
+    return replace(config, given={**config.given, **usable}, prefixed=prefixed, **values)
 
 
 def why_not_dynamic(key: str, value: str) -> str | None:
@@ -133,8 +151,10 @@ def why_not_dynamic(key: str, value: str) -> str | None:
         synonyms = topic_config.SYNONYMS.get(key)
         nearest = synonyms[0].key if synonyms else nearest_key(key, BROKER_SETTINGS)
         return f"Unknown broker config name: {key}{did_you_mean(nearest)}"
+    if tls_config.is_dynamic(key):
+        return None
     if key not in DYNAMIC_KEYS:
-        return (
+        return tls_config.why_store_not_dynamic(key) or (
             f"Cannot update these configs dynamically: {key}. It is read when a broker starts: give it as "
             f"`oncelog serve --set {key}=VALUE`, as the environment variable {variable_of_key(key)}, or as a line "
             f"{key}=VALUE of the --config file, and restart that broker"

@@ -16,6 +16,20 @@ from oncelog.protocol.tls.settings import parse_cipher_suites
 
 _KEYS: Final = tuple(key for key in settings_of(TlsSettings) if key.startswith("ssl."))
 _PREFIXED: Final = re.compile(rf"listener\.name\.(?P<listener>[^.]+)\.(?P<key>{'|'.join(map(re.escape, _KEYS))})")
+_STORES: Final = frozenset(
+    {"ssl.keystore.location", "ssl.keystore.type", "ssl.truststore.location", "ssl.truststore.type"}
+)
+_SECRET_STORES: Final = frozenset(
+    {
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+    }
+)
+"""What Kafka can change in a running broker, too: it encrypts them in the metadata store."""
 _CLIENT_AUTH: Final = "ssl.client.auth"
 _RULES: Final = "ssl.principal.mapping.rules"
 
@@ -62,6 +76,29 @@ def is_secret(key: str) -> bool:
     """Return whether the value of a prefixed key must not be shown."""
     match = _PREFIXED.fullmatch(key)
     return match is not None and BROKER_SETTINGS[match["key"]].kind is Kind.PASSWORD
+
+
+def is_dynamic(key: str) -> bool:
+    """Return whether a prefixed key can change in a running broker: where the stores of a listener are."""
+    match = _PREFIXED.fullmatch(key)
+    return match is not None and match["key"] in _STORES
+
+
+def why_store_not_dynamic(key: str) -> str | None:
+    """Return why a running broker does not take a setting of a store in the form that it has, if it is one."""
+    match = _PREFIXED.fullmatch(key)
+    bare = key if match is None else match["key"]
+    if match is None and bare in _STORES | _SECRET_STORES:
+        return (
+            f"These security configs can be dynamically updated only per-listener using the listener prefix: {key}. "
+            f"Name the listener: listener.name.NAME.{key}"
+        )
+    if bare in _SECRET_STORES:
+        return (
+            f"{key} cannot be altered: whoever reads the metadata store could read it. Put the new certificates in "
+            "place of the old file, with the same password: the broker reads it again by itself"
+        )
+    return None
 
 
 def parse_tls_listener(config: BrokerConfig, name: str, *, has_sasl: bool) -> TlsListener:

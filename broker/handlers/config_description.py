@@ -16,6 +16,7 @@ from oncelog.broker.config.dynamic_config import DYNAMIC_KEYS, current_config
 from oncelog.broker.config.prefixed_settings import is_secret
 from oncelog.broker.config.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, group_synonym
 from oncelog.broker.config.settings import Kind, Setting
+from oncelog.broker.config.tls_config import is_dynamic
 from oncelog.broker.config.topic_config import SYNONYMS, TOPIC_SETTINGS
 from oncelog.broker.parts import Broker
 from oncelog.protocol.config_source import ConfigSource
@@ -97,7 +98,9 @@ class ConfigDescription:
                 setting=setting,
             )
 
-        yield from (_prefixed(key, text) for key, text in self._static.prefixed.items())
+        static = self._static.prefixed
+        for key in dict.fromkeys([*static, *filter(is_dynamic, self._own)]):
+            yield _prefixed(key, self._own, static)
 
     def all_brokers(self) -> Iterator[ConfigEntry]:
         """Yield the overrides that hold for every broker."""
@@ -137,13 +140,18 @@ def _entry(setting: Setting, value: str | None, synonyms: Sequence[ConfigSynonym
     return ConfigEntry(key=setting.key, value=value, is_read_only=False, synonyms=tuple(synonyms), setting=setting)
 
 
-def _prefixed(key: str, text: str) -> ConfigEntry:
-    """Describe a setting of one listener or mechanism."""
+def _prefixed(key: str, own: Mapping[str, str], static: Mapping[str, str]) -> ConfigEntry:
+    """Describe a setting of one listener or mechanism, of which this broker may have an override."""
     kind = Kind.PASSWORD if is_secret(key) else Kind.STRING
     setting = Setting(key=key, kind=kind, default=None, doc="A setting of one listener or SASL mechanism.")
-    value = None if kind is Kind.PASSWORD else text
-    synonym = ConfigSynonym(key=key, value=value, source=ConfigSource.STATIC_BROKER_CONFIG)
-    return ConfigEntry(key=key, value=value, is_read_only=True, synonyms=(synonym,), setting=setting)
+    found = ((own, ConfigSource.DYNAMIC_BROKER_CONFIG), (static, ConfigSource.STATIC_BROKER_CONFIG))
+    synonyms = tuple(
+        ConfigSynonym(key=key, value=None if kind is Kind.PASSWORD else values[key], source=source)
+        for values, source in found
+        if key in values and (source is ConfigSource.STATIC_BROKER_CONFIG or is_dynamic(key))
+    )
+    is_read_only = not is_dynamic(key)
+    return ConfigEntry(key=key, value=synonyms[0].value, is_read_only=is_read_only, synonyms=synonyms, setting=setting)
 
 
 def _synonym(key: str, value: str, source: ConfigSource) -> ConfigSynonym:

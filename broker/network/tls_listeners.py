@@ -1,18 +1,24 @@
 """``TlsListeners``: TLS of a whole broker, its listeners' and that of its connections to other brokers."""
 
+import logging
 import ssl
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.dynamic_config import DynamicSettings
 from oncelog.broker.config.listeners import WITH_SASL, Listeners, inter_broker_login, tls_listeners
+from oncelog.broker.config.prefixed_settings import refuse_useless
+from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.network.listener_tls import ListenerTls
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.broker.tls.tls_transport import TlsShared
 from oncelog.clients.sasl import SaslClient
 from oncelog.coordinator.ports import WallClock
+
+logger = logging.getLogger(__name__)
 
 _WARN_SECONDS: Final = 86_400.0
 
@@ -22,6 +28,7 @@ class TlsListeners:
 
     def __init__(self, config: BrokerConfig, listeners: Listeners) -> None:
         """Read all files. Raises ``ConfigError``."""
+        self._listeners = listeners
         login = inter_broker_login(config, listeners)
         self.peers = PeerSecurity(
             listener_name=listeners.inter_broker, sasl=None if login is None else SaslClient(login)
@@ -52,13 +59,36 @@ class TlsListeners:
     def _take_peer_context(self, context: ssl.SSLContext) -> None:
         self.peers.tls = context
 
-    def begin(self, supervisor: Supervisor, wall_clock: WallClock, reload_interval_ms: int) -> None:
-        """Begin to look whether files have changed, and whether certificates end."""
+    def begin(self, supervisor: Supervisor, wall_clock: WallClock, settings: DynamicSettings) -> None:
+        """Begin to look whether files have changed and whether certificates end, and to follow the settings."""
+        interval_ms = settings.current.oncelog_ssl_reload_interval_ms
         for name, listener in self.by_name.items():
             listener.warn(wall_clock())
             supervisor.repeat(partial(_warn, listener, wall_clock), f"certificate of {name}", _WARN_SECONDS)
-            if reload_interval_ms > 0:
-                supervisor.repeat(listener.reload, f"reload of certificates of {name}", reload_interval_ms / 1000)
+            if interval_ms > 0:
+                supervisor.repeat(listener.reload, f"reload of certificates of {name}", interval_ms / 1000)
+        settings.follow(partial(self._reconfigure, supervisor), self._why_not)
+
+    def _reconfigure(self, supervisor: Supervisor, config: BrokerConfig) -> None:
+        """Have the listeners read the stores of a configuration, which may be those that they have."""
+        try:
+            found = tls_listeners(config, self._listeners)
+        except ConfigError as error:
+            logger.warning("The certificates of all listeners stay as they are: %s", error)
+            return
+        for name, listener in found.items():
+            self.by_name[name].reconfigure(listener)
+            supervisor.spawn(self.by_name[name].reload(), f"new certificates of {name}")
+
+    def _why_not(self, config: BrokerConfig) -> str | None:
+        """Return why the listeners cannot go by the stores of a configuration, or None. Reads the files."""
+        try:
+            refuse_useless(config, [listener.name for listener in self._listeners.bound], self.by_name)
+            found = tls_listeners(config, self._listeners)
+        except ConfigError as error:
+            return str(error)
+        refusals = (self.by_name[name].why_not(listener) for name, listener in found.items())
+        return next(filter(None, refusals), None)
 
 
 async def _warn(listener: ListenerTls, wall_clock: WallClock) -> None:

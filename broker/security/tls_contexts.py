@@ -1,6 +1,8 @@
 """What OpenSSL needs for one listener: contexts of both ends, made from the files that the settings name."""
 
 import ssl
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from oncelog.broker.config.settings import ConfigError
@@ -13,6 +15,8 @@ _VERIFY: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+_MOST_FLIGHTS: Final = 4
+"""Of a handshake, to each end."""
 _MOST_BYTES: Final = 1 << 20
 """Of a store."""
 
@@ -75,6 +79,26 @@ def client_context(listener: TlsListener, certificates: Certificates) -> ssl.SSL
     if certificates.trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def require_own_trust(listener: TlsListener, certificates: Certificates) -> None:
+    """Shake hands with itself: brokers of a cluster are alike. Raises ``ConfigError`` if either end refuses."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context(listener, certificates).wrap_bio(to_server, to_client, server_side=True)
+    client_end = client_context(replace(listener, checks_host=False), certificates)
+    client = client_end.wrap_bio(to_client, to_server)
+    try:
+        for end in (client, server) * _MOST_FLIGHTS:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", "") or error.reason or error
+        store = listener.key_store.key if listener.trust_store is None else listener.trust_store.key
+        raise ConfigError(
+            f"listener {listener.name} connects brokers to each other, and they would not accept the certificate of "
+            f"{listener.key_store.key} from one another: {reason}. {store} must trust who has signed it "
+            "(ssl.truststore.location)"
+        ) from None
 
 
 def _context(protocol: int, listener: TlsListener, certificates: Certificates) -> ssl.SSLContext:

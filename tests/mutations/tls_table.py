@@ -12,6 +12,7 @@ _TEST_ORDER: Final = (
     "tests/unit/broker/network/test_request_order.py"
     "::test_requests_in_a_record_that_had_come_in_part_count_as_sent_before_the_response"
 )
+_TEST_LISTENER: Final = "tests/unit/broker/network/test_listener_tls.py"
 
 TLS_MUTATIONS: Final = (
     Mutation("B128", "broker/network/request_order.py", " + self._reader.held", "", _TEST_ORDER),
@@ -53,5 +54,15 @@ TLS_MUTATIONS: Final = (
         "B128", _WRITER,
         "        if self._queue or self._is_full or self._is_over", "        if self._is_over",
         f"{_TEST}::test_fast_socket_gets_a_large_response_in_several_turns",
+    ),
+    Mutation(
+        "B132", "broker/network/listener_tls.py",
+        "        require_own_trust(listener, certificates)\n", "        pass\n",
+        f"{_TEST_LISTENER}::test_certificate_that_brokers_would_not_accept_from_each_other_is_refused",
+    ),
+    Mutation(
+        "B132", "broker/network/listener_tls.py",
+        "        why_not_replace(listener, self._served.own, new.own)\n", "",
+        f"{_TEST_LISTENER}::test_certificate_of_another_name_is_refused_and_said_once",
     ),
 )  # fmt: skip

@@ -17,14 +17,16 @@ pytestmark = pytest.mark.real_loop
 
 
 def listener(*settings: str) -> ListenerTls:
-    config = load_config(overrides=["listeners=SSL://localhost:1", *settings]).config
+    (own,) = (setting.partition("=")[2] for setting in settings if setting.startswith("ssl.keystore.location="))
+    trusting = f"ssl.truststore.location={own}"
+    config = load_config(overrides=["listeners=SSL://localhost:1", trusting, *settings]).config
     (parsed,) = tls_listeners(config, checked_listeners(config)).values()
     shared = TlsShared(handshake_seconds=1, failure_delay_seconds=0)
     return ListenerTls(parsed, shared, has_sasl=False, is_inter_broker=True)
 
 
 def store_of(directory: Path, certificate: Certificate) -> str:
-    """Put a certificate where the listener has its own."""
+    """Put a certificate where the listener has its own, and what it trusts."""
     (directory / "own.pem").write_bytes(certificate.both.read_bytes())
     return f"ssl.keystore.location={directory / 'own.pem'}"
 
@@ -114,3 +116,18 @@ async def test_certificate_that_ends_soon_has_a_line(tmp_path: Path, caplog: pyt
     assert "expires on" in caplog.messages[-1]
     served.warn(now_ms + 3 * 86_400_000)
     assert "has expired on" in caplog.messages[-1]
+
+
+async def test_certificate_that_brokers_would_not_accept_from_each_other_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = make_certificate(tmp_path / "other", "broker")
+    own = store_of(tmp_path, make_certificate(tmp_path, "broker"))
+    with pytest.raises(ConfigError, match=r"from one another: .*certificate.*ssl\.truststore\.location must trust"):
+        listener(own, f"ssl.truststore.location={other.certificate}")
+    served = listener(own)
+    store_of(tmp_path, other)
+    config = load_config(
+        overrides=["listeners=SSL://localhost:1", own, f"ssl.truststore.location={tmp_path / 'broker.crt'}"]
+    ).config
+    (altered,) = tls_listeners(config, checked_listeners(config)).values()
+    assert "from one another" in (served.why_not(altered) or "")

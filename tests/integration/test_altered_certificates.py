@@ -1,0 +1,91 @@
+"""The stores of a listener, altered while its broker runs, as an administrator does it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.command import Oncelog
+from tests.integration.test_cli_tls import make_certificates, serial_number
+from tests.processes import OncelogProcess, free_port
+
+KEY = "listener.name.secured.ssl.keystore.location"
+_LOOKS = 1_000
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    make_certificates(tmp_path / "first")
+    return tmp_path / "first" / "ca.pem"
+
+
+def broker(directory: Path, port: int) -> OncelogProcess:
+    process = OncelogProcess(directory / "data")
+    process.settings = [
+        f"listeners=PLAINTEXT://127.0.0.1:{process.port},SECURED://localhost:{port}",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURED:SSL",
+        f"ssl.keystore.location={directory / 'first' / 'broker-localhost.pem'}",
+        "oncelog.ssl.reload.interval.ms=0",
+    ]
+    return process
+
+
+def await_serial(port: int, authority: Path, is_right: Callable[[object], bool]) -> None:
+    for _ in range(_LOOKS):
+        if is_right(serial_number(port, authority)):
+            return
+    raise AssertionError("the listener has not the certificate that was set")
+
+
+def test_listener_has_the_certificate_that_was_set_last(tmp_path: Path, port: int, authority: Path) -> None:
+    """Also after a restart, and after it was taken back."""
+    with broker(tmp_path, port) as process:
+        oncelog = Oncelog(process.address)
+        first = serial_number(port, authority)
+        own = tmp_path / "first" / "broker-localhost.pem"
+        second = tmp_path / "second.pem"
+        kept = own.read_bytes()
+        make_certificates(tmp_path / "first", "--renew")
+        second.write_bytes(own.read_bytes())
+        own.write_bytes(kept)
+        oncelog(f"config alter broker 1 --set {KEY}={second}")
+        await_serial(port, authority, lambda serial: serial != first)
+        (described,) = [row for row in oncelog.json("config describe broker 1") if row["name"] == KEY]
+        assert (described["value"], described["source"]) == (str(second), "DYNAMIC_BROKER_CONFIG")
+        process.stop()
+        process.start()
+        await_serial(port, authority, lambda serial: serial != first)
+        oncelog(f"config alter broker 1 --delete {KEY}")
+        await_serial(port, authority, lambda serial: serial == first)
+
+
+def test_stores_that_cannot_be_used_are_refused_and_change_nothing(tmp_path: Path, port: int, authority: Path) -> None:
+    make_certificates(tmp_path / "other", "--host elsewhere")
+    with broker(tmp_path, port) as process:
+        oncelog = Oncelog(process.address)
+        first = serial_number(port, authority)
+        other = tmp_path / "other" / "broker-elsewhere.pem"
+        for place, reason in (
+            (tmp_path / "nothing.pem", "cannot be read"),
+            (tmp_path / "other" / "ca.pem", "private key"),
+            (other, "ssl.allow.dn.changes=true"),
+        ):
+            assert reason in oncelog.fails(f"config alter broker 1 --set {KEY}={place}")
+        for setting, reason in (
+            (f"{KEY}={other} --default", "broker id must be specified"),
+            (f"ssl.keystore.location={other}", "listener.name.NAME.ssl.keystore.location"),
+            ("listener.name.secured.ssl.keystore.password=secret", "the broker reads it again by itself"),
+            ("listener.name.secured.ssl.client.auth=required", "restart that broker"),
+            (f"listener.name.none.ssl.keystore.location={other}", "none of listeners"),
+        ):
+            words = setting.split()
+            resource = "broker" if "--default" in words else "broker 1"
+            refusal = oncelog.fails(f"config alter {resource} --set {setting}")
+            assert reason in refusal
+            assert "secret" not in refusal
+        assert serial_number(port, authority) == first
