@@ -185,7 +185,7 @@ class _ResponseBuilder:
         return authorized_operations(authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def _topics(self, creation_errors: Mapping[str, ErrorCode]) -> Iterator[MetadataResponseTopic | None]:
-        """Return each topic of the response, and None for each that the client is not told of."""
+        """Return each topic of the response, and None for each that the client must not see."""
         requested = self._request.topics
         if requested is None or (not requested and self._version < _FIRST_VERSION_WITH_NULL_FOR_ALL):
             return map(self._known_if_allowed, self._image.topics.values())

@@ -82,7 +82,7 @@ def client_context(listener: TlsListener, certificates: Certificates) -> ssl.SSL
 
 
 def require_own_trust(listener: TlsListener, certificates: Certificates) -> None:
-    """Shake hands with itself: brokers of a cluster are alike. Raises ``ConfigError`` if either end refuses."""
+    """Raise ``ConfigError`` if a handshake of the listener with itself fails: brokers of a cluster are alike."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = server_context(listener, certificates).wrap_bio(to_server, to_client, server_side=True)
     client_end = client_context(replace(listener, checks_host=False), certificates)
