@@ -95,8 +95,8 @@ def why_store_not_dynamic(key: str) -> str | None:
         )
     if bare in _SECRET_STORES:
         return (
-            f"{key} cannot be altered: those who can read the metadata store could read it. Put the new certificates in "
-            "place of the old file, with the same password: the broker reads it again by itself"
+            f"{key} cannot be altered: those who can read the metadata store could read it. Put the new certificates "
+            "in place of the old file, with the same password: the broker reads it again by itself"
         )
     return None
 
