@@ -10,11 +10,13 @@ from tests.security.authorization_cells import authorization_cells
 from tests.security.cell import Cell
 from tests.security.hostile_cells import bomb_cells, log_cells, name_cells
 from tests.security.login_cells import login_cells
+from tests.security.recorded_cells import recorded_cells
 from tests.security.tls_cells import tls_cells
 
 KINDS: dict[str, Callable[[Path], list[Cell]]] = {
     "states of authentication": authentication_cells,
     "authorization": authorization_cells,
+    "recorded responses of Kafka": recorded_cells,
     "handshakes of TLS": tls_cells,
     "logins": login_cells,
     "hostile names": name_cells,
