@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from oncelog.broker.dispatch.request import ANONYMOUS, Principal
 from oncelog.coordinator.controller.acl_changes import why_invalid_binding
-from oncelog.protocol.acl import WILDCARD, AclBinding, AclResourceType
+from oncelog.protocol.acl import AclBinding, AclResourceType
 from oncelog.protocol.errors import ErrorCode
 from tests.conformance.acl_requests import COMMITTED, OPEN, REQUESTS, G, T, U
 from tests.conformance.acl_responses import described, error_codes
-from tests.conformance.acl_table import Cell
+from tests.conformance.acl_table import TOKEN, Cell
 
 ALICE: Final = Principal("User", "alice")
 BOB: Final = Principal("User", "bob")
@@ -48,7 +48,7 @@ class AclStage(ABC):
     def _named(self, rule: AclBinding) -> AclBinding:
         """Return a rule of the table with the id of this broker's token."""
         name = rule.pattern.name
-        if rule.pattern.resource_type is not AclResourceType.DELEGATION_TOKEN or name == WILDCARD:
+        if rule.pattern.resource_type is not AclResourceType.DELEGATION_TOKEN or not TOKEN.startswith(name):
             return rule
         return rule._replace(pattern=rule.pattern._replace(name=self.token_id[: len(name)]))
 
