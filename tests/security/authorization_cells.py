@@ -54,13 +54,14 @@ class State(NamedTuple):
     name: str
     entries: tuple[Entry, ...]
     is_allowed: bool
-    user: Principal = ALICE
+    is_super: bool = False
+    """Whether the user is a super user instead."""
 
 
-def states_of(need: Need, name: str) -> Iterator[State]:
-    """Yield every state of a right to what has the name, and whether the right is there."""
+def states_of(need: Need, name: str, user: Principal = ALICE) -> Iterator[State]:
+    """Yield every state of a user's right to what has the name, and whether the right is there."""
     kind, operation = need.type, need.operation
-    right = Entry(kind, name, operation)
+    right = Entry(kind, name, operation, principal=str(user))
     wrong = _WRONG.get(operation, Op.CREATE)
     yield State("no right", (), False)
     yield State("a right to something else", (right._replace(operation=wrong),), False)
@@ -68,8 +69,10 @@ def states_of(need: Need, name: str) -> Iterator[State]:
     yield State("the right to its whole name as a prefix", (right._replace(pattern=PatternType.PREFIXED),), True)
     yield State("every operation", (right._replace(operation=Op.ALL),), True)
     yield State("the right for every user", (right._replace(principal="User:*"),), True)
-    yield State("the right for a user in another case", (right._replace(principal="User:Alice"),), False)
-    yield State("the right for another kind of principal", (right._replace(principal="Group:alice"),), False)
+    yield State(
+        "the right for a user in another case", (right._replace(principal=f"User:{user.name.capitalize()}"),), False
+    )
+    yield State("the right for another kind of principal", (right._replace(principal=f"Group:{user.name}"),), False)
     yield State("the right from this host", (right._replace(host="127.0.0.1"),), True)
     yield State("the right from another host", (right._replace(host="10.9.9.9"),), False)
     yield State("a denial beside the right", (right, right._replace(permission=DENY)), False)
@@ -77,7 +80,7 @@ def states_of(need: Need, name: str) -> Iterator[State]:
     yield State("a denial of everything to every user", (right, denial_for_all), False)
     yield State("a denial to another user", (right, right._replace(permission=DENY, principal="User:bob")), True)
     yield State("a denial from another host", (right, right._replace(permission=DENY, host="10.9.9.9")), True)
-    yield State("a denial as a super user", (denial_for_all,), True, SUPER)
+    yield State("a denial as a super user", (denial_for_all,), True, is_super=True)
     if kind is not Type.CLUSTER:  # Which has one name.
         prefix = right._replace(name=name[:4], pattern=PatternType.PREFIXED)
         yield State("the right by a prefix", (prefix,), True)
@@ -124,7 +127,7 @@ class Trials:
             others = [self._right(each) for each in row.needs if each is not need]
             for state in states_of(need, self._names[need.type]):
                 await self._stage.set_rules(each.binding() for each in (*others, *state.entries))
-                found = await self._outcome(row, state.user)
+                found = await self._outcome(row, SUPER if state.is_super else ALICE)
                 title = f"{row.name}, {need.type.name} {need.operation.name}: {state.name}"
                 cells.append(Cell(title, expected(need, state), found))
         return cells

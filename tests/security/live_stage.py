@@ -1,6 +1,6 @@
 """``LiveStage``: a broker in a process of its own, its users, and access control lists that are set by requests."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from oncelog.broker.dispatch.request import ANONYMOUS, Principal
@@ -34,27 +34,31 @@ class LiveStage(AclStage):
 
     def __init__(self, connections: Mapping[Principal, Connection]) -> None:
         super().__init__()
-        self._connections = connections
-        self._admin = connections[ANONYMOUS]
+        self.connections = connections
 
     async def topic_id(self, name: str) -> bytes:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-        response = await self._admin.send(request, MetadataResponse, at_least=10)
+        response = await self.connections[ANONYMOUS].send(request, MetadataResponse, at_least=10)
         return response.topics[0].topic_id
 
     async def send(self, api: str, version: int, fields: Mapping[str, Any], principal: Principal) -> Any:
         classes = message_classes()
         request = built(classes[f"{api}Request"], fields)
-        connection = self._connections[principal]
+        connection = self.connections[principal]
         return await connection.send(request, classes[f"{api}Response"], at_least=version, at_most=version)
 
     async def replace_rules(self, rules: list[AclBinding]) -> None:
-        await set_acls(self._admin, rules)
+        await set_acls(self.connections[ANONYMOUS], rules)
 
 
 async def set_acls(admin: Connection, rules: list[AclBinding]) -> None:
     """Have these access control lists and no others."""
     await admin.send(DeleteAclsRequest(filters=[_EVERYTHING]), DeleteAclsResponse)
+    await create_acls(admin, rules)
+
+
+async def create_acls(admin: Connection, rules: Iterable[AclBinding]) -> None:
+    """Add access control lists."""
     creations = [
         AclCreation(
             resource_type=pattern.resource_type,
@@ -68,7 +72,7 @@ async def set_acls(admin: Connection, rules: list[AclBinding]) -> None:
         for pattern, entry in rules
     ]
     response = await admin.send(CreateAclsRequest(creations=creations), CreateAclsResponse)
-    assert [result.error_code for result in response.results] == [ErrorCode.NONE] * len(rules), response
+    assert [result.error_code for result in response.results] == [ErrorCode.NONE] * len(creations), response
 
 
 async def connected(admin_port: int, user_port: int) -> dict[Principal, Connection]:
