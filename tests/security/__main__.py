@@ -10,9 +10,11 @@ from tests.security.authorization_cells import authorization_cells
 from tests.security.cell import Cell, NotTried
 from tests.security.foreign_lists_cells import foreign_lists_cells
 from tests.security.hostile_cells import bomb_cells, log_cells, name_cells
+from tests.security.jwt_cells import jwt_cells
 from tests.security.login_cells import login_cells
 from tests.security.recorded_cells import recorded_cells
 from tests.security.tls_cells import tls_cells
+from tests.security.token_cells import token_cells
 
 KINDS: dict[str, Callable[[Path], list[Cell]]] = {
     "states of authentication": authentication_cells,
@@ -21,6 +23,8 @@ KINDS: dict[str, Callable[[Path], list[Cell]]] = {
     "recorded responses, lists of Kafka 3.9": foreign_lists_cells,
     "handshakes of TLS": tls_cells,
     "logins": login_cells,
+    "tokens of OAUTHBEARER": jwt_cells,
+    "delegation tokens": token_cells,
     "hostile names": name_cells,
     "lines of the log": log_cells,
     "decompression bombs": bomb_cells,
