@@ -13,6 +13,7 @@ from tests.security.hostile_cells import bomb_cells, log_cells, name_cells
 from tests.security.jwt_cells import jwt_cells
 from tests.security.login_cells import login_cells
 from tests.security.recorded_cells import recorded_cells
+from tests.security.session_cells import session_cells
 from tests.security.tls_cells import tls_cells
 from tests.security.token_cells import token_cells
 
@@ -25,6 +26,7 @@ KINDS: dict[str, Callable[[Path], list[Cell]]] = {
     "logins": login_cells,
     "tokens of OAUTHBEARER": jwt_cells,
     "delegation tokens": token_cells,
+    "ends of sessions": session_cells,
     "hostile names": name_cells,
     "lines of the log": log_cells,
     "decompression bombs": bomb_cells,

@@ -176,7 +176,7 @@ async def authenticate(connection: Connection, mechanism: str, words: Words) -> 
     handshake = await connection.send(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, at_least=1)
     if handshake.error_code:
         raise Refused
-    await words(partial(_say, connection))
+    await words(partial(say, connection))
 
 
 async def login(port: int, mechanism: str, words: Words) -> str:
@@ -191,7 +191,7 @@ async def login(port: int, mechanism: str, words: Words) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-async def _say(connection: Connection, token: bytes) -> bytes:
+async def say(connection: Connection, token: bytes) -> bytes:
     response = await connection.send(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
     if response.error_code != ErrorCode.NONE:
         raise Refused
