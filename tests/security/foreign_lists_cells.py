@@ -1,7 +1,7 @@
 """The recorded responses again, with the access control lists written to ZooKeeper by Apache Kafka 3.9.
 
-A broker of Kafka that has its own znodes elsewhere keeps its lists where our broker has them
-(``authorizer.zookeeper.url``), and our broker follows what Kafka writes.
+So are the requests of brokers, in every state of the right to send them. A broker of Kafka that has its own znodes
+elsewhere keeps its lists where our broker has them (``authorizer.zookeeper.url``), and our broker follows them.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ from tests.conformance.acl_table import read_cells
 from tests.interop.drivers.program import lacking_peer
 from tests.kafka_on_zookeeper import KafkaOnZooKeeper
 from tests.processes import KAFKA_3_9, OncelogProcess, free_port
+from tests.security.authorization_brokers import BROKERS_ROWS
+from tests.security.authorization_cells import Trials
 from tests.security.cell import Cell, NotTried
 from tests.security.live_stage import LiveStage, connected, create_acls, settings_of
 
@@ -115,6 +117,9 @@ async def _try_all(ports: tuple[int, int], kafka_port: int, recorded: list[Recor
     for _, of_case in groupby(recorded, key=lambda cell: cell.case):
         await stage.commit_offsets()
         cells += [Cell(f"{cell}, of Kafka 3.9", expected(cell), await stage.respond(cell)) for cell in of_case]
+    if not any(cell.allows_everyone for cell in recorded):
+        trials = Trials(stage)
+        cells += [cell for row in BROKERS_ROWS for cell in await trials.of_row(row)]
     await stage.set_rules([])
     for connection in (kafka, *stage.connections.values()):
         connection.close()
