@@ -64,7 +64,9 @@ class Forger:
     def signed(self, header: Mapping[str, Any], payload: bytes) -> str:
         """Return a token whose signature is good; no library would make some of them."""
         content = f"{encoded(header)}.{encoded(payload)}"
-        signature = self.key.private_key.sign(content.encode(), PKCS1v15(), SHA256())
+        private_key = self.key.private_key
+        assert private_key is not None
+        signature = private_key.sign(content.encode(), PKCS1v15(), SHA256())
         return f"{content}.{encoded(signature)}"
 
     def with_parts(self, change: Callable[[list[str]], list[str]]) -> str:
@@ -100,9 +102,13 @@ def _claim(name: str, value: Any) -> Forge:
 
 def _time(name: str, seconds: float, **others: float) -> Forge:
     """Return what makes a token with a time that is so far from now."""
-    return lambda forger: forger.token(
-        **{key: forger.now + difference for key, difference in {name: seconds, **others}.items()}
-    )
+    differences = {name: seconds, **others}
+
+    def forge(forger: Forger) -> str:
+        claims: dict[str, Any] = {key: forger.now + difference for key, difference in differences.items()}
+        return forger.token(**claims)
+
+    return forge
 
 
 def _header(**header: Any) -> Forge:
