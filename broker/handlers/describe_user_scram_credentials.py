@@ -2,6 +2,8 @@
 
 Salts and keys are never returned. Without users, or with null, all that have a credential are described.
 
+Without the right to describe the cluster every user that is named has the error, too, as in Kafka.
+
 Version 0 is the only one.
 """
 
@@ -33,10 +35,16 @@ def handle_describe_user_scram_credentials(
     broker: Broker, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return DescribeUserScramCredentialsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _denied(request)
     budget = new_budget()
     steps = _describe(broker.scram_users, request, budget)
     return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _denied(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    results = [DescribeUserScramCredentialsResult(user=user.name, error_code=error) for user in request.users or ()]
+    return DescribeUserScramCredentialsResponse(error_code=error, results=results)
 
 
 def _describe(

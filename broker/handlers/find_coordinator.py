@@ -6,7 +6,8 @@ COORDINATOR_NOT_AVAILABLE until they exist and have a leader. On ZooKeeper that 
 it.
 
 Versions: 1 adds the type of the key and error messages; 3 is flexible; 4 takes many keys of one type, with a result for
-each (KIP-699); 6 would know share groups, which are not served: INVALID_REQUEST.
+each (KIP-699); 6 knows share groups, which are not served: INVALID_REQUEST, but for clients that may not ask for their
+coordinators CLUSTER_AUTHORIZATION_FAILED.
 """
 
 from collections.abc import Collection, Coroutine
@@ -16,7 +17,7 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
 from oncelog.broker.parts import Broker
-from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.coordinator.controller.cluster_image import ClusterImage
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -27,12 +28,15 @@ from oncelog.protocol.records.record_walk import WorkBudget
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_SHARE: Final = 2
 _TOPICS: Final = {_GROUP: GROUP_METADATA_TOPIC_NAME, _TRANSACTION: TRANSACTION_STATE_TOPIC_NAME}
 _FIRST_VERSION_WITH_MANY_KEYS: Final = 4
+_FIRST_VERSION_WITH_SHARE_GROUPS: Final = 6
 _UNITS_PER_KEY: Final = 5
 _MESSAGES: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     ErrorCode.INVALID_REQUEST: "There is no such type of coordinator.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
@@ -46,10 +50,18 @@ def error_response(request: FindCoordinatorRequest, version: int, error: ErrorCo
 def handle_find_coordinator(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> Outcome:
     topic = _TOPICS.get(request.key_type)
     if topic is None:
-        return error_response(request, context.api_version, ErrorCode.INVALID_REQUEST)
+        return error_response(request, context.api_version, _why_no_type(broker, context, request.key_type))
     if broker.metadata.image.topic(topic) is None:
         return _create_and_respond(broker, context, request, topic)
     return _respond(broker, context, request, topic)
+
+
+def _why_no_type(broker: Broker, context: RequestContext, key_type: int) -> ErrorCode:
+    """Return the error of a type of keys that has no coordinator."""
+    if key_type == _SHARE and context.api_version >= _FIRST_VERSION_WITH_SHARE_GROUPS:
+        if not broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ErrorCode.INVALID_REQUEST
 
 
 async def _create_and_respond(

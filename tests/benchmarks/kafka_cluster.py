@@ -5,46 +5,30 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from oncelog.broker.local_cluster.zookeeper_server import JARS_VARIABLE, ZooKeeperServer
-from tests.processes import KAFKA_3_9, KafkaProcess, free_port
+from tests.kafka_on_zookeeper import KafkaOnZooKeeper
+from tests.processes import KAFKA_3_9, free_port
 
-
-class KafkaMember(KafkaProcess):
-    """One broker, with the defaults of Kafka's scripts (a heap of 1 GiB) and the replication of ``oncelog cluster``."""
-
-    name = "kafka 3.9"
-
-    def __init__(self, directory: Path, broker_id: int, zookeeper: str, settings: Sequence[str]) -> None:
-        super().__init__(directory, settings, KAFKA_3_9)
-        self._broker_id = broker_id
-        self._zookeeper = zookeeper
-
-    def prepare(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        lines = [
-            f"broker.id={self._broker_id}",
-            f"zookeeper.connect={self._zookeeper}/kafka",
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port}",
-            f"log.dirs={self.data_directory}",
-            "default.replication.factor=3",
-            "min.insync.replicas=2",
-            "group.initial.rebalance.delay.ms=0",
-            *self.settings,
-        ]
-        self.properties_file.write_text("\n".join(lines) + "\n")
+REPLICATION: Final = ("default.replication.factor=3", "min.insync.replicas=2")
+"""That of ``oncelog cluster``."""
 
 
 class KafkaCluster:
     """A context manager; ``address`` names all brokers."""
 
-    name = KafkaMember.name
+    name = KafkaOnZooKeeper.name
 
     def __init__(self, directory: Path, brokers: int = 3, settings: Sequence[str] = ()) -> None:
         self._zookeeper = ZooKeeperServer(directory / "zookeeper", free_port())
         self.members = [
-            KafkaMember(directory / f"broker-{number}", number, self._zookeeper.address, settings)
+            KafkaOnZooKeeper(
+                directory / f"broker-{number}",
+                number,
+                f"{self._zookeeper.address}/kafka",
+                [*REPLICATION, *settings],
+            )
             for number in range(1, brokers + 1)
         ]
         self.address = ",".join(member.address for member in self.members)

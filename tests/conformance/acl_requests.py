@@ -48,7 +48,7 @@ def produce(*topics: Mapping[str, Any], transactional_id: str | None = None, rec
 
 @request("produce-id", "precedence-produce")
 async def produce_by_id(stage: "AclStage") -> Fields:
-    return produce({"topic_id": stage.topic_id(T)})
+    return produce({"topic_id": await stage.topic_id(T)})
 
 
 @request("produce-name")
@@ -104,12 +104,12 @@ def fetch(topic: Mapping[str, Any], **fields: Any) -> Fields:
 
 @request("fetch-id")
 async def fetch_by_id(stage: "AclStage") -> Fields:
-    return fetch({"topic_id": stage.topic_id(T)})
+    return fetch({"topic_id": await stage.topic_id(T)})
 
 
 @request("fetch-follower")
 async def fetch_as_follower(stage: "AclStage") -> Fields:
-    return fetch({"topic_id": stage.topic_id(T)}, replica_state={"replica_id": 1, "replica_epoch": -1})
+    return fetch({"topic_id": await stage.topic_id(T)}, replica_state={"replica_id": 1, "replica_epoch": -1})
 
 
 fixed("fetch-name", **fetch({"topic": T}))
@@ -125,7 +125,7 @@ def metadata(*topics: Mapping[str, Any], **fields: Any) -> Fields:
 
 @request("metadata-id")
 async def metadata_by_id(stage: "AclStage") -> Fields:
-    return metadata({"topic_id": stage.topic_id(T)})
+    return metadata({"topic_id": await stage.topic_id(T)})
 
 
 @request("metadata-auto-create-by-topic", "metadata-auto-create-by-cluster")
@@ -161,7 +161,7 @@ def commit(*topics: Mapping[str, Any]) -> Fields:
 
 @request("offset-commit-id")
 async def commit_by_id(stage: "AclStage") -> Fields:
-    return commit({"topic_id": stage.topic_id(T)})
+    return commit({"topic_id": await stage.topic_id(T)})
 
 
 def committed(topics: Any) -> Fields:
@@ -170,7 +170,7 @@ def committed(topics: Any) -> Fields:
 
 @request("offset-fetch-id")
 async def committed_by_id(stage: "AclStage") -> Fields:
-    return committed([{"topic_id": stage.topic_id(T), "partition_indexes": [0]}])
+    return committed([{"topic_id": await stage.topic_id(T), "partition_indexes": [0]}])
 
 
 fixed("offset-commit-name", **commit({"name": T}))
@@ -223,7 +223,7 @@ async def delete_by_name(stage: "AclStage") -> Fields:
 @request("delete-topics-id", "delete-topics-id-describable")
 async def delete_by_id(stage: "AclStage") -> Fields:
     await stage.create_topic(DEL)
-    return {"topics": [{"name": None, "topic_id": stage.topic_id(DEL)}], "timeout_ms": 5_000}
+    return {"topics": [{"name": None, "topic_id": await stage.topic_id(DEL)}], "timeout_ms": 5_000}
 
 
 fixed("delete-topics-unknown", topics=[{"name": NOWHERE, "topic_id": ZERO_UUID}], timeout_ms=5_000)
@@ -361,3 +361,22 @@ fixed("describe-client-quotas")
 fixed("describe-acls", **FILTER)
 fixed("delete-acls", filters=[FILTER])
 fixed("create-acls", creations=[CREATION])
+
+# Users and delegation tokens
+
+fixed("describe-scram", users=[{"name": "no-user"}])
+fixed("alter-scram", deletions=[{"name": "no-user", "mechanism": 1}])
+fixed("create-token-self", max_lifetime_ms=60_000)
+fixed("create-token-other", owner_principal_type="User", owner_principal_name="bob", max_lifetime_ms=60_000)
+fixed("describe-tokens-by-token", owners=None)
+fixed("describe-tokens-by-user", owners=[{"principal_type": "User", "principal_name": "bob"}])
+
+
+@request("renew-token-not-owner")
+async def renew(stage: "AclStage") -> Fields:
+    return {"hmac": stage.token_hmac, "renew_period_ms": 1_000}
+
+
+@request("expire-token-not-owner")
+async def expire(stage: "AclStage") -> Fields:
+    return {"hmac": stage.token_hmac, "expiry_time_period_ms": 1_000_000}

@@ -18,6 +18,8 @@ from oncelog.protocol.acl import (
 
 TABLE = Path(__file__).parent / "acl_cells.txt"
 ALICE = "User:alice"
+TOKEN = "the-token-of-user-bobs"
+"""Stands for the id of a token, which a broker draws. It is as long."""
 _CASE = re.compile(r"== (\S+): (\w+) v(\d+)")
 _NEED = re.compile(r"(\w+) (\w+) (\S+)(?: \(wrong: (\w+)\))?")
 _RULE = re.compile(r"(allow|deny) (\S+) (\w+) (\w+) (PREFIXED )?(\S+)(?: from (\S+))?")

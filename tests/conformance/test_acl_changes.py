@@ -5,8 +5,9 @@ from typing import Any
 from oncelog.protocol.acl import AclResourceType
 from oncelog.protocol.errors import ErrorCode
 from tests.conformance.acl_requests import REQUESTS, T
-from tests.conformance.acl_stage import ALICE, AclStage, acl_stage
+from tests.conformance.acl_stage import ALICE, AclStage
 from tests.conformance.acl_table import AclOperation, Need
+from tests.conformance.broker_stage import acl_stage
 
 MAY_READ = Need(AclOperation.READ, AclResourceType.TOPIC, T, None).rule()
 
@@ -18,7 +19,7 @@ async def fetched(
     fields: dict[str, Any] = {"max_bytes": 1_000_000, "session_id": session_id, "session_epoch": epoch, "topics": []}
     if offset is not None:
         partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1_000_000}
-        fields["topics"] = [{"topic_id": stage.topic_id(T), "partitions": [partition]}]
+        fields["topics"] = [{"topic_id": await stage.topic_id(T), "partitions": [partition]}]
     response = await stage.send("Fetch", 15, fields, ALICE)
     assert response.error_code == ErrorCode.NONE
     return response.session_id, [

@@ -20,6 +20,7 @@ _NEEDED = {
     "test_reassignment": _TOOLS,
     "test_feature_change": _TOOLS,
     "test_authentication": _TOOLS,
+    "test_lists_of_kafka": ("kafka-3.9", "java"),
     "test_platform": ("platform-4", "java"),
     "test_transaction_versions": ("java-client-4", "java"),
 }

@@ -115,4 +115,41 @@ ACCESS_MUTATIONS: Final = (
         "tests/unit/broker/handlers/test_follower_fetch.py"
         "::test_unauthorized_fetch_in_the_name_of_a_follower_changes_nothing_of_it",
     ),
+    Mutation(
+        "B117", "broker/handlers/list_groups.py",
+        "        if sees_all or permits(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):\n",
+        "        if True:\n",
+        _CELLS,
+    ),
+    Mutation(
+        "B117", "broker/handlers/list_transactions.py",
+        "        if _is_visible(broker, context, txn):\n",
+        "        if True:\n",
+        _CELLS,
+    ),
+    Mutation(
+        "B117", "broker/handlers/describe_transactions.py",
+        "            if self.broker.authorizer.permits(self.context, Operation.DESCRIBE, ResourceType.TOPIC, topic)\n",
+        "",
+        _CELLS,
+    ),
+    Mutation(
+        "B117", "broker/handlers/describe_cluster.py",
+        "    if not broker.authorizer.permits(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):\n",
+        "    if False:\n",
+        _CELLS,
+    ),
+    Mutation(
+        "B117", "broker/handlers/offset_fetch.py",
+        "        if broker.authorizer.permits(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)\n"
+        "        and not (",
+        "        if not (",
+        _CELLS,
+    ),
+    Mutation(
+        "B117", "broker/handlers/describe_delegation_token.py",
+        "        context, Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner)\n",
+        "        context, Operation.DESCRIBE_TOKENS, ResourceType.USER, str(context.connection.principal)\n",
+        _CELLS,
+    ),
 )  # fmt: skip

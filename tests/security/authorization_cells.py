@@ -4,34 +4,26 @@ A cell is about one of the needs of a request: the state is that of its rights, 
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from oncelog.clients.connection import Address, Connection, connect
-from oncelog.clients.sasl import SaslClient
+from oncelog.broker.dispatch.request import Principal
+from oncelog.protocol.acl import AccessControlEntry, AclBinding, AclPermissionType, PatternType, ResourcePattern
 from oncelog.protocol.acl import AclOperation as Op
-from oncelog.protocol.acl import AclPermissionType, PatternType
 from oncelog.protocol.acl import AclResourceType as Type
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from oncelog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
-from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from oncelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from oncelog.protocol.sasl.login import SaslLogin
-from oncelog.protocol.schema import Message
+from tests.conformance.acl_stage import ALICE, SUPER
 from tests.processes import OncelogProcess, free_port
 from tests.scenarios.sasl_states import error_codes
-from tests.security.authorization_table import CLUSTER, DENIED, GROUP, NAMES, ROWS, TOPIC, Need, Row
+from tests.security.authorization_row import NAMES, REFUSALS, TOPIC, TRANSACTIONAL_ID, Before, Effect, Made, Need, Row
+from tests.security.authorization_table import ROWS
 from tests.security.cell import Cell
-from tests.unit.protocol.declared import message_classes
+from tests.security.live_stage import LiveStage, connected, settings_of
 
-MOST_ATTEMPTS: Final = 500
 ALLOWED: Final = "allowed"
-ALICE: Final = "User:alice"
+LEFT_OUT: Final = "left out"
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
-_DENIALS: Final = frozenset(DENIED.values())
 _IMPLIED_BY: Final = {
     Op.DESCRIBE: (Op.READ, Op.WRITE, Op.DELETE, Op.ALTER),
     Op.DESCRIBE_CONFIGS: (Op.ALTER_CONFIGS,),
@@ -47,9 +39,13 @@ class Entry(NamedTuple):
     name: str
     operation: Op
     permission: AclPermissionType = ALLOW
-    principal: str = ALICE
+    principal: str = str(ALICE)
     host: str = "*"
     pattern: PatternType = PatternType.LITERAL
+
+    def binding(self) -> AclBinding:
+        entry = AccessControlEntry(self.principal, self.host, self.operation, self.permission)
+        return AclBinding(ResourcePattern(self.type, self.name, self.pattern), entry)
 
 
 class State(NamedTuple):
@@ -58,13 +54,14 @@ class State(NamedTuple):
     name: str
     entries: tuple[Entry, ...]
     is_allowed: bool
-    user: str = "alice"
+    is_super: bool = False
+    """Whether the user is a super user instead."""
 
 
-def states_of(need: Need) -> Iterator[State]:
-    """Yield every state, and whether the request is allowed then."""
-    kind, name, operation = need.type, NAMES[need.type], need.operation
-    right = Entry(kind, name, operation)
+def states_of(need: Need, name: str, user: Principal = ALICE) -> Iterator[State]:
+    """Yield every state of a user's right to what has the name, and whether the right is there."""
+    kind, operation = need.type, need.operation
+    right = Entry(kind, name, operation, principal=str(user))
     wrong = _WRONG.get(operation, Op.CREATE)
     yield State("no right", (), False)
     yield State("a right to something else", (right._replace(operation=wrong),), False)
@@ -72,8 +69,10 @@ def states_of(need: Need) -> Iterator[State]:
     yield State("the right to its whole name as a prefix", (right._replace(pattern=PatternType.PREFIXED),), True)
     yield State("every operation", (right._replace(operation=Op.ALL),), True)
     yield State("the right for every user", (right._replace(principal="User:*"),), True)
-    yield State("the right for a user in another case", (right._replace(principal="User:Alice"),), False)
-    yield State("the right for another kind of principal", (right._replace(principal="Group:alice"),), False)
+    yield State(
+        "the right for a user in another case", (right._replace(principal=f"User:{user.name.capitalize()}"),), False
+    )
+    yield State("the right for another kind of principal", (right._replace(principal=f"Group:{user.name}"),), False)
     yield State("the right from this host", (right._replace(host="127.0.0.1"),), True)
     yield State("the right from another host", (right._replace(host="10.9.9.9"),), False)
     yield State("a denial beside the right", (right, right._replace(permission=DENY)), False)
@@ -81,7 +80,7 @@ def states_of(need: Need) -> Iterator[State]:
     yield State("a denial of everything to every user", (right, denial_for_all), False)
     yield State("a denial to another user", (right, right._replace(permission=DENY, principal="User:bob")), True)
     yield State("a denial from another host", (right, right._replace(permission=DENY, host="10.9.9.9")), True)
-    yield State("a denial as a super user", (denial_for_all,), True, "super")
+    yield State("a denial as a super user", (denial_for_all,), True, is_super=True)
     if kind is not Type.CLUSTER:  # Which has one name.
         prefix = right._replace(name=name[:4], pattern=PatternType.PREFIXED)
         yield State("the right by a prefix", (prefix,), True)
@@ -96,7 +95,8 @@ def states_of(need: Need) -> Iterator[State]:
         denial = right._replace(operation=other, permission=DENY)
         yield State(f"a denial of {other.name}, which implies nothing", (right, denial), True)
     if operation not in (Op.DESCRIBE, Op.DESCRIBE_CONFIGS):
-        yield State("a denial of DESCRIBE", (right, right._replace(operation=Op.DESCRIBE, permission=DENY)), True)
+        denial = right._replace(operation=Op.DESCRIBE, permission=DENY)
+        yield State("a denial of DESCRIBE", (right, denial), not need.needs_describe)
 
 
 def need_of_any(need: Need) -> bool:
@@ -104,94 +104,65 @@ def need_of_any(need: Need) -> bool:
     return need.type is Type.TOPIC and need.error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def built(cls: type[Message], fields: dict[str, Any]) -> Message:
-    """Return a message whose structures are given by their fields."""
-    values = {}
-    for name, value in fields.items():
-        (declared,) = (each for each in cls.fields if each.name == name)
-        struct = None if declared.element is None else declared.element.struct
-        values[name] = [built(struct, each) for each in value] if struct is not None and value is not None else value
-    return cls(**values)
+def expected(need: Need, state: State) -> str:
+    """Return what is to come of a request in a state of one of its needs."""
+    is_allowed = need.effect is Effect.IS_NOT_NEEDED or (state.is_allowed and need.effect is Effect.DECIDES)
+    if is_allowed:
+        return ALLOWED
+    return LEFT_OUT if need.is_left_out else need.error.name
 
 
-class Broker:
-    """The broker's users."""
+class Trials:
+    """Sends the requests of the table to a broker."""
 
-    def __init__(self, admin: Connection, users: dict[str, Connection]) -> None:
-        self._admin = admin
-        self._users = users
+    def __init__(self, stage: LiveStage) -> None:
+        self._stage = stage
+        self._names: Mapping[Type, str] = {**NAMES, Type.DELEGATION_TOKEN: stage.token_id}
 
-    async def set_lists(self, entries: list[Entry]) -> None:
-        everything = DeleteAclsFilter(
-            resource_type_filter=1,
-            resource_name_filter=None,
-            pattern_type_filter=1,
-            principal_filter=None,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
-        await self._admin.send(DeleteAclsRequest(filters=[everything]), DeleteAclsResponse)
-        creations = [
-            AclCreation(
-                resource_type=each.type,
-                resource_name=each.name,
-                resource_pattern_type=each.pattern,
-                principal=each.principal,
-                host=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
-            )
-            for each in entries
-        ]
-        response = await self._admin.send(CreateAclsRequest(creations=creations), CreateAclsResponse)
-        assert not any(result.error_code for result in response.results), response
+    async def of_row(self, row: Row) -> list[Cell]:
+        """Try a request in every state of each of its needs."""
+        await self._stage.create_topic(TOPIC)
+        cells = []
+        for need in row.needs:
+            others = [self._right(each) for each in row.needs if each is not need]
+            for state in states_of(need, self._names[need.type]):
+                await self._stage.set_rules(each.binding() for each in (*others, *state.entries))
+                found = await self._outcome(row, SUPER if state.is_super else ALICE)
+                title = f"{row.name}, {need.type.name} {need.operation.name}: {state.name}"
+                cells.append(Cell(title, expected(need, state), found))
+        return cells
 
-    async def commit_offset(self) -> None:
-        """Have the group of the table commit an offset of its topic."""
-        row = next(row for row in ROWS if row.request == "OffsetCommit")
-        request = built(OffsetCommitRequest, row.fields)
-        for _ in range(MOST_ATTEMPTS):
-            response = await self._admin.send(request, OffsetCommitResponse, at_most=row.version)
-            if set(error_codes(response, row.version)) == {ErrorCode.NONE}:
-                return
-            await self._admin.send(FindCoordinatorRequest(key=GROUP), FindCoordinatorResponse, at_most=3)
-        raise AssertionError(f"no offset is committed: {response}")
+    def _right(self, need: Need) -> Entry:
+        return Entry(need.type, self._names[need.type], need.operation)
 
-    async def denials(self, user: str, row: Row) -> set[ErrorCode]:
-        """Send a request, and return the refusals of its response."""
-        classes = message_classes()
-        request = built(classes[f"{row.request}Request"], row.fields)
-        response = await self._users[user].send(
-            request, classes[f"{row.request}Response"], at_least=row.version, at_most=row.version
-        )
-        return set(error_codes(response, row.version)) & _DENIALS
+    async def _outcome(self, row: Row, user: Principal) -> str:
+        """Send a request, and return its refusals, or whether something is left out."""
+        stage = self._stage
+        await self._prepare(row.before)
+        made = Made(topic_id=await stage.topic_id(TOPIC), token_id=stage.token_id, token_hmac=stage.token_hmac)
+        response = await stage.send(row.request, row.version, row.fields_for(made), user)
+        refusals = {ErrorCode(code) for code in error_codes(response, row.version)} & REFUSALS
+        if refusals:
+            return "+".join(sorted(each.name for each in refusals))
+        return ALLOWED if row.shows is None or row.shows(response, made) else LEFT_OUT
+
+    async def _prepare(self, before: Before | None) -> None:
+        match before:
+            case Before.OFFSET:
+                await self._stage.commit_offsets()
+            case Before.TOPIC:
+                await self._stage.create_topic(TOPIC)
+            case Before.TRANSACTION:
+                await self._stage.add_partition(TRANSACTIONAL_ID, await self._stage.producer(TRANSACTIONAL_ID))
 
 
 async def _try_all(ports: tuple[int, int]) -> list[Cell]:
-    admin = await connect(Address("127.0.0.1", ports[0]))
-    users = {
-        name: await connect(
-            Address("127.0.0.1", ports[1]), sasl=SaslClient(SaslLogin(mechanism="PLAIN", username=name, password="pw"))
-        )
-        for name in ("alice", "super")
-    }
-    broker = Broker(admin, users)
-    topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
-    await admin.send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse)
-    cells = []
-    for row in ROWS:
-        for need in row.needs:
-            others = [Entry(each.type, NAMES[each.type], each.operation) for each in row.needs if each is not need]
-            for state in states_of(need):
-                await broker.set_lists([*others, *state.entries])
-                if row.has_group:
-                    await broker.commit_offset()
-                found = await broker.denials(state.user, row)
-                expected = ALLOWED if state.is_allowed else need.error.name
-                title = f"{row.name}, {need.type.name} {need.operation.name}: {state.name}"
-                cells.append(Cell(title, expected, "+".join(sorted(each.name for each in found)) or ALLOWED))
-    for connection in (admin, *users.values()):
+    connections = await connected(*ports)
+    stage = LiveStage(connections)
+    await stage.prepare()
+    trials = Trials(stage)
+    cells = [cell for row in ROWS for cell in await trials.of_row(row)]
+    for connection in connections.values():
         connection.close()
     return cells
 
@@ -199,14 +170,5 @@ async def _try_all(ports: tuple[int, int]) -> list[Cell]:
 def authorization_cells(directory: Path) -> list[Cell]:
     """Try all of them on one broker."""
     ports = free_port(), free_port()
-    settings = [
-        f"listeners=PLAINTEXT://127.0.0.1:{ports[0]},SASL_PLAINTEXT://127.0.0.1:{ports[1]}",
-        "sasl.enabled.mechanisms=PLAIN",
-        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'user_alice="pw" user_super="pw";',
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users=User:ANONYMOUS;User:super",
-    ]
-    assert NAMES[Type.CLUSTER] == CLUSTER
-    with OncelogProcess(directory, settings, ports[0]):
+    with OncelogProcess(directory, settings_of(*ports), ports[0]):
         return asyncio.run(_try_all(ports))

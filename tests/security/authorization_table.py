@@ -4,77 +4,15 @@ A row is a request and what it needs, in the order in which it is judged. Its fi
 wire; those that are left out have their defaults.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.protocol.acl import AclOperation as Op
 from oncelog.protocol.acl import AclResourceType as Type
 from oncelog.protocol.errors import ErrorCode
+from tests.security.authorization_filters import FILTERING_ROWS
+from tests.security.authorization_row import GROUP, TOPIC, TRANSACTIONAL_ID, Before, Need, Row, c, g, t, x
+from tests.security.authorization_tokens import TOKEN_ROWS
 from tests.simulation.requests import batch
-
-TOPIC: Final = "cells-t"
-GROUP: Final = "cells-g"
-TRANSACTIONAL_ID: Final = "cells-x"
-CLUSTER: Final = "kafka-cluster"
-NAMES: Final = {
-    Type.TOPIC: TOPIC,
-    Type.GROUP: GROUP,
-    Type.CLUSTER: CLUSTER,
-    Type.TRANSACTIONAL_ID: TRANSACTIONAL_ID,
-}
-DENIED: Final = {
-    Type.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    Type.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    Type.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    Type.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """A right."""
-
-    type: Type
-    operation: Op
-    denied: ErrorCode | None = None
-    """The error without it, if it is not that of the type."""
-
-    @property
-    def error(self) -> ErrorCode:
-        return self.denied or DENIED[self.type]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One request."""
-
-    request: str
-    version: int
-    fields: dict[str, Any]
-    needs: tuple[Need, ...]
-    title: str = ""
-    has_group: bool = False
-    """Whether the group must have an offset of the topic."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.request} {self.version}{f', {self.title}' if self.title else ''}"
-
-
-def t(operation: Op) -> Need:
-    return Need(Type.TOPIC, operation)
-
-
-def g(operation: Op) -> Need:
-    return Need(Type.GROUP, operation)
-
-
-def c(operation: Op, denied: ErrorCode | None = None) -> Need:
-    return Need(Type.CLUSTER, operation, denied)
-
-
-def x(operation: Op) -> Need:
-    return Need(Type.TRANSACTIONAL_ID, operation)
 
 
 def _produced(records: bytearray, transactional_id: str | None) -> dict[str, Any]:
@@ -168,7 +106,7 @@ ROWS: Final = (
         version=0,
         fields=_OFFSETS_OF_GROUP,
         needs=(g(Op.DELETE), t(Op.READ)),
-        has_group=True,
+        before=Before.OFFSET,
     ),
     Row(request="FindCoordinator", version=3, fields={"key": GROUP}, needs=(g(Op.DESCRIBE),)),
     Row(
@@ -202,6 +140,30 @@ ROWS: Final = (
         title="by the cluster",
         fields={"topics": [_NEW_TOPIC], "validate_only": True},
         needs=(c(Op.CREATE, ErrorCode.TOPIC_AUTHORIZATION_FAILED),),
+    ),
+    Row(
+        request="DeleteTopics",
+        version=6,
+        title="by name",
+        fields={"topics": [{"name": TOPIC}], "timeout_ms": 5000},
+        needs=(t(Op.DELETE, needs_describe=True),),
+        before=Before.TOPIC,
+    ),
+    Row(
+        request="DeleteTopics",
+        version=6,
+        title="by id",
+        fields=lambda made: {"topics": [{"name": None, "topic_id": made.topic_id}], "timeout_ms": 5000},
+        needs=(t(Op.DELETE),),
+        before=Before.TOPIC,
+    ),
+    Row(
+        request="DeleteTopics",
+        version=6,
+        title="by the cluster",
+        fields={"topics": [{"name": TOPIC}], "timeout_ms": 5000},
+        needs=(c(Op.DELETE, ErrorCode.TOPIC_AUTHORIZATION_FAILED),),
+        before=Before.TOPIC,
     ),
     Row(
         request="CreatePartitions",
@@ -396,4 +358,6 @@ ROWS: Final = (
         needs=(c(Op.ALTER_CONFIGS),),
     ),
     Row(request="ListConfigResources", version=0, fields={}, needs=(c(Op.DESCRIBE_CONFIGS),)),
+    *FILTERING_ROWS,
+    *TOKEN_ROWS,
 )

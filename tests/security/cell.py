@@ -13,3 +13,7 @@ class Cell(NamedTuple):
     @property
     def has_passed(self) -> bool:
         return self.found == self.expected
+
+
+class NotTried(Exception):
+    """This machine lacks what the cells need; the message names it, and the command that installs it."""

@@ -16,8 +16,8 @@ from oncelog.protocol.schema import Message
 from tests.processes import OncelogProcess, free_port
 from tests.scenarios.bad_batches import with_payload
 from tests.scenarios.sasl_states import error_codes
-from tests.security.authorization_cells import built
 from tests.security.cell import Cell
+from tests.unit.protocol.built import built
 from tests.unit.protocol.declared import message_classes
 
 CONTAINED: Final = "contained"

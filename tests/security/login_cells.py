@@ -2,7 +2,8 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -159,24 +160,38 @@ LOGINS: Final[dict[str, tuple[str, str, Words]]] = {
 }
 
 
-async def _login(port: int, mechanism: str, words: Words) -> str:
+@asynccontextmanager
+async def authenticated(port: int, mechanism: str, words: Words) -> AsyncIterator[Connection]:
+    """Log in on the port of this machine, and close the connection afterwards. Raises ``Refused``."""
     connection = await connect(Address("localhost", port), request_seconds=LIMIT_SECONDS)
     try:
-        handshake = await connection.send(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, at_least=1)
-        if handshake.error_code:
-            return REFUSED
-        await words(partial(_say, connection))
-        metadata = await connection.send(MetadataRequest(topics=[]), MetadataResponse)
-        return LOGGED_IN if metadata.brokers else "no brokers"
-    except (Refused, ClientError):
-        return REFUSED
-    except ValueError as error:  # What the broker says is no good message of SCRAM either.
-        return f"{type(error).__name__}: {error}"
+        await authenticate(connection, mechanism, words)
+        yield connection
     finally:
         connection.close()
 
 
-async def _say(connection: Connection, token: bytes) -> bytes:
+async def authenticate(connection: Connection, mechanism: str, words: Words) -> None:
+    """Log in over a connection. Raises ``Refused`` if the broker does not accept the mechanism or the words."""
+    handshake = await connection.send(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, at_least=1)
+    if handshake.error_code:
+        raise Refused
+    await words(partial(say, connection))
+
+
+async def login(port: int, mechanism: str, words: Words) -> str:
+    """Return what comes of a login."""
+    try:
+        async with authenticated(port, mechanism, words) as connection:
+            metadata = await connection.send(MetadataRequest(topics=[]), MetadataResponse)
+            return LOGGED_IN if metadata.brokers else "no brokers"
+    except (Refused, ClientError):
+        return REFUSED
+    except ValueError as error:  # What the broker says is no good message of SCRAM either.
+        return f"{type(error).__name__}: {error}"
+
+
+async def say(connection: Connection, token: bytes) -> bytes:
     response = await connection.send(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
     if response.error_code != ErrorCode.NONE:
         raise Refused
@@ -185,7 +200,7 @@ async def _say(connection: Connection, token: bytes) -> bytes:
 
 async def _all_logins(port: int) -> list[Cell]:
     return [
-        Cell(name, expected, await _login(port, mechanism, words))
+        Cell(name, expected, await login(port, mechanism, words))
         for name, (mechanism, expected, words) in LOGINS.items()
     ]
 

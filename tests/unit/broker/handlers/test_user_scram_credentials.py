@@ -162,8 +162,12 @@ async def test_client_without_permission_is_refused() -> None:
     async with running_broker() as broker:
         broker.authorizer = Denies({Operation.ALTER, Operation.DESCRIBE})
         assert await alter(broker, upsertion()) == {NAME: ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
-        request = DescribeUserScramCredentialsRequest(users=None)
-        response = await ask(
-            broker, handle_describe_user_scram_credentials, request, DescribeUserScramCredentialsResponse
-        )
-        assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        for users in (None, [UserName(name=NAME), UserName(name="bob")]):
+            request = DescribeUserScramCredentialsRequest(users=users)
+            response = await ask(
+                broker, handle_describe_user_scram_credentials, request, DescribeUserScramCredentialsResponse
+            )
+            assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert [(result.user, result.error_code) for result in response.results] == [
+                (user.name, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) for user in users or ()
+            ]

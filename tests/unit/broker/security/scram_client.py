@@ -33,6 +33,10 @@ class ScramClient:
         self._password = password
         self._header, self._bare = encode_client_first(user, NONCE, is_token=is_token)
 
+    def extend(self, extensions: str) -> None:
+        """Put extensions, each behind a comma, at the end of the first message."""
+        self._bare += extensions.encode()
+
     @property
     def first(self) -> bytes:
         return self._header + self._bare
