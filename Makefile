@@ -44,7 +44,7 @@ cluster: $(RUNTIME)  ## Three brokers and a ZooKeeper, data in ./oncelog-cluster
 cluster-test: $(DEV) .peers/kafka-3.9/.installed  ## What needs a real ZooKeeper
 	$(BIN)/python -m pytest -q tests/cluster
 
-compose-test: $(DEV)  ## The image and docker-compose.yml, for real (needs a Docker engine)
+compose-test: $(DEV)  ## The image, docker-compose.yml and docker-compose.secure.yml, for real (needs a Docker engine)
 	$(BIN)/python -m tests.compose
 
 demo: $(DEV)  ## Purchases to invoices and shipments, exactly once, through kill -9
