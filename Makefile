@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
   > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
 
-.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames security hostile faults faults-smoke rolling-upgrade bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before model model-deep mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
+.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames security hostile faults faults-smoke rolling-upgrade rolling-security bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before model model-deep mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
 
 help:  ## These texts
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-24s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,7 +44,7 @@ cluster: $(RUNTIME)  ## Three brokers and a ZooKeeper, data in ./oncelog-cluster
 cluster-test: $(DEV) .peers/kafka-3.9/.installed  ## What needs a real ZooKeeper
 	$(BIN)/python -m pytest -q tests/cluster
 
-compose-test: $(DEV)  ## The image and docker-compose.yml, for real (needs a Docker engine)
+compose-test: $(DEV)  ## The image, docker-compose.yml and docker-compose.secure.yml, for real (needs a Docker engine)
 	$(BIN)/python -m tests.compose
 
 demo: $(DEV)  ## Purchases to invoices and shipments, exactly once, through kill -9
@@ -93,6 +93,9 @@ faults-smoke: $(DEV) .peers/kafka-3.9/.installed  ## Each fault once, with one c
 rolling-upgrade: $(DEV) .peers/kafka-3.9/.installed .peers/java-client-4/.installed  ## A cluster from a former commit to this one, back and again, under load: make rolling-upgrade BEFORE=COMMIT [ROUNDS=2]
 	@test -n "$(BEFORE)" || { echo "name the former commit: make rolling-upgrade BEFORE=COMMIT"; exit 1; }
 	ONCELOG_ZOOKEEPER_JARS=$${ONCELOG_ZOOKEEPER_JARS:-$(CURDIR)/.peers/kafka-3.9/lib} $(BIN)/python -m tests.rolling $(BEFORE) --rounds $(or $(ROUNDS),2)
+
+rolling-security: $(DEV) .peers/kafka-3.9/.installed .peers/java-client-4/.installed  ## A cluster from PLAINTEXT to SASL_SSL with access control lists, step by step as the page says, and back, under load: make rolling-security [ROUNDS=2]
+	ONCELOG_ZOOKEEPER_JARS=$${ONCELOG_ZOOKEEPER_JARS:-$(CURDIR)/.peers/kafka-3.9/lib} $(BIN)/python -m tests.rolling.security --rounds $(or $(ROUNDS),2)
 
 interop: $(DEV) peers  ## Real clients and Apache Kafka's own tools, all scenarios
 	$(BIN)/python -m pytest -q tests/interop

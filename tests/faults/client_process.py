@@ -6,16 +6,26 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from tests.faults.access import VARIABLE, Access
 from tests.faults.history import Transaction, TransactionKey
 from tests.interop.drivers.program import JavaClient
 from tests.processes import REPOSITORY
 
 ROLES: Final = ("writer", "worker")
 _END_SECONDS: Final = 10.0
+
+
+class ClientKind(NamedTuple):
+    """How one kind of client is started."""
+
+    command: Callable[[str, str], list[str]]
+    """From bootstrap servers and name."""
+    security: Callable[[Access], Mapping[str, str]]
+    """Its settings of security."""
 
 
 def _python(module: str) -> Callable[[str, str], list[str]]:
@@ -26,12 +36,11 @@ def _java(address: str, name: str) -> list[str]:
     return JavaClient("java-client-4").command("TransactionalLoad", address, name)
 
 
-CLIENTS: Final[dict[str, Callable[[str, str], list[str]]]] = {
-    "confluent": _python("confluent_client"),
-    "java": _java,
-    "oncelog": _python("oncelog_client"),
+CLIENTS: Final = {
+    "confluent": ClientKind(_python("confluent_client"), Access.of_librdkafka),
+    "java": ClientKind(_java, Access.of_java),
+    "oncelog": ClientKind(_python("oncelog_client"), Access.of_oncelog),
 }
-"""The command that starts each kind of client, from bootstrap servers and name."""
 
 
 class ClientDied(Exception):
@@ -103,34 +112,40 @@ class ClientProcess:
         self.roles = {role: RoleState() for role in ROLES}
         self.transactions: dict[TransactionKey, Transaction] = {}
         self.troubles: list[str] = []
-        self._address = ""
+        self._access = Access("")
         self._log = (directory / f"{name}.log").open("ab", buffering=0)
         self._errors = directory / f"{name}.stderr"
         self._loop = asyncio.get_running_loop()
         self._incarnation: _Incarnation | None = None
         self._heard = asyncio.Event()
 
-    async def start(self, address: str) -> None:
-        self._address = address
+    async def start(self, access: Access) -> None:
+        self._access = access
+        kind = CLIENTS[self.name]
         numbers = [str(1 + self._last_number(role)) for role in ROLES]
-        command = [*await asyncio.to_thread(CLIENTS[self.name], address, self.name), *numbers]
+        command = [*await asyncio.to_thread(kind.command, access.bootstrap, self.name), *numbers]
+        security = "".join(f"{key}={value}\n" for key, value in kind.security(access).items())
+        environment = {**os.environ, VARIABLE: security}
         self._incarnation = incarnation = _Incarnation(self._hear_line, self._heard.set)
         with self._errors.open("ab") as errors:
             await self._loop.subprocess_exec(
-                lambda: incarnation, *command, cwd=REPOSITORY, stderr=errors, env={**os.environ}, start_new_session=True
+                lambda: incarnation, *command, cwd=REPOSITORY, stderr=errors, env=environment, start_new_session=True
             )
 
     def _last_number(self, role: str) -> int:
         return max((key.number for key in self.transactions if key.role == role), default=0)
 
-    async def restart(self) -> None:
-        """kill -9, and a successor that runs at once. What it was about is unknown, until its successor has begun."""
+    async def restart(self, access: Access | None = None) -> None:
+        """kill -9, and a successor that runs at once, with another access if one is given.
+
+        What the process was about is unknown, until its successor has begun.
+        """
         assert self._incarnation is not None
         await self._incarnation.kill()
         for transaction in self.transactions.values():
             if transaction.outcome == "open":
                 transaction.outcome, transaction.detail = "unknown", "its process was killed"
-        await self.start(self._address)
+        await self.start(access or self._access)
         for role in ROLES:
             self.order(role, "run")
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from oncelog.clients.admin.topics import NewTopic
 from tests.faults import names
+from tests.faults.access import Access
 from tests.faults.client_process import ROLES, ClientProcess, RoleState
 from tests.faults.history import Evidence, Input, Place, Transaction, TransactionKey, parse_input, parse_output
 from tests.faults.reader import read_committed
@@ -27,8 +28,7 @@ _REPLICAS: Final = 3
 class Load:
     """The clients of one cluster."""
 
-    def __init__(self, bootstrap: str, roles: Roles, client_names: Sequence[str], directory: Path) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, roles: Roles, client_names: Sequence[str], directory: Path) -> None:
         self._roles = roles
         self.clients = [ClientProcess(name, directory) for name in client_names]
         self._running = AsyncExitStack()
@@ -43,7 +43,7 @@ class Load:
         assert not any(outcomes.values()), outcomes
         for client in self.clients:
             self._running.push_async_callback(client.stop)
-            await client.start(self._bootstrap)
+            await client.start(self._roles.access)
         self.run()
         await self.until_progress(START_SECONDS)
 
@@ -53,6 +53,10 @@ class Load:
     async def restart_client(self, name: str) -> None:
         """kill -9 of a client, and a successor that runs at once."""
         await next(client for client in self.clients if client.name == name).restart()
+
+    async def move_client(self, name: str, access: Access) -> None:
+        """kill -9 of a client, and a successor with another access that runs at once."""
+        await next(client for client in self.clients if client.name == name).restart(access)
 
     def _roles_of_all(self) -> Iterable[tuple[ClientProcess, str, RoleState]]:
         return [(client, role, client.roles[role]) for client in self.clients for role in ROLES]
@@ -84,7 +88,7 @@ class Load:
             await client.until(partial(client.has_paused, role), deadline, f"its {role} did not pause")
 
     async def _inputs(self) -> list[Input]:
-        found = await asyncio.to_thread(read_committed, self._bootstrap, names.INPUTS)
+        found = await asyncio.to_thread(read_committed, self._roles.access, names.INPUTS)
         return [parse_input(text, place) for text, place in found]
 
     async def _until_transformed(self, inputs: Sequence[Input]) -> None:
@@ -116,7 +120,7 @@ class Load:
         """Everything so far; the load is paused."""
         outputs = {}
         for client in self.clients:
-            found = await asyncio.to_thread(read_committed, self._bootstrap, names.outputs(client.name))
+            found = await asyncio.to_thread(read_committed, self._roles.access, names.outputs(client.name))
             outputs[client.name] = [parse_output(text, place) for text, place in found]
         return Evidence(
             transactions=self.transactions(), inputs=inputs, outputs=outputs, committed=await self._committed()

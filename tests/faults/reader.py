@@ -2,6 +2,7 @@
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from tests.faults.access import Access
 from tests.faults.history import Place
 from tests.faults.names import PARTITIONS
 
@@ -12,11 +13,12 @@ class CannotRead(Exception):
     """A topic could not be read to its end."""
 
 
-def read_committed(bootstrap: str, topic: str) -> list[tuple[str, Place]]:
+def read_committed(access: Access, topic: str) -> list[tuple[str, Place]]:
     """The values of a topic from its beginning to its end, in the order of each partition. Raises ``CannotRead``."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **access.of_librdkafka(),
+            "bootstrap.servers": access.bootstrap,
             "group.id": "audit",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,

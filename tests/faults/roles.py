@@ -9,6 +9,7 @@ from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
 from oncelog.clients.errors import Refusal
 from oncelog.clients.routes import Coordinator
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.faults.access import Access
 
 _LOOK_SECONDS: Final = 0.1
 
@@ -20,12 +21,19 @@ class RoleUnknown(Exception):
 class Roles:
     """Asks afresh each time."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        """Where and as whom it asks; it may change, and counts from the next request on."""
 
     def admin(self) -> Admin:
         """With no memory of who was what."""
-        return Admin(self._bootstrap, rng=Random(0), connect_timeout_ms=3000, default_api_timeout_ms=20_000)
+        return Admin(
+            self.access.bootstrap,
+            rng=Random(0),
+            connect_timeout_ms=3000,
+            default_api_timeout_ms=20_000,
+            **self.access.of_oncelog(),
+        )
 
     async def partition(self, partition: TopicPartition) -> PartitionDescription:
         """Leader, replicas and ISR of a partition that has a leader."""

@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from oncelog.clients.errors import ClientError
+from tests.faults.access import Access
 from tests.faults.audit import audit
 from tests.faults.checker import Violation, check
 from tests.faults.client_process import ClientDied
@@ -79,8 +80,8 @@ class Stage:
             places = [self._cluster.place(broker_id) for broker_id in self._cluster.broker_ids]
             self._volumes.open(self.directory / "volumes", places)
         await self._cluster.start()
-        self._roles = Roles(self._cluster.bootstrap)
-        self._load = Load(self._cluster.bootstrap, self._roles, self._clients, self.directory)
+        self._roles = Roles(Access(self._cluster.bootstrap))
+        self._load = Load(self._roles, self._clients, self.directory)
         await self._load.start()
 
     async def close(self) -> None:

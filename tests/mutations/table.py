@@ -13,6 +13,7 @@ from tests.mutations.descriptor_table import DESCRIPTOR_MUTATIONS
 from tests.mutations.eligible_table import ELIGIBLE_MUTATIONS
 from tests.mutations.flush_table import FLUSH_MUTATIONS
 from tests.mutations.history_table import HISTORY_MUTATIONS
+from tests.mutations.listener_table import LISTENER_MUTATIONS
 from tests.mutations.lost_end_table import LOST_END_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
 from tests.mutations.oauth_table import OAUTH_MUTATIONS
@@ -126,6 +127,7 @@ _TEST_FRAMES: Final = "tests/unit/broker/network/test_frames.py"
 MUTATIONS: Final = (
     *CLIENT_MUTATIONS,
     *ELIGIBLE_MUTATIONS,
+    *LISTENER_MUTATIONS,
     *LOST_END_MUTATIONS,
     *FLUSH_MUTATIONS,
     *OAUTH_MUTATIONS,

@@ -1,6 +1,9 @@
-"""``make rolling-upgrade BEFORE=COMMIT``: a cluster upgraded from a former commit and back, under transactional load.
+"""Rolling changes of a cluster under transactional load, and back: of its code, and of its security.
 
-A ZooKeeper and three brokers run as processes. Each broker runs the code of a tree, this one or that of the former
-commit, and may change it at a restart, on the same data directory. Meanwhile the clients of the fault tests write
-transactions of versions 1 and 2, and transform what they read, with the offsets in the transactions.
+A ZooKeeper and three brokers run as processes, and each broker is restarted in another way, on the same data directory.
+Meanwhile the clients of the fault tests write transactions of versions 1 and 2, and transform what they read, with the
+offsets in the transactions.
+
+- ``make rolling-upgrade BEFORE=COMMIT``: brokers run the code of this tree, or that of a former commit (``journey``).
+- ``make rolling-security``: brokers get TLS, logins and access control lists (``security_journey``).
 """

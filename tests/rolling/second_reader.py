@@ -7,6 +7,7 @@ from typing import Final
 
 from oncelog.clients.consumer import Consumer, ConsumerConfig
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.faults.access import Access
 from tests.faults.history import Place
 from tests.faults.names import PARTITIONS
 from tests.faults.reader import CannotRead
@@ -14,9 +15,10 @@ from tests.faults.reader import CannotRead
 _SECONDS: Final = 120.0
 
 
-async def read_committed_again(bootstrap: str, topic: str) -> list[tuple[str, Place]]:
+async def read_committed_again(access: Access, topic: str) -> list[tuple[str, Place]]:
     """The values of a topic from its beginning to its end. Raises ``CannotRead``."""
-    config = ConsumerConfig(bootstrap=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed")
+    settings = {"bootstrap": access.bootstrap, **access.of_oncelog()}
+    config = ConsumerConfig(auto_offset_reset="earliest", isolation_level="read_committed", **settings)
     partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
     found: list[tuple[str, Place]] = []
     consumer = Consumer(config, rng=Random(0), wall_clock=lambda: time.time_ns() // 1_000_000)

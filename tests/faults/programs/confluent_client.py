@@ -27,6 +27,7 @@ from tests.faults.programs.speech import (
     output,
     perform,
     say,
+    security,
 )
 
 _Settings: TypeAlias = dict[str, str | int | float | bool]
@@ -93,6 +94,7 @@ class Transactions:
         """``first`` is the number of the first transaction."""
         self._role: Role = role
         self._settings: _Settings = {
+            **security(),
             "bootstrap.servers": address,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -208,6 +210,7 @@ class Worker:
         self.transactions = Transactions("worker", address, names.worker_id(client), first)
         self._consumer = Consumer(
             {
+                **security(),
                 "bootstrap.servers": address,
                 "group.id": names.group(client),
                 "auto.offset.reset": "earliest",

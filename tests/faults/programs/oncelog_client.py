@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from random import Random
+from typing import Any
 
 from oncelog.clients.consumer import Consumer, ConsumerConfig, ConsumerRecord, OffsetAndMetadata
 from oncelog.clients.errors import ClientError
@@ -30,11 +31,17 @@ from tests.faults.programs.speech import (
     output,
     perform,
     say,
+    security,
 )
 
 
 def _wall_clock() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _security() -> dict[str, Any]:
+    """Return the settings of security, some of which a checker of types takes for others than texts."""
+    return {**security()}
 
 
 class Broken(Exception):
@@ -65,6 +72,7 @@ class Transactions:
             max_block_ms=int(CALL_SECONDS * 1000),
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
             delivery_timeout_ms=int(DELIVERY_SECONDS * 1000),
+            **_security(),
         )
         self._numbers = count(first)
         self._producer: Producer | None = None
@@ -181,6 +189,7 @@ class Worker:
                 heartbeat_interval_ms=500,
                 request_timeout_ms=int(REQUEST_SECONDS * 1000),
                 default_api_timeout_ms=int(CALL_SECONDS * 1000),
+                **_security(),
             ),
             rng=Random(),
             wall_clock=_wall_clock,

@@ -4,7 +4,8 @@ A client has two roles, a *writer* and a *worker*, each with a thread of its own
 ``writer run``, ``writer pause``, ``worker run``, ``worker pause``; its end ends the process. Both begin paused.
 
 A program is started with bootstrap servers, the client's name, and the numbers of the writer's and of the worker's
-first transaction: a successor goes on counting.
+first transaction: a successor goes on counting. The environment variable LOAD_SECURITY has its settings of security, as
+properties with the names of its client.
 
 What happens goes to standard output, a JSON object a line: ``{"role", "event", "number", "count", "detail"}``.
 
@@ -27,6 +28,9 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
+from oncelog.protocol.properties import parse_properties
+from tests.faults.access import VARIABLE
+
 Role: TypeAlias = Literal["writer", "worker"]
 Event: TypeAlias = Literal["begin", "committed", "aborted", "unknown", "paused", "trouble"]
 
@@ -48,6 +52,11 @@ REQUEST_SECONDS: Final = 4.0
 """Time to wait for a response before asking another broker. Shorter than most pauses of brokers: then the request
 that the paused broker still has, and the one that its successor gets, are the same."""
 DELIVERY_SECONDS: Final = 30.0
+
+
+def security() -> dict[str, str]:
+    """Return the settings of security that this program was started with."""
+    return parse_properties(os.environ.get(VARIABLE, ""))
 
 
 def say(role: Role, event: Event, number: int = 0, count: int = 0, detail: str = "") -> None:

@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintWriter;
+import java.io.StringReader;
 import java.io.StringWriter;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -165,8 +167,7 @@ public final class TransactionalLoad {
         }
 
         private Properties settings() {
-            Properties settings = new Properties();
-            settings.put("bootstrap.servers", address);
+            Properties settings = connection();
             settings.put("transactional.id", transactionalId);
             settings.put("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS);
             settings.put("max.block.ms", CALL_MS);
@@ -268,9 +269,21 @@ public final class TransactionalLoad {
         }
     }
 
-    private KafkaConsumer<String, String> consumer() {
+    /** Where to connect, and what LOAD_SECURITY has for that. */
+    private Properties connection() {
         Properties settings = new Properties();
+        String security = System.getenv("LOAD_SECURITY");
+        try {
+            if (security != null) settings.load(new StringReader(security));
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
         settings.put("bootstrap.servers", address);
+        return settings;
+    }
+
+    private KafkaConsumer<String, String> consumer() {
+        Properties settings = connection();
         settings.put("group.id", "group-" + client);
         settings.put("group.instance.id", "worker");
         settings.put("isolation.level", "read_committed");
