@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
   > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
 
-.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames security hostile faults faults-smoke rolling-upgrade rolling-security bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before model model-deep mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
+.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames security hostile faults faults-secured faults-smoke rolling-upgrade rolling-security bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before model model-deep mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
 
 help:  ## These texts
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-24s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,6 +86,9 @@ hostile: $(DEV)  ## Hostile input on a live broker, beside ordinary clients: pau
 
 faults: $(DEV) .peers/kafka-3.9/.installed .peers/java-client-4/.installed  ## Each fault five times on a real cluster under load, checked record by record
 	$(BIN)/python -m tests.faults
+
+faults-secured: $(DEV) .peers/kafka-3.9/.installed .peers/java-client-4/.installed  ## The same with TLS and logins between all, clients too
+	$(BIN)/python -m tests.faults --secured
 
 faults-smoke: $(DEV) .peers/kafka-3.9/.installed  ## Each fault once, with one client
 	$(BIN)/python -m tests.faults --times 1 --clients oncelog --brief --rounds 50

@@ -41,6 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the order, the victims and the pauses, to repeat a run")
     parser.add_argument("--rounds", type=int, default=10, help="how many faults strike one cluster [10]")
     parser.add_argument("--brief", action="store_true", help="hold each fault for the shortest time that it may have")
+    parser.add_argument("--secured", action="store_true", help="TLS and logins between all, and access control lists")
     parser.add_argument("--dir", type=Path, help="where the clusters are")
     parser.add_argument("--keep", action="store_true", help="keep them all, not only those with violations")
     return parser.parse_args()
@@ -79,10 +80,21 @@ class Run:
     async def _play_on_one_cluster(self, directory: Path, plan: Sequence[Fault], *, flushes: bool) -> int:
         """Play rounds until one is violated; how many were played. ``flushes``: brokers sync before they respond."""
         needs_links = any(fault in LINK_FAULTS for fault in plan)
-        network = LinkNetwork(self._rng) if needs_links else DirectNetwork()
+        is_secured = self._arguments.secured
+        secured_cluster = directory / "cluster" if is_secured else None
+        network = LinkNetwork(self._rng, secured_cluster) if needs_links else DirectNetwork()
         needs_volumes = any(fault in VOLUME_FAULTS for fault in plan)
         clients, settings = self._arguments.clients, [FLUSH_EACH] * flushes
-        stage = Stage(directory, network, clients, self._rng, self.tell, has_volumes=needs_volumes, settings=settings)
+        stage = Stage(
+            directory,
+            network,
+            clients,
+            self._rng,
+            self.tell,
+            has_volumes=needs_volumes,
+            settings=settings,
+            is_secured=is_secured,
+        )
         played, is_clean = 0, True
         try:
             await stage.open()

@@ -11,6 +11,7 @@ from typing import Final
 
 from oncelog.broker.local_cluster.control_socket import MemberStatus, Order, give_order
 from oncelog.broker.local_cluster.layout import Layout, free_ports, plan_layout, write_layout
+from tests.faults.access import Access
 from tests.processes import ClusterProcess
 
 _ORDER_SECONDS: Final = 90.0
@@ -33,9 +34,17 @@ def plan_cluster(directory: Path, rng: random.Random) -> Layout:
 class ClusterUnderTest:
     """A running cluster, and what can be done to its processes. Members are ``"zookeeper"`` and the brokers' ids."""
 
-    def __init__(self, directory: Path, layout: Layout, settings: Sequence[str]) -> None:
+    def __init__(self, directory: Path, layout: Layout, settings: Sequence[str], *, is_secured: bool = False) -> None:
+        """``is_secured``: TLS, logins and access control lists, between brokers too."""
         self.layout = layout
-        self.process = ClusterProcess(directory, BROKERS, settings)
+        self.process = ClusterProcess(directory, BROKERS, settings, secure=is_secured)
+
+    @property
+    def access(self) -> Access:
+        """How its clients connect."""
+        if not self.process.secure:
+            return Access(self.bootstrap)
+        return Access.of_administrator(self.bootstrap, self.process.cluster_directory)
 
     async def start(self) -> None:
         await asyncio.to_thread(self.process.start)

@@ -9,7 +9,6 @@ from random import Random
 from typing import Final
 
 from oncelog.clients.errors import ClientError
-from tests.faults.access import Access
 from tests.faults.audit import audit
 from tests.faults.checker import Violation, check
 from tests.faults.client_process import ClientDied
@@ -59,8 +58,11 @@ class Stage:
         *,
         has_volumes: bool = False,
         settings: Sequence[str] = (),
+        is_secured: bool = False,
     ) -> None:
-        """``has_volumes``: each broker gets a file system of its own. ``settings``: of brokers, besides the usual."""
+        """``has_volumes``: each broker gets a file system of its own. ``settings``: of brokers, besides the usual.
+        ``is_secured``: all connections have TLS and logins."""
+        self._is_secured = is_secured
         self._has_volumes = has_volumes
         self._settings = settings
         self._volumes = Volumes()
@@ -75,12 +77,12 @@ class Stage:
         """Start everything."""
         layout = plan_cluster(self.directory, self._rng)
         settings = [*SETTINGS, *self._settings, *await self._network.open(layout)]
-        self._cluster = ClusterUnderTest(self.directory, layout, settings)
+        self._cluster = ClusterUnderTest(self.directory, layout, settings, is_secured=self._is_secured)
         if self._has_volumes:
             places = [self._cluster.place(broker_id) for broker_id in self._cluster.broker_ids]
             self._volumes.open(self.directory / "volumes", places)
         await self._cluster.start()
-        self._roles = Roles(Access(self._cluster.bootstrap))
+        self._roles = Roles(self._cluster.access)
         self._load = Load(self._roles, self._clients, self.directory)
         await self._load.start()
 
