@@ -17,6 +17,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from oncelog.clients.errors import ClientError
 from oncelog.clients.producer import Producer, ProducerConfig
+from tests.faults.access import Access
 
 _RECORDS_PER_SECOND: Final = 500
 _VALUE: Final = bytes(100)
@@ -32,11 +33,11 @@ class Experience:
     errors: list[str] = field(default_factory=list)
 
 
-async def confluent(address: str, topic: str, partitions: int, stop: asyncio.Event) -> Experience:
+async def confluent(access: Access, topic: str, partitions: int, stop: asyncio.Event) -> Experience:
     """confluent-kafka (librdkafka), in a thread of its own."""
     experience, stopped = Experience(), threading.Event()
     writing = asyncio.get_running_loop().run_in_executor(
-        None, _write_with_confluent, address, topic, partitions, stopped, experience
+        None, _write_with_confluent, access, topic, partitions, stopped, experience
     )
     await stop.wait()
     stopped.set()
@@ -45,7 +46,7 @@ async def confluent(address: str, topic: str, partitions: int, stop: asyncio.Eve
 
 
 def _write_with_confluent(
-    address: str, topic: str, partitions: int, stopped: threading.Event, experience: Experience
+    access: Access, topic: str, partitions: int, stopped: threading.Event, experience: Experience
 ) -> None:
     def delivered(began: float, error: KafkaError | None, _: Message) -> None:
         if error is None:
@@ -53,7 +54,7 @@ def _write_with_confluent(
         else:
             experience.errors.append(str(error))
 
-    producer = ConfluentProducer({"bootstrap.servers": address})
+    producer = ConfluentProducer({"bootstrap.servers": access.bootstrap, **access.of_librdkafka()})
     number = 0
     while not stopped.is_set():
         on_delivery = partial(delivered, time.perf_counter())
@@ -64,7 +65,7 @@ def _write_with_confluent(
     experience.errors += ["not answered"] * remaining
 
 
-async def ours(address: str, topic: str, partitions: int, stop: asyncio.Event) -> Experience:
+async def ours(access: Access, topic: str, partitions: int, stop: asyncio.Event) -> Experience:
     """Our own client, in this loop."""
     experience, loop = Experience(), asyncio.get_running_loop()
 
@@ -74,7 +75,8 @@ async def ours(address: str, topic: str, partitions: int, stop: asyncio.Event) -
         else:
             experience.errors.append(repr(future.exception()))
 
-    async with Producer(ProducerConfig(bootstrap=address), rng=Random(1), wall_clock=_wall_clock) as producer:
+    config = ProducerConfig(bootstrap=access.bootstrap, **access.of_oncelog())
+    async with Producer(config, rng=Random(1), wall_clock=_wall_clock) as producer:
         number = 0
         while not stop.is_set():
             began = loop.time()

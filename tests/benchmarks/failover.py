@@ -20,16 +20,17 @@ from datetime import datetime
 from itertools import cycle
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import uvloop
 
-from oncelog.clients.connection import Address, connect
+from oncelog.clients.connection import Address
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tests.benchmarks import default_clients
 from tests.benchmarks.produce_prober import Accepted, ProduceProber, View
+from tests.faults.access import Access
 from tests.faults.cluster_under_test import plan_cluster
 from tests.faults.links import LinkNetwork, both_ways, isolation
 from tests.faults.network import DirectNetwork, Network
@@ -53,11 +54,24 @@ _RECOVERY_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 
 
+class Plan(NamedTuple):
+    """How to measure."""
+
+    directory: Path
+    repetitions: int
+    is_secured: bool
+    """TLS and logins between all, clients too."""
+
+    def links(self) -> LinkNetwork:
+        return LinkNetwork(Random(), self.directory / "cluster" if self.is_secured else None)
+
+
 class Cluster:
     """A running cluster, its members by name, and its prober."""
 
-    def __init__(self, process: ClusterProcess, prober: ProduceProber, partitions: int) -> None:
+    def __init__(self, process: ClusterProcess, access: Access, prober: ProduceProber, partitions: int) -> None:
         self._process = process
+        self.access = access
         self.prober = prober
         self.partitions = partitions
 
@@ -100,7 +114,7 @@ class Cluster:
         return [datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").timestamp() for stamp in stamps]
 
     async def _elect_preferred(self, controller_id: int) -> None:
-        connection = await connect(addresses(self.address)[controller_id])
+        connection = await self.access.connector()(addresses(self.address)[controller_id])
         request = ElectLeadersRequest(election_type=0, topic_partitions=None)
         await connection.send(request, ElectLeadersResponse)
         connection.close()
@@ -146,7 +160,7 @@ def addresses(bootstrap: str) -> dict[int, Address]:
 
 @asynccontextmanager
 async def running_cluster(
-    directory: Path,
+    plan: Plan,
     *,
     partitions: int,
     led_by: int | None = None,
@@ -155,16 +169,21 @@ async def running_cluster(
 ) -> AsyncIterator[Cluster]:
     """A cluster with a topic, all replicas in sync, and a prober at work. ``led_by``: one broker leads everything."""
     network = network or DirectNetwork()
-    settings = await network.open(plan_cluster(directory, Random()))
-    process = ClusterProcess(directory, BROKERS, settings)
+    settings = await network.open(plan_cluster(plan.directory, Random()))
+    process = ClusterProcess(plan.directory, BROKERS, settings, secure=plan.is_secured)
     try:
         await asyncio.to_thread(process.start)
-        await asyncio.to_thread(create_topic, process.address, TOPIC, partitions, led_by)
-        prober = ProduceProber(addresses(process.address), TOPIC, partitions, beat_seconds=beat_seconds)
+        access = Access(process.address)
+        if plan.is_secured:
+            access = Access.of_administrator(process.address, process.cluster_directory)
+        await asyncio.to_thread(create_topic, access, TOPIC, partitions, led_by)
+        prober = ProduceProber(
+            addresses(process.address), TOPIC, partitions, beat_seconds=beat_seconds, connector=access.connector()
+        )
         async with asyncio.TaskGroup() as group:
             probing = group.create_task(prober.run())
             try:
-                cluster = Cluster(process, prober, partitions)
+                cluster = Cluster(process, access, prober, partitions)
                 await cluster.settle()
                 yield cluster
             finally:
@@ -174,7 +193,7 @@ async def running_cluster(
         await network.close()
 
 
-def create_topic(address: str, topic: str, partitions: int, led_by: int | None = None) -> None:
+def create_topic(access: Access, topic: str, partitions: int, led_by: int | None = None) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -183,19 +202,19 @@ def create_topic(address: str, topic: str, partitions: int, led_by: int | None =
         new_topic = NewTopic(topic, partitions, BROKERS)
     else:
         new_topic = NewTopic(topic, partitions, replica_assignment=[[led_by, *others]] * partitions)
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": access.bootstrap, **access.of_librdkafka()})
     admin.create_topics([new_topic])[topic].result(_SETTLE_SECONDS)
 
 
 # What is measured
 
 
-async def kill_leaders(directory: Path, repetitions: int) -> None:
+async def kill_leaders(plan: Plan) -> None:
     """kill -9 of a leader, the controller every third time."""
     everything: list[float] = []
     of_controllers: list[float] = []
-    async with running_cluster(directory, partitions=PARTITIONS) as cluster:
-        for repetition in range(repetitions):
+    async with running_cluster(plan, partitions=PARTITIONS) as cluster:
+        for repetition in range(plan.repetitions):
             view = await cluster.settle()
             victim, role = _victim(view, repetition)
             affected = [p for p, leader in view.leaders.items() if leader == victim]
@@ -211,11 +230,11 @@ async def kill_leaders(directory: Path, repetitions: int) -> None:
     report("  of controllers", of_controllers)
 
 
-async def pause_leaders(directory: Path, repetitions: int) -> None:
+async def pause_leaders(plan: Plan) -> None:
     """SIGSTOP of a leader, the controller every third time."""
     everything: list[float] = []
-    async with running_cluster(directory, partitions=PARTITIONS) as cluster:
-        for repetition in range(repetitions):
+    async with running_cluster(plan, partitions=PARTITIONS) as cluster:
+        for repetition in range(plan.repetitions):
             view = await cluster.settle()
             victim, role = _victim(view, repetition)
             affected = [p for p, leader in view.leaders.items() if leader == victim]
@@ -231,13 +250,13 @@ async def pause_leaders(directory: Path, repetitions: int) -> None:
     report("SIGSTOP, all: wanted max <= 3 s", everything)
 
 
-async def isolate_leaders(directory: Path, repetitions: int) -> None:
+async def isolate_leaders(plan: Plan) -> None:
     """A leader is cut off from all other brokers and from ZooKeeper, both ways, the controller every third time.
     Clients still reach it."""
     everything: list[float] = []
-    network = LinkNetwork(Random())
-    async with running_cluster(directory, partitions=PARTITIONS, network=network) as cluster:
-        for repetition in range(repetitions):
+    network = plan.links()
+    async with running_cluster(plan, partitions=PARTITIONS, network=network) as cluster:
+        for repetition in range(plan.repetitions):
             view = await cluster.settle()
             victim, role = _victim(view, repetition)
             affected = [p for p, leader in view.leaders.items() if leader == victim]
@@ -252,13 +271,13 @@ async def isolate_leaders(directory: Path, repetitions: int) -> None:
     report("partition, all: wanted max <= 3 s", everything)
 
 
-async def cut_pairs(directory: Path, repetitions: int) -> None:
+async def cut_pairs(plan: Plan) -> None:
     """Two brokers are cut off from each other only, both ways: nobody is passed over, but each leads what the other
     follows."""
     everything: list[float] = []
-    network = LinkNetwork(Random())
-    async with running_cluster(directory, partitions=PARTITIONS, network=network) as cluster:
-        for repetition in range(repetitions):
+    network = plan.links()
+    async with running_cluster(plan, partitions=PARTITIONS, network=network) as cluster:
+        for repetition in range(plan.repetitions):
             view = await cluster.settle()
             one, other = _victim(view, repetition)[0], repetition % BROKERS + 1
             if other == one:
@@ -275,10 +294,10 @@ async def cut_pairs(directory: Path, repetitions: int) -> None:
     report("cut between two, all: wanted max <= 3 s", everything)
 
 
-async def shut_leaders_down(directory: Path, repetitions: int) -> None:
+async def shut_leaders_down(plan: Plan) -> None:
     """SIGTERM of a broker that leads everything, under the eyes of the prober and of two default clients."""
-    async with running_cluster(directory, partitions=PARTITIONS, led_by=1) as cluster:
-        for _ in range(repetitions):
+    async with running_cluster(plan, partitions=PARTITIONS, led_by=1) as cluster:
+        for _ in range(plan.repetitions):
             await cluster.settle()
             cluster.prober.beat_seconds = _CLOSE_BEAT_SECONDS
             cluster.prober.hurry()
@@ -290,11 +309,11 @@ async def shut_leaders_down(directory: Path, repetitions: int) -> None:
             await cluster.verb("start", 1)
         cluster.prober.beat_seconds = _QUIET_BEAT_SECONDS
         for name, client in (("confluent-kafka", default_clients.confluent), ("our client", default_clients.ours)):
-            for _ in range(repetitions):
+            for _ in range(plan.repetitions):
                 await cluster.settle()
                 stop = asyncio.Event()
                 async with asyncio.TaskGroup() as group:
-                    writing = group.create_task(client(cluster.address, TOPIC, PARTITIONS, stop))
+                    writing = group.create_task(client(cluster.access, TOPIC, PARTITIONS, stop))
                     await asyncio.sleep(_BEFORE_SECONDS)
                     await cluster.verb("stop", 1)
                     await asyncio.sleep(_AFTER_SECONDS)
@@ -306,21 +325,21 @@ async def shut_leaders_down(directory: Path, repetitions: int) -> None:
                 await cluster.verb("start", 1)
 
 
-async def replace_controllers(directory: Path, repetitions: int) -> None:
+async def replace_controllers(plan: Plan) -> None:
     """kill -9 of the controller of a thousand partitions: from the moment that another broker notices it, by its log,
     until a controller carries out what a client asks."""
     serving: list[float] = []
     leading: list[float] = []
     noticing: list[float] = []
-    async with running_cluster(directory, partitions=MANY_PARTITIONS, beat_seconds=_NEVER_SECONDS) as cluster:
-        for _ in range(repetitions):
+    async with running_cluster(plan, partitions=MANY_PARTITIONS, beat_seconds=_NEVER_SECONDS) as cluster:
+        for _ in range(plan.repetitions):
             view = await cluster.settle()
             victim, survivors = view.controller_id, addresses(cluster.address)
             del survivors[view.controller_id]
             process_id = await cluster.process_id(victim)
             killed_at = wall_clock()
             os.kill(process_id, signal.SIGKILL)
-            await until_a_controller_serves(list(survivors.values()))
+            await until_a_controller_serves(list(survivors.values()), cluster.access)
             served_at = wall_clock()
             while victim in (await cluster.prober.look()).leaders.values():
                 pass
@@ -340,9 +359,10 @@ async def replace_controllers(directory: Path, repetitions: int) -> None:
     report("  from the kill on until all partitions have leaders", leading)
 
 
-async def until_a_controller_serves(survivors: Sequence[Address]) -> None:
+async def until_a_controller_serves(survivors: Sequence[Address], access: Access) -> None:
     """Ask all of them, over and over, to check whether a topic could be created: only a controller can say."""
-    connections = [await connect(address) for address in survivors]
+    connector = access.connector()
+    connections = [await connector(address) for address in survivors]
     topic = CreatableTopic(name="could-be", num_partitions=1, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=True)
     async with asyncio.timeout(_RECOVERY_SECONDS):
@@ -372,7 +392,7 @@ def report(what: str, seconds: Sequence[float]) -> None:
     print(f"{what:<60} {figures}  (load {os.getloadavg()[0]:.1f})", flush=True)
 
 
-MEASUREMENTS: Final[dict[str, Callable[[Path, int], Awaitable[None]]]] = {
+MEASUREMENTS: Final[dict[str, Callable[[Plan], Awaitable[None]]]] = {
     "kill": kill_leaders,
     "pause": pause_leaders,
     "partition": isolate_leaders,
@@ -382,9 +402,9 @@ MEASUREMENTS: Final[dict[str, Callable[[Path, int], Awaitable[None]]]] = {
 }
 
 
-async def _measure(names: Sequence[str], repetitions: int, directory: Path) -> None:
+async def _measure(names: Sequence[str], plan: Plan) -> None:
     for name in names:
-        await MEASUREMENTS[name](directory / name, repetitions)
+        await MEASUREMENTS[name](plan._replace(directory=plan.directory / name))
 
 
 def main() -> None:
@@ -392,10 +412,11 @@ def main() -> None:
     parser.add_argument("--only", choices=list(MEASUREMENTS), action="append")
     parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--dir", type=Path, help="Keeps data and logs there")
+    parser.add_argument("--secured", action="store_true", help="TLS and logins between all, clients too")
     options = parser.parse_args()
     names = options.only or list(MEASUREMENTS)
     with tempfile.TemporaryDirectory(prefix="oncelog-failover-") as temporary:
-        uvloop.run(_measure(names, options.repetitions, options.dir or Path(temporary)))
+        uvloop.run(_measure(names, Plan(options.dir or Path(temporary), options.repetitions, options.secured)))
 
 
 if __name__ == "__main__":

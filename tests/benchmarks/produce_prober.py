@@ -7,10 +7,11 @@ a library. A broker that is silent is asked nothing else: after a while the othe
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
@@ -19,6 +20,8 @@ from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 
+Connector: TypeAlias = Callable[..., Coroutine[Any, Any, Connection]]
+"""As ``oncelog.clients.connection.connect``."""
 _CONNECT_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 0.01
 _PATIENCE_SECONDS: Final = 0.2
@@ -62,9 +65,17 @@ class ProduceProber:
     """``run`` it in a task; ``accepted`` has what every partition accepted, in order."""
 
     def __init__(
-        self, addresses: Mapping[int, Address], topic: str, partitions: int, *, beat_seconds: float, size: int = 100
+        self,
+        addresses: Mapping[int, Address],
+        topic: str,
+        partitions: int,
+        *,
+        beat_seconds: float,
+        size: int = 100,
+        connector: Connector = connect,
     ) -> None:
         """``beat_seconds``: from one record of a partition to its next; it may be changed meanwhile."""
+        self._connect = partial(connector, connect_seconds=_CONNECT_SECONDS)
         self._brokers = {broker_id: _Broker(address) for broker_id, address in addresses.items()}
         self._topic = topic
         self.beat_seconds = beat_seconds
@@ -83,7 +94,7 @@ class ProduceProber:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             for broker in self._brokers.values():
-                group.create_task(_stay_connected(broker))
+                group.create_task(_stay_connected(broker, self._connect))
             group.create_task(self._follow_metadata())
             for partition in self._leaders:
                 group.create_task(self._probe(partition))
@@ -240,12 +251,12 @@ def _produce(topic: str, partition: int, batch: bytearray) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
 
 
-async def _stay_connected(broker: _Broker) -> None:
+async def _stay_connected(broker: _Broker, connector: Connector) -> None:
     """Keep a connection, as far as there is somebody to connect to."""
     try:
         while True:
             try:
-                broker.connection = await connect(broker.address, connect_seconds=_CONNECT_SECONDS)
+                broker.connection = await connector(broker.address)
                 await asyncio.shield(broker.connection.closed)
             except ClientError:
                 await asyncio.sleep(_PAUSE_SECONDS)

@@ -1,9 +1,15 @@
 """Where clients of a cluster under test connect, and as whom: without TLS and login, or with SASL_SSL."""
 
 import re
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from oncelog.clients.connection import Connection, connect
+from oncelog.clients.sasl import SaslClient
+from oncelog.clients.security_config import SecurityConfig
 
 _SCRAM: Final = "SCRAM-SHA-512"
 _MODULES: Final = {_SCRAM: "scram.ScramLoginModule", "PLAIN": "plain.PlainLoginModule"}
@@ -41,6 +47,12 @@ class Access:
             "sasl_username": self.username,
             "sasl_password": self.password,
         }
+
+    def connector(self) -> Callable[..., Coroutine[Any, Any, Connection]]:
+        """Return what opens a single connection to an address: ``oncelog.clients.connection.connect``."""
+        security = SecurityConfig(**self.of_oncelog())
+        login = security.login
+        return partial(connect, tls=security.make_tls_context(), sasl=None if login is None else SaslClient(login))
 
     def of_librdkafka(self) -> dict[str, str]:
         """Return those of librdkafka."""
