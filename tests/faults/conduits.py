@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, cast
 
 from oncelog.protocol.framing import parse_request_header
+from tests.faults.socket_owner import SocketGone
 
 ZOOKEEPER: Final = "zookeeper"
 _HOST: Final = "127.0.0.1"
@@ -146,7 +147,11 @@ class _Conduit:
         self._conduits.opened(self)
         if self._source is None and self._conduits.owner_of is not None:
             port = self.near.peer_port
-            self._source = self._conduits.owner_of(port)
+            try:
+                self._source = self._conduits.owner_of(port)
+            except SocketGone:
+                self.abort()
+                return
             if self._source is None:
                 self._conduits.strangers.add(f"port {port}")
                 self.abort()

@@ -14,26 +14,31 @@ _LOCAL, _STATE, _INODE = 1, 3, 9
 _BROKER: Final = re.compile(rb"/broker-(\d+)\b")
 
 
+class SocketGone(Exception):
+    """Whoever connected has closed the socket, or has ended."""
+
+
 def broker_at(port: int, directory: Path) -> str | None:
     """Return the id of the broker whose socket has this local port; None if it is none of the cluster's in a directory.
 
-    A broker is a process whose command line names its own directory in the cluster's.
+    A broker is a process whose command line names its own directory in the cluster's. Raises ``SocketGone``.
     """
     inode = _inode_of(port)
-    if inode is None:
-        return None
     wanted = f"socket:[{inode}]"
-    return next((name for name, process in _brokers(directory) if wanted in _descriptors(process)), None)
+    owner = next((name for name, process in _brokers(directory) if wanted in _descriptors(process)), None)
+    if owner is None and _inode_of(port) != inode:
+        raise SocketGone
+    return owner
 
 
-def _inode_of(port: int) -> str | None:
-    """Return the inode of the connected socket with a local port of IPv4."""
+def _inode_of(port: int) -> str:
+    """Return the inode of the connected socket with a local port of IPv4. Raises ``SocketGone``."""
     suffix = f":{port:04X}"
     for line in (_PROCESSES / "net" / "tcp").read_text().splitlines()[1:]:
         columns = line.split()
         if columns[_LOCAL].endswith(suffix) and columns[_STATE] == _ESTABLISHED:
             return columns[_INODE]
-    return None
+    raise SocketGone
 
 
 def _brokers(directory: Path) -> Iterator[tuple[str, Path]]:
