@@ -39,23 +39,28 @@ class ZooKeeperAccess:
     login: DigestLogin | None
     protects_znodes: bool
 
+    @property
+    def has_user(self) -> bool:
+        """Whether the broker is a user of ZooKeeper, to which znodes can belong."""
+        return self.login is not None or (self.tls is not None and self.tls.own_file is not None)
+
 
 def zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
     """Return what the settings say. Raises ``ConfigError`` for what cannot work or would protect nothing."""
     _refuse_useless(config)
-    login = _login(config)
     tls = _tls(config) if config.zookeeper_ssl_client_enable else None
-    if config.zookeeper_set_acl and login is None and (tls is None or tls.own_file is None):
+    access = ZooKeeperAccess(tls=tls, login=_login(config), protects_znodes=config.zookeeper_set_acl)
+    if access.protects_znodes and not access.has_user:
         raise ConfigError(
             f"{_SET_ACL}=true needs a user of ZooKeeper to which the znodes belong: set {_JAAS}={_LOGIN} or, with "
             f"{_TLS}=true, {_KEY_STORE}.location"
         )
-    return ZooKeeperAccess(tls=tls, login=login, protects_znodes=config.zookeeper_set_acl)
+    return access
 
 
 def remarks(config: BrokerConfig) -> Iterator[str]:
     """Yield which settings have no effect because TLS was switched off by name."""
-    if _TLS in config.given and not config.zookeeper_ssl_client_enable:
+    if _is_switched_off(config):
         for key in config.given:
             if key.startswith(_SSL) and key != _TLS:
                 yield f"{key} has no effect: {_TLS}=false"
@@ -63,19 +68,24 @@ def remarks(config: BrokerConfig) -> Iterator[str]:
 
 def _refuse_useless(config: BrokerConfig) -> None:
     promising = [key for key in _KEYS if _promises(config.given.get(key, ""))]
+    if _is_switched_off(config):
+        promising = [key for key in promising if not key.startswith(_SSL)]
     if promising and config.is_embedded:
         raise ConfigError(
             f"{promising[0]} has no effect without zookeeper.connect: a standalone broker has its metadata in its own "
             "data directory; leave it out, or set zookeeper.connect (--zookeeper)"
         )
-    if config.zookeeper_ssl_client_enable or _TLS in config.given:
-        return
     for key in promising:
-        if key.startswith(_SSL):
+        if key.startswith(_SSL) and not config.zookeeper_ssl_client_enable:
             raise ConfigError(
                 f"{key} has no effect without {_TLS}=true, and the broker would connect to ZooKeeper in plain text: "
                 f"set that, or {_TLS}=false if it may"
             )
+
+
+def _is_switched_off(config: BrokerConfig) -> bool:
+    """Return whether TLS is off, and the operator says so."""
+    return _TLS in config.given and not config.zookeeper_ssl_client_enable
 
 
 def _promises(text: str) -> bool:

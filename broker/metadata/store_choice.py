@@ -28,7 +28,7 @@ from oncelog.broker.storage.log_files import parse_directory_name
 from oncelog.coordinator.metadata_store.local import LocalEnsemble
 from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
-from oncelog.coordinator.metadata_store.znode_access import PROTECTED_ROOTS
+from oncelog.coordinator.metadata_store.znode_access import PROTECTED_ROOTS, SECRET_ROOTS
 from oncelog.coordinator.metadata_store.zookeeper_address import ROOT
 from oncelog.coordinator.metadata_store.zookeeper_security import ZooKeeperSecurity
 
@@ -156,7 +156,7 @@ def zookeeper_security(config: BrokerConfig) -> ZooKeeperSecurity:
 
 async def _warn_of_open_znodes(session: "ZooKeeperSession") -> None:
     """Log whether what was there before znodes were protected is open still; its place decides who can remove it."""
-    found = [path for path in (ROOT, *PROTECTED_ROOTS) if await session.is_open(path)]
+    found = [path for path in (ROOT, *PROTECTED_ROOTS, *SECRET_ROOTS) if await session.is_open(path)]
     if found:
         logger.warning(_OPEN, ", ".join(found))
 

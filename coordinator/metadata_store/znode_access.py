@@ -11,7 +11,7 @@ from typing import Final
 from oncelog.coordinator.metadata_store import paths, token_znodes
 
 _CONSUMERS: Final = "/consumers"
-_SECRET: Final = (paths.USER_CONFIGS, paths.BROKER_CONFIGS, token_znodes.TOKENS)
+SECRET_ROOTS: Final = (paths.USER_CONFIGS, paths.BROKER_CONFIGS, token_znodes.TOKENS)
 
 PROTECTED_ROOTS: Final = (
     "/admin",
@@ -45,4 +45,4 @@ def access_of(path: str) -> ZnodeAccess:
     """Return who may do what with a protected znode; the path is below the chroot."""
     if path == _CONSUMERS:
         return ZnodeAccess.OPEN
-    return ZnodeAccess.SECRET if path.startswith(_SECRET) else ZnodeAccess.READABLE
+    return ZnodeAccess.SECRET if path.startswith(SECRET_ROOTS) else ZnodeAccess.READABLE
