@@ -38,7 +38,10 @@ _ADVICE: Final = Advice(
         "set zookeeper.ssl.keystore.location to a private key and a certificate that ZooKeeper's trust store accepts"
     ),
     version="see zookeeper.ssl.enabled.protocols, and ssl.enabledProtocols of ZooKeeper",
-    cipher="see zookeeper.ssl.cipher.suites, and ssl.ciphersuites of ZooKeeper",
+    cipher=(
+        "see zookeeper.ssl.cipher.suites, and ssl.ciphersuites of ZooKeeper; or, if ZooKeeper requires a certificate, "
+        "set zookeeper.ssl.keystore.location"
+    ),
     no_tls="name its secureClientPort in zookeeper.connect, or zookeeper.ssl.client.enable=false",
 )
 

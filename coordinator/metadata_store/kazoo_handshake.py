@@ -31,6 +31,11 @@ _NO_TLS: Final = (
     "does not speak TLS: name its secureClientPort in zookeeper.connect, or zookeeper.ssl.client.enable=false"
 )
 _ONLY_TLS: Final = "speaks TLS: set zookeeper.ssl.client.enable=true, or name its clientPort in zookeeper.connect"
+_ENDED: Final = (
+    "the server ended it without saying why: does it require a certificate of the broker "
+    "(zookeeper.ssl.keystore.location), and is there a version of TLS that both speak "
+    "(zookeeper.ssl.enabled.protocols)?"
+)
 _BREAKS_OFF: Final = (
     "breaks off the login of oncelog.zookeeper.sasl.jaas.config: see its JAAS file, and its log for the reason"
 )
@@ -94,7 +99,7 @@ class KazooHandshake:
         except (ssl.SSLEOFError, ConnectionError):
             if speaks_plain_text(self._address, min(self._seconds, _LOOK_SECONDS)):
                 raise ServerRefused(_NO_TLS) from None
-            raise
+            raise ConnectionDropped(_ENDED) from None
         finally:
             connection.close()  # TLS has taken its descriptor over, unless it failed.
 
@@ -114,11 +119,13 @@ class KazooHandshake:
             return self._kazoo_invoke(min(timeout, self._seconds), *arguments, **named)
         except ConnectionDropped as dropped:
             cause, tls = dropped.__context__, self._security.tls
-            if tls is not None and isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
+            if tls is None:
+                if speaks_tls(self._address, min(self._seconds, _LOOK_SECONDS)):
+                    raise ServerRefused(_ONLY_TLS) from None
+                raise
+            if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
                 raise ServerRefused(tls.explain(cause)) from None
-            if tls is None and speaks_tls(self._address, min(self._seconds, _LOOK_SECONDS)):
-                raise ServerRefused(_ONLY_TLS) from None
-            raise
+            raise ConnectionDropped(_ENDED) from None
 
     def _log_in(self, _: str, timeout: float) -> None:
         """Authenticate this client and the server by SASL. kazoo calls this if it was told to log in."""

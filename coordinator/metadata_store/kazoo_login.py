@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import EXCEPTIONS, AuthFailedError
 from kazoo.protocol.serialization import SASL
+from puresasl import SASLError, SASLProtocolException
 from puresasl.client import SASLClient
 
 from oncelog.coordinator.metadata_store.zookeeper_security import ServerRefused
@@ -25,6 +26,8 @@ _NO_SASL: Final = (
 _NOT_PROVED: Final = (
     f"has not proved that it knows the password of {_JAAS}: see its JAAS file, and that this is the right server"
 )
+_MALFORMED: Final = (SASLError, SASLProtocolException, ValueError, TypeError, LookupError, AttributeError)
+"""What pure-sasl raises for messages of a server that are not what it expects."""
 
 
 def log_in(connection: Any, login: DigestLogin, seconds: float) -> None:
@@ -49,7 +52,7 @@ def log_in(connection: Any, login: DigestLogin, seconds: float) -> None:
 def _respond(client: SASLClient, challenge: bytes) -> bytes:
     try:
         return client.process(challenge) or b""
-    except Exception as error:  # pure-sasl raises whatever a malformed message makes it do.
+    except _MALFORMED as error:
         raise ServerRefused(f"{_NOT_PROVED} ({type(error).__name__}: {error})") from None
 
 

@@ -40,7 +40,7 @@ OnWait: TypeAlias = Callable[[str], None]
 """Gets, in parentheses, why no server is reached; empty if that is not known."""
 
 PATIENCE_SECONDS: Final = 2.0
-"""After which a store that waits for its first session calls ``OnWait``."""
+"""After which a store that waits for its first session calls ``OnWait``, or ends if a server has refused it."""
 _ADVICE: Final = "see that ZooKeeper runs, and that this is the address of its client port"
 _LIVE_SHARE: Final = 2 / 3
 _CONTACTS_PER_TIMEOUT: Final = 6
@@ -347,13 +347,13 @@ class ZooKeeperStore:
         await self._current.make_chroot()
 
     async def _until_started_or_refused(self, on_wait: OnWait) -> None:
-        """Return when there is a session, or, after a while in which other servers are tried, one has refused it."""
-        await asyncio.wait([self._started], timeout=PATIENCE_SECONDS)
-        if self._started.done() or self._refused.done():
-            return
-        on_wait(self._current.trouble)
+        """Return when there is a session, or a server has refused it and there was time for the others."""
         outcomes: list[asyncio.Future[Any]] = [self._started, self._refused]
-        await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
+        first = outcomes[:1] if self._plan.connect.has_several_hosts else outcomes
+        await asyncio.wait(first, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not (self._started.done() or self._refused.done()):
+            on_wait(self._current.trouble)
+            await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
         """End the session: its ephemerals are gone on return, if the store could be reached."""
