@@ -116,10 +116,8 @@ class KazooConnection:
         credentials: SessionCredentials | None,
         security: ZooKeeperSecurity,
         events: ConnectionEvents,
-        *,
-        delay_seconds: float = 0.0,
     ) -> None:
-        """Begin to connect, after ``delay_seconds``.
+        """Begin to connect.
 
         ``timeout_seconds``: the session time-out to request. ``credentials``: of a session to take over.
         """
@@ -143,17 +141,12 @@ class KazooConnection:
         reports = HandshakeReports(self._note_connected, self._note_refusal)
         self._client = make_client(connect.hosts, timeout_seconds, credentials, security, self._log, reports)
         self._client.add_listener(self._state_changed)
-        self._start_timer = self._loop.call_later(delay_seconds, self._client.start_async)
+        self._client.start_async()
 
     @property
     def trouble(self) -> str:
         """Why no server can be reached, in parentheses, to follow a sentence; empty if kazoo has not said."""
         return f" ({self._refusal})" if self._refusal else self._log.reason
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether a server and this client could not work together."""
-        return bool(self._refusal)
 
     def _note_connected(self, timeout_seconds: float) -> None:
         """Note in kazoo's thread that a server works with this client, and the session time-out that it granted."""
@@ -180,7 +173,6 @@ class KazooConnection:
     async def close(self) -> None:
         """End the session at the store, if it can be reached, and the client in any case."""
         self._note_end()
-        self._start_timer.cancel()
         await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:

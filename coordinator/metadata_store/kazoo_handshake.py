@@ -7,8 +7,8 @@
   for ever, and say that a connection was dropped.
 * The granted session time-out is reported, which kazoo keeps to itself.
 
-A login that fails ends kazoo's session, and so does one that breaks off twice: each attempt prolongs the session at the
-server, whose ephemerals would outlive a broker that cannot do anything any more.
+A login that fails, or breaks off twice, ends a session that there was: each attempt prolongs it at the server, and its
+ephemerals would outlive a broker that cannot do anything any more.
 
 Everything here runs in kazoo's thread.
 """
@@ -64,6 +64,7 @@ class KazooHandshake:
         self._host = ""
         self._address: Address = ("", 0)
         self._breaks = 0
+        self._has_session = False
         self._timeouts = handler.timeout_exception
         self._kazoo_connect, connection._connect = connection._connect, self._connect
         self._kazoo_invoke, connection._invoke = connection._invoke, self._request_session
@@ -79,6 +80,7 @@ class KazooHandshake:
         except ServerRefused as refused:
             raise ConnectionDropped(self._report(str(refused))) from None
         self._breaks = 0
+        self._has_session = True
         self._reports.granted_timeout(read_timeout * 1.5 / 1000)  # kazoo returns two thirds of it, in milliseconds.
         return read_timeout, connect_timeout
 
@@ -134,9 +136,14 @@ class KazooHandshake:
         try:
             log_in(self._connection, login, min(timeout, self._seconds))
         except ServerRefused as refused:
-            raise AuthFailedError(self._report(str(refused))) from None
+            raise self._failed_login(str(refused)) from None
         except (ConnectionDropped, self._timeouts):
             self._breaks += 1
             if self._breaks > _MOST_BREAKS:
-                raise AuthFailedError(self._report(_BREAKS_OFF)) from None
+                raise self._failed_login(_BREAKS_OFF) from None
             raise
+
+    def _failed_login(self, reason: str) -> AuthFailedError | ConnectionDropped:
+        """Return what ends the session if there was one, and else has kazoo try another server."""
+        text = self._report(reason)
+        return AuthFailedError(text) if self._has_session else ConnectionDropped(text)

@@ -46,8 +46,6 @@ _LIVE_SHARE: Final = 2 / 3
 _CONTACTS_PER_TIMEOUT: Final = 6
 _MOST_AT_ONCE: Final = 1_000
 """Multis of one bulk call that are under way together."""
-_REFUSED_PAUSE_SECONDS: Final = 1.0
-"""Before the next attempt to have a session, where servers refuse this client."""
 
 
 def _say_nothing(trouble: str) -> None:
@@ -104,7 +102,6 @@ class _Plan(NamedTuple):
     security: ZooKeeperSecurity
     credentials: SessionCredentials | None = None
     """Of a session to take over."""
-    delay_seconds: float = 0.0
 
 
 class _SessionEvents(NamedTuple):
@@ -142,7 +139,6 @@ class ZooKeeperSession(Session):
                 children_changed=partial(self._fire, self._child_watches),
                 refused=partial(events.refused, self),
             ),
-            delay_seconds=plan.delay_seconds,
         )
 
     @property
@@ -164,11 +160,6 @@ class ZooKeeperSession(Session):
     def trouble(self) -> str:
         """Why no server can be reached, in parentheses; empty if that is not known."""
         return self._connection.trouble
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether no server works with this client, as they are configured."""
-        return self._connection.is_refused
 
     def is_live(self) -> bool:
         """Return whether the store certainly still holds this session's ephemerals."""
@@ -391,8 +382,7 @@ class ZooKeeperStore:
             task = self._loop.create_task(session.close())
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
-            pause = _REFUSED_PAUSE_SECONDS if known is None and session.is_refused else 0.0
-            self._current = self._open(session.generation + 1, self._plan._replace(delay_seconds=pause))
+            self._current = self._open(session.generation + 1, self._plan)
             if known is None:
                 return  # It had not begun, as with the credentials of a session that has expired.
         self._notify(event, session)

@@ -48,6 +48,19 @@ async def test_login_with_the_right_password_is_accepted() -> None:
         assert len(server.login_times) == 1
 
 
+async def test_server_that_takes_no_login_does_not_end_the_start_if_another_one_does() -> None:
+    async with ScriptedZooKeeper().serve() as server, ScriptedZooKeeper().serve() as other:
+        other.logins = Refusing
+        for _ in range(4):  # The client begins with either.
+            store = await connect_zookeeper(
+                f"{other.address},{server.address}",
+                session_timeout_ms=9_000,
+                connection_timeout_ms=60_000,
+                security=SECURITY,
+            )
+            await store.close()
+
+
 @pytest.mark.parametrize(
     "login", [DigestLogin(username=USER, password="wrong"), DigestLogin(username="other", password=PASSWORD)]
 )
@@ -147,7 +160,7 @@ async def test_broker_that_is_refused_while_it_runs_ends_its_session_and_tries_a
         store.add_session_listener(lambda event, _: events.get(event, asyncio.Event()).set())
 
         def refuse() -> Login:
-            if len(server.login_times) == 4:
+            if len(server.login_times) == 9:
                 tried.set()
             return Refusing()
 
@@ -157,7 +170,7 @@ async def test_broker_that_is_refused_while_it_runs_ends_its_session_and_tries_a
             await ended.wait()
             assert store.session is None
             await tried.wait()
-        assert server.login_times[4] - server.login_times[2] > 1.5
+        assert server.login_times[8] - server.login_times[6] > 1.0
         server.logins = Login
         async with asyncio.timeout(SECONDS):
             await started.wait()
