@@ -29,8 +29,9 @@ PROTECTED_ROOTS: Final = (
     "/kafka-acl-extended",
     "/kafka-acl-extended-changes",
     paths.FEATURE,
+    "/migration",
 )
-"""The znodes at the top that belong to the brokers, with all that is below them."""
+"""The znodes at the top that belong to the brokers, with all that is below them; the last is Kafka's only."""
 
 
 class ZnodeAccess(Enum):

@@ -22,6 +22,8 @@ _PING: Final = -2
 _EXISTS: Final = 3
 _GET: Final = 4
 _SASL: Final = 102
+_MULTI: Final = 14
+_CREATE: Final = 15
 _CLOSE: Final = -11
 
 
@@ -61,6 +63,9 @@ class ScriptedZooKeeper:
         self.logins: Callable[[], Login] = Login
         self.look: Callable[[Connection, int], None] = lambda connection, xid: connection.reply(xid, 0, _STAT)
         self.read: Callable[[Connection, int], None] = lambda connection, xid: connection.send(empty_znode(xid))
+        self.creation: Callable[[], bytes] = created_znode
+        self.created: list[bytes] = []
+        """The requests that create znodes, in bytes: with their access control lists."""
         self.timeout_ms = 60_000
         self.connections: list[Connection] = []
         self.login_times: list[float] = []
@@ -129,6 +134,9 @@ class Connection(asyncio.Protocol):
             self._server.read(self, xid)
         elif kind == _SASL:
             self._answer_login(xid, content[4:])
+        elif kind == _MULTI:
+            self._server.created.append(content)
+            self.reply(xid, 0, self._server.creation())
         elif xid == _PING:
             self.reply(xid)
         elif kind == _CLOSE:
@@ -156,6 +164,16 @@ class Connection(asyncio.Protocol):
         """Send frames at once: one record of TLS, if there is TLS."""
         assert self._transport is not None
         self._transport.write(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+
+
+def created_znode() -> bytes:
+    """The response to a multi that creates one znode."""
+    return struct.pack(">ibii1s", _CREATE, 0, 0, 1, b"/") + _STAT + struct.pack(">ibi", -1, 1, -1)
+
+
+def failed_creation(error: int) -> bytes:
+    """The response to a multi that could not create one znode."""
+    return struct.pack(">ibiiibi", -1, 0, error, error, -1, 1, -1)
 
 
 def empty_znode(xid: int) -> bytes:

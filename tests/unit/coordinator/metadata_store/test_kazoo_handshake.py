@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oncelog.coordinator.metadata_store.store import SessionEvent, StoreUnavailable
+from oncelog.coordinator.metadata_store.store import NotPermitted, SessionEvent, StoreUnavailable
 from oncelog.coordinator.metadata_store.zookeeper import connect_zookeeper
 from oncelog.coordinator.metadata_store.zookeeper_security import ZooKeeperSecurity
 from oncelog.protocol.sasl.digest_login import DigestLogin
@@ -16,6 +16,7 @@ from tests.unit.coordinator.metadata_store.scripted_zookeeper import (
     USER,
     Login,
     ScriptedZooKeeper,
+    failed_creation,
 )
 
 pytestmark = pytest.mark.real_loop
@@ -192,3 +193,40 @@ async def test_server_that_accepts_users_only_ends_the_start_with_the_setting() 
         server.look = lambda connection, xid: connection.reply(xid, -124)
         said = await refusal(server, ZooKeeperSecurity())
     assert f"accepts only clients that log in: set {JAAS}" in said
+
+
+@pytest.mark.parametrize(
+    ("protects", "path", "schemes"),
+    [
+        (True, "/config/users/alice", [b"auth"]),
+        (True, "/brokers", [b"auth", b"world"]),
+        (True, "/consumers", [b"world"]),
+        (False, "/config/users/alice", [b"world"]),
+    ],
+)
+async def test_created_znode_is_for_the_user_of_the_client_if_znodes_are_protected(
+    protects: bool, path: str, schemes: list[bytes]
+) -> None:
+    security = ZooKeeperSecurity(login=SECURITY.login, protects_znodes=protects)
+    async with ScriptedZooKeeper().serve() as server:
+        store = await connect_zookeeper(
+            f"{server.address}/chroot", session_timeout_ms=9_000, connection_timeout_ms=60_000, security=security
+        )
+        session = store.session
+        assert session is not None
+        await session.create(path)
+        await store.close()
+        chroot, created = server.created
+    assert path.encode() in created
+    assert [scheme for scheme in (b"auth", b"world") if scheme in created] == schemes
+    assert (b"auth" in chroot) is protects
+
+
+@pytest.mark.parametrize(("error", "why"), [(-102, "belongs to another user"), (-114, "ZooKeeper knows of none")])
+async def test_znode_that_may_not_be_created_ends_the_start_with_the_setting(error: int, why: str) -> None:
+    async with ScriptedZooKeeper().serve() as server:
+        server.creation = lambda: failed_creation(error)
+        with pytest.raises(NotPermitted, match=rf"/chroot.*{why}.*oncelog\.zookeeper\.sasl\.jaas\.config"):
+            await connect_zookeeper(
+                f"{server.address}/chroot", session_timeout_ms=9_000, connection_timeout_ms=60_000, security=SECURITY
+            )
