@@ -32,6 +32,12 @@ _UNSERVED_VARIABLES: Final = {
 }
 """Those among them from which a broker is expected to do something, and what to do instead."""
 
+_JAAS_FILE: Final = "java.security.auth.login.config"
+_JAAS_FILE_ADVICE: Final = (
+    "KAFKA_OPTS names a JAAS file, which is not read: set listener.name.NAME.MECHANISM.sasl.jaas.config for listeners, "
+    "and oncelog.zookeeper.sasl.jaas.config for ZooKeeper"
+)
+
 _UNSERVED_FAMILIES: Final = (
     "ssl.", "sasl.", "listener.name.", "remote.log.", "group.consumer.", "group.share.", "group.streams.", "share.",
     "confluent.", "controller.quorum.", "controller.quota.", "quota.", "metrics.", "metric.", "log.cleaner.",
@@ -87,6 +93,8 @@ def load_config(
         for name, instead in _UNSERVED_VARIABLES.items()
         if environment and environment.get(name)
     ]
+    if _JAAS_FILE in (environment or {}).get("KAFKA_OPTS", ""):
+        warnings.append(_JAAS_FILE_ADVICE)
     warnings += access_control.warnings(config)
     remarks = [*_unused(known), *_unserved(others), *zookeeper_config.remarks(config), *_embedded(config)]
     return LoadedConfig(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from oncelog.broker.config.settings import ConfigError
+from oncelog.broker.config.broker_config import BROKER_SETTINGS
+from oncelog.broker.config.settings import ConfigError, Kind
 from oncelog.broker.config.sources import LoadedConfig, load_config
 from oncelog.broker.config.zookeeper_config import zookeeper_access
 from oncelog.clients.tls import TlsSettings
@@ -130,6 +131,21 @@ def test_tls_that_is_switched_off_by_name_leaves_its_settings_without_effect() -
         loaded = load(*connect, "zookeeper.ssl.client.enable=false", "zookeeper.ssl.keystore.location=/k")
         assert "zookeeper.ssl.keystore.location has no effect: zookeeper.ssl.client.enable=false" in loaded.remarks
         assert zookeeper_access(loaded.config).tls is None
+
+
+def test_login_in_a_file_of_the_jvm_is_a_warning_that_names_the_settings() -> None:
+    options = "-Xmx1G -Djava.security.auth.login.config=/etc/kafka/jaas.conf"
+    (warning,) = load_config(environment={"KAFKA_OPTS": options}).warnings
+    assert "oncelog.zookeeper.sasl.jaas.config" in warning
+
+
+def test_secrets_among_the_settings_are_never_described() -> None:
+    secret = {key for key, setting in BROKER_SETTINGS.items() if setting.kind is Kind.PASSWORD}
+    assert secret >= {
+        "oncelog.zookeeper.sasl.jaas.config",
+        "zookeeper.ssl.keystore.password",
+        "zookeeper.ssl.truststore.password",
+    }
 
 
 def test_setting_with_capitals_is_found_in_the_environment() -> None:
