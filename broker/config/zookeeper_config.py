@@ -1,8 +1,8 @@
 """The settings of the connection to ZooKeeper as a whole: what cannot work, and what would protect nothing, is refused.
 
-An operator who names a trust store or a login expects that nobody else reads what the broker says to ZooKeeper. So a
-setting that would have no effect is refused at the start, with the setting that is missing. ``=false`` of a switch says
-that it may be so.
+An operator who names a trust store or a login expects that no other program reads what the broker says to ZooKeeper.
+So a setting that would have no effect is refused at the start, with the setting that is missing. ``=false`` of a switch
+says that it may be so.
 """
 
 from collections.abc import Iterator

@@ -132,8 +132,12 @@ class KazooConnection:
         self._loop = asyncio.get_running_loop()
         self._cross = LoopCrossing()
         self._address = connect
-        self._protects_znodes = security.protects_znodes
+        self._full = connect.with_chroot
+        self._access_of = access_of if security.protects_znodes else _open_to_all
         self._events = events
+        self._on_data = partial(self._changed, events.data_changed)
+        self._on_children = partial(self._changed, events.children_changed)
+        """kazoo keeps one registration of each callable per path."""
         self._gate = threading.Lock()
         """Held while a request is queued, and while kazoo's thread notes the end of the session."""
         self._log = KazooLog()
@@ -195,12 +199,12 @@ class KazooConnection:
 
     async def exists(self, path: str, *, watch: bool) -> bool:
         """Return whether a znode exists; ``watch``: report when it is created, set or deleted."""
-        event = self._data_changed if watch else None
+        event = self._on_data if watch else None
         return bool(await self._start(path, lambda: self._client.exists_async(self._full(path), event)))
 
     async def get(self, path: str, *, watch: bool) -> Znode | None:
         """Return a znode; ``watch``: report when it is set or deleted, if there is one."""
-        event = self._data_changed if watch else None
+        event = self._on_data if watch else None
         try:
             data, stat = await self._start(path, lambda: self._client.get_async(self._full(path), event))
         except NoNodeError:
@@ -221,7 +225,7 @@ class KazooConnection:
 
     async def children(self, path: str, *, watch: bool) -> list[str] | None:
         """Return the names of a znode's children; ``watch``: report when they change, if there is the znode."""
-        event = self._children_changed if watch else None
+        event = self._on_children if watch else None
         try:
             names = await self._start(path, lambda: self._client.get_children_async(self._full(path), event))
         except NoNodeError:
@@ -256,12 +260,6 @@ class KazooConnection:
         except NoNodeError:
             return False
         return may_be_changed_by_all(acls)
-
-    def _full(self, path: str) -> str:
-        return self._address.with_chroot(path)
-
-    def _access_of(self, path: str) -> ZnodeAccess:
-        return access_of(path) if self._protects_znodes else ZnodeAccess.OPEN
 
     async def _multi(self, requests: list[Any]) -> list[Any] | MultiFailed:
         results = await self._start(ROOT, lambda: self._call(Multi(requests)))
@@ -316,16 +314,13 @@ class KazooConnection:
     def _expired(self) -> SessionExpired:
         return SessionExpired(f"session {self.session_id:#x} has expired")
 
-    # Watch events. kazoo keeps one registration of each callable per path.
+    def _changed(self, report: Callable[[str | None], None], event: WatchedEvent) -> None:
+        """Report a watch event."""
+        self._cross(report, None if event.type == EventType.NONE else self._address.without_chroot(event.path))
 
-    def _data_changed(self, event: WatchedEvent) -> None:
-        self._cross(self._events.data_changed, self._changed_path(event))
 
-    def _children_changed(self, event: WatchedEvent) -> None:
-        self._cross(self._events.children_changed, self._changed_path(event))
-
-    def _changed_path(self, event: WatchedEvent) -> str | None:
-        return None if event.type == EventType.NONE else self._address.without_chroot(event.path)
+def _open_to_all(path: str) -> ZnodeAccess:
+    return ZnodeAccess.OPEN
 
 
 def _failed(result: Any) -> bool:

@@ -130,9 +130,9 @@ class KazooHandshake:
             raise ConnectionDropped(_ENDED) from None
 
     def _log_in(self, _: str, timeout: float) -> None:
-        """Authenticate this client and the server by SASL. kazoo calls this if it was told to log in."""
+        """Authenticate this client and the server by SASL. kazoo calls this if it has options for SASL."""
         login = self._security.login
-        assert login is not None, "kazoo was told to log in"
+        assert login is not None, "kazoo has options for SASL only with a login"
         try:
             log_in(self._connection, login, min(timeout, self._seconds))
         except ServerRefused as refused:

@@ -146,7 +146,7 @@ def test_znodes_have_the_same_lists_as_those_of_kafka(secured: SecuredZooKeeper,
     assert set(left.values()) <= {ours["/"]}, left
 
 
-def test_each_works_with_what_the_other_has_left(secured: SecuredZooKeeper, tmp_path: Path) -> None:
+def test_brokers_of_both_kinds_work_with_what_the_other_has_left(secured: SecuredZooKeeper, tmp_path: Path) -> None:
     """One after the other: they are no members of one cluster at the same time."""
     for first, second in (("kafka", "ours"), ("ours", "kafka")):
         chroot = f"/{first}-first"

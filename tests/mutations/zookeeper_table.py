@@ -15,7 +15,7 @@ _CONFIG: Final = "tests/unit/broker/config/test_zookeeper_config.py"
 ZOOKEEPER_MUTATIONS: Final = (
     Mutation(
         "B134", f"{_STORE}/kazoo_client.py",
-        "return access_of(path) if self._protects_znodes else ZnodeAccess.OPEN", "return ZnodeAccess.OPEN",
+        "access_of if security.protects_znodes else _open_to_all", "_open_to_all",
         f"{_HANDSHAKES}::test_created_znode_is_for_the_user_of_the_client_if_znodes_are_protected",
     ),
     Mutation(
@@ -27,7 +27,7 @@ ZOOKEEPER_MUTATIONS: Final = (
     Mutation(
         "B134", f"{_STORE}/znode_access.py",
         "    \"/delegation_token\",\n", "",
-        f"{_ACCESS}::test_every_znode_of_brokers_lies_below_a_protected_root",
+        f"{_ACCESS}::test_znodes_of_brokers_lie_below_protected_roots",
     ),
     Mutation(
         "B134", f"{_STORE}/kazoo_encodings.py",

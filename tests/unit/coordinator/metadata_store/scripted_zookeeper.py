@@ -1,4 +1,4 @@
-"""A server of ZooKeeper as far as sessions, logins and reading a znode go, whose every answer a test chooses.
+"""A server of ZooKeeper as far as sessions, logins and reading a znode go, whose responses a test chooses.
 
 The login is DIGEST-MD5 (RFC 2831) written from the specification, with which that of pure-sasl is compared.
 """
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         elif kind == _GET:
             self._server.read(self, xid)
         elif kind == _SASL:
-            self._answer_login(xid, content[4:])
+            self._serve_login(xid, content[4:])
         elif kind == _MULTI:
             self._server.created.append(content)
             self.reply(xid, 0, self._server.creation())
@@ -143,19 +143,19 @@ class Connection(asyncio.Protocol):
             self.reply(xid)
             self.cut()
 
-    def _answer_login(self, xid: int, message: bytes) -> None:
+    def _serve_login(self, xid: int, message: bytes) -> None:
         if self._login is None:
             self._login = self._server.logins()
             self._server.login_times.append(asyncio.get_running_loop().time())
-            answer = self._login.greet()
+            response = self._login.greet()
         else:
-            answer = self._login.judge(message)
-        if answer is None:
+            response = self._login.judge(message)
+        if response is None:
             self.cut()
-        elif isinstance(answer, int):
-            self.reply(xid, answer)
+        elif isinstance(response, int):
+            self.reply(xid, response)
         else:
-            self.reply(xid, 0, struct.pack(">i", len(answer)) + answer)
+            self.reply(xid, 0, struct.pack(">i", len(response)) + response)
 
     def reply(self, xid: int, error: int = 0, content: bytes = b"") -> None:
         self.send(struct.pack(">iqi", xid, 0, error) + content)

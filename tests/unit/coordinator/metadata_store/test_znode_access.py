@@ -32,7 +32,7 @@ def test_access_of_a_znode_is_that_of_kafka(path: str, access: ZnodeAccess) -> N
     assert access_of(path) is access
 
 
-def test_every_znode_of_brokers_lies_below_a_protected_root() -> None:
+def test_znodes_of_brokers_lie_below_protected_roots() -> None:
     """So that `oncelog znodes protect` leaves none open, but the one that is to be."""
     places = (
         *paths.PERSISTENT_PATHS,
