@@ -7,8 +7,8 @@
   for ever, and say that a connection was dropped.
 * The granted session time-out is reported, which kazoo keeps to itself.
 
-A login that fails, or breaks off twice, ends a session that there was: each attempt prolongs it at the server, and its
-ephemerals would outlive a broker that cannot do anything any more.
+A session that there was ends when every server has refused its login: each attempt prolongs it, and its ephemerals
+would outlive a broker that cannot do anything any more.
 
 Everything here runs in kazoo's thread.
 """
@@ -63,7 +63,11 @@ class KazooHandshake:
         self._reports = reports
         self._host = ""
         self._address: Address = ("", 0)
+        self._hosts = len(client.hosts)
         self._breaks = 0
+        """Logins in a row that broke off."""
+        self._refusing: set[tuple[str, int]] = set()
+        """The servers that have refused the login since one took it."""
         self._has_session = False
         self._timeouts = handler.timeout_exception
         self._kazoo_connect, connection._connect = connection._connect, self._connect
@@ -80,6 +84,7 @@ class KazooHandshake:
         except ServerRefused as refused:
             raise ConnectionDropped(self._report(str(refused))) from None
         self._breaks = 0
+        self._refusing.clear()
         self._has_session = True
         self._reports.granted_timeout(read_timeout * 1.5 / 1000)  # kazoo returns two thirds of it, in milliseconds.
         return read_timeout, connect_timeout
@@ -144,6 +149,8 @@ class KazooHandshake:
             raise
 
     def _failed_login(self, reason: str) -> AuthFailedError | ConnectionDropped:
-        """Return what ends the session if there was one, and else has kazoo try another server."""
+        """Return what has kazoo try another server, or ends the session if there was one and no server is left."""
         text = self._report(reason)
-        return AuthFailedError(text) if self._has_session else ConnectionDropped(text)
+        self._refusing.add((self._host, self._address[1]))
+        ends_session = self._has_session and len(self._refusing) == self._hosts
+        return AuthFailedError(text) if ends_session else ConnectionDropped(text)

@@ -6,7 +6,7 @@ server without SASL, as fast as it responds, until the session expires; this one
 
 from typing import Any, Final
 
-from kazoo.exceptions import EXCEPTIONS, AuthFailedError
+from kazoo.exceptions import EXCEPTIONS, AuthFailedError, SessionClosedRequireSaslError
 from kazoo.protocol.serialization import SASL
 from puresasl import SASLError, SASLProtocolException
 from puresasl.client import SASLClient
@@ -60,8 +60,8 @@ def _exchange(connection: Any, xid: int, message: bytes, login: DigestLogin, sec
     """Send a message; return the server's."""
     connection._submit(SASL(message), seconds, xid)
     header, response, offset = connection._read_header(seconds)
-    if header.err == AuthFailedError.code:
-        raise ServerRefused(_wrong_password(login))
+    if header.err == AuthFailedError.code or (header.err == SessionClosedRequireSaslError.code and xid > 1):
+        raise ServerRefused(_wrong_password(login))  # The second is the error of a server that requires a login.
     if header.err:
         name = EXCEPTIONS[header.err].__name__ if header.err in EXCEPTIONS else f"error {header.err}"
         raise ServerRefused(f"{_NO_SASL} ({name})")

@@ -365,7 +365,7 @@ class ZooKeeperStore:
         if not self._refused.done():
             self._refused.set_result(reason)
         if self._started.done() and reason != self._reported_refusal:
-            logger.warning("ZooKeeper does not work with this broker any more: %s", reason)
+            logger.warning("A server of ZooKeeper does not work with this broker any more: %s", reason)
             self._reported_refusal = reason
 
     def _on_event(self, session: ZooKeeperSession, event: SessionEvent) -> None:

@@ -51,7 +51,7 @@ ZOOKEEPER_MUTATIONS: Final = (
     ),
     Mutation(
         "B135", f"{_STORE}/kazoo_handshake.py",
-        "return AuthFailedError(text) if self._has_session else ConnectionDropped(text)",
+        "return AuthFailedError(text) if ends_session else ConnectionDropped(text)",
         "return ConnectionDropped(text)",
         f"{_HANDSHAKES}::test_broker_that_is_refused_while_it_runs_ends_its_session_and_tries_again_slowly",
     ),

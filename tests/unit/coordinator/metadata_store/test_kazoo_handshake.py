@@ -92,6 +92,13 @@ class Malformed(Login):
         return b"nonce=,maxbuf=many"
 
 
+class Requiring(Login):
+    """A server that requires a login, where a password is wrong."""
+
+    def judge(self, response: bytes) -> bytes | int | None:
+        return -124
+
+
 class Impostor(Login):
     def judge(self, response: bytes) -> bytes | int | None:
         return b"rspauth=" + b"0" * 32
@@ -120,6 +127,7 @@ class BreakingOff(Login):
         (WithoutSasl, f"does not take the login of {JAAS}"),
         (Failing, f"does not take the login of {JAAS}"),
         (Refusing, "does not accept user kafka"),
+        (Requiring, "does not accept user kafka"),
         (Malformed, "has not proved that it knows the password"),
         (Impostor, "has not proved that it knows the password"),
         (Lenient, "does not accept user kafka"),
@@ -178,6 +186,29 @@ async def test_broker_that_is_refused_while_it_runs_ends_its_session_and_tries_a
         await store.close()
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert [text for text in warnings if "does not accept user kafka" in text] == warnings[:1]
+
+
+async def test_session_goes_on_at_another_server_if_one_refuses_the_login() -> None:
+    async with ScriptedZooKeeper().serve() as server, ScriptedZooKeeper().serve() as other:
+        store = await connect_zookeeper(
+            f"{other.address},{server.address}",
+            session_timeout_ms=9_000,
+            connection_timeout_ms=60_000,
+            security=SECURITY,
+        )
+        events: list[SessionEvent] = []
+        resumed = asyncio.Event()
+        store.add_session_listener(lambda event, _: events.append(event))
+        store.add_session_listener(lambda event, _: resumed.set() if event is SessionEvent.RESUMED else None)
+        other.logins = Refusing
+        for _ in range(4):  # The client begins with either.
+            resumed.clear()
+            server.cut()
+            other.cut()
+            async with asyncio.timeout(SECONDS):
+                await resumed.wait()
+        assert SessionEvent.ENDED not in events
+        await store.close()
 
 
 async def test_log_has_neither_password_nor_response_nor_session_password(caplog: pytest.LogCaptureFixture) -> None:
