@@ -63,7 +63,7 @@ class KazooHandshake:
         self._reports = reports
         self._host = ""
         self._address: Address = ("", 0)
-        self._hosts = len(client.hosts)
+        self._hosts = len(set(client.hosts))
         self._breaks = 0
         """Logins in a row that broke off."""
         self._refusing: set[tuple[str, int]] = set()
