@@ -71,6 +71,7 @@ def txn_states() -> None:
         "cluster": "oncelog.broker.local_cluster.command:cluster",
         "dump-log": "oncelog.broker.tools.dump_log:command",
         "serve": "oncelog.broker.serve:command",
+        "znodes": "oncelog.broker.metadata.znodes_command:command",
     },
     context_settings={"help_option_names": ["-h", "--help"]},
 )

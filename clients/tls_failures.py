@@ -12,23 +12,40 @@ _HOST_MISMATCH: Final = frozenset({62, 64})
 _OUT_OF_TIME: Final = frozenset({9, 10, 13, 14})
 """Not yet valid, expired, and dates that cannot be read."""
 
-_UNTRUSTED_ADVICE: Final = (
-    "set ssl.truststore.location (or ssl.ca.location) to the certificate of the authority that signed it"
-)
-_DATE_ADVICE: Final = "renew the certificate at the broker, or set the clock of this machine"
-_NAME_ADVICE: Final = (
-    "connect to a name that the certificate has, or advertise one, or issue a certificate for this name; an empty "
-    "ssl.endpoint.identification.algorithm gives up this check"
-)
-_CLIENT_ADVICE: Final = (
-    "set ssl.keystore.location to a private key and a certificate that the broker's trust store accepts"
-)
-_VERSION_ADVICE: Final = "see ssl.enabled.protocols, here and at the broker"
-_CIPHER_ADVICE: Final = "see ssl.cipher.suites, here and at the broker; or the broker requires a client certificate"
 NO_TLS_ADVICE: Final = (
     "connect to the port of a listener with TLS, or set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
 )
 TLS_ADVICE: Final = "set security.protocol=SSL or SASL_SSL"
+
+
+class Advice(NamedTuple):
+    """What the user can do about each failure, where the other side is ``peer``."""
+
+    peer: str
+    untrusted: str
+    out_of_time: str
+    other_host: str
+    own_certificate: str
+    version: str
+    cipher: str
+    no_tls: str
+
+
+OF_BROKERS: Final = Advice(
+    peer="the broker",
+    untrusted="set ssl.truststore.location (or ssl.ca.location) to the certificate of the authority that signed it",
+    out_of_time="renew the certificate at the broker, or set the clock of this machine",
+    other_host=(
+        "connect to a name that the certificate has, or advertise one, or issue a certificate for this name; an empty "
+        "ssl.endpoint.identification.algorithm gives up this check"
+    ),
+    own_certificate=(
+        "set ssl.keystore.location to a private key and a certificate that the broker's trust store accepts"
+    ),
+    version="see ssl.enabled.protocols, here and at the broker",
+    cipher="see ssl.cipher.suites, here and at the broker; or the broker requires a client certificate",
+    no_tls=NO_TLS_ADVICE,
+)
 HANDSHAKE_CAUSES: Final = (
     "is this a listener with TLS (security.protocol), does it require a client certificate (ssl.keystore.location), "
     "and is there a version of TLS that both sides speak (ssl.enabled.protocols)?"
@@ -64,21 +81,22 @@ class Failure(NamedTuple):
         return f"{self.reason}: {self.advice}" if self.advice else self.reason
 
 
-def explain(error: ssl.SSLError) -> Failure:
+def explain(error: ssl.SSLError, advice: Advice = OF_BROKERS) -> Failure:
     """Return what an error of OpenSSL means."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = error.verify_message.rstrip(".")
-        return Failure(f"its certificate is not accepted: {said}", _advice_on(error.verify_code))
+        return Failure(f"its certificate is not accepted: {said}", _on_certificate(error.verify_code, advice))
     name = error.reason or ""
     words = name.replace("_", " ").lower() or str(error)
     if name.endswith(_ABOUT_CLIENT):
-        return Failure(f"the broker got no certificate of this client that it accepts ({words})", _CLIENT_ADVICE)
+        reason = f"{advice.peer} got no certificate of this client that it accepts ({words})"
+        return Failure(reason, advice.own_certificate)
     if name.endswith(_VERSIONS_DIFFER):
-        return Failure(f"there is no version of TLS that both sides speak ({words})", _VERSION_ADVICE)
+        return Failure(f"there is no version of TLS that both sides speak ({words})", advice.version)
     if name.endswith(_CIPHERS_DIFFER):
-        return Failure(f"the TLS handshake failed ({words})", _CIPHER_ADVICE)
+        return Failure(f"the TLS handshake failed ({words})", advice.cipher)
     if name.endswith(_NO_TLS):
-        return Failure(f"it does not speak TLS ({words})", NO_TLS_ADVICE)
+        return Failure(f"it does not speak TLS ({words})", advice.no_tls)
     return Failure(f"the TLS handshake failed ({words})", "")
 
 
@@ -87,7 +105,7 @@ def speaks_tls(error: ssl.SSLError) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError) or "ALERT" in (error.reason or "")
 
 
-def _advice_on(code: int) -> str:
+def _on_certificate(code: int, advice: Advice) -> str:
     if code in _HOST_MISMATCH:
-        return _NAME_ADVICE
-    return _DATE_ADVICE if code in _OUT_OF_TIME else _UNTRUSTED_ADVICE
+        return advice.other_host
+    return advice.out_of_time if code in _OUT_OF_TIME else advice.untrusted

@@ -6,7 +6,7 @@
 Two kinds of rows are special. Those with ``embedded=`` have another default for a standalone broker, on the embedded
 metadata store, where replication factors of 3 cannot be met and a rebalance delay of 3 s only delays; the start logs
 them. Those with ``unused=`` are accepted without effect; the start logs each once, with the reason. Keys of Kafka that
-would be dangerous to ignore, such as TLS to ZooKeeper, are refused instead (``oncelog.broker.config.sources``).
+would be dangerous to ignore are refused instead (``oncelog.broker.config.sources``).
 
 Keys that begin with ``oncelog.`` are ours.
 """
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oncelog.broker.config.security_settings import SecuritySettings
 from oncelog.broker.config.settings import (
     INT32_MAX,
     INT64_MAX,
@@ -31,6 +30,7 @@ from oncelog.broker.config.settings import (
     strings,
 )  # fmt: skip
 from oncelog.broker.config.unclean_recovery import STRATEGIES, STRATEGY
+from oncelog.broker.config.zookeeper_settings import ZooKeeperSettings
 
 _ASYNCIO: Final = "one event loop does this work, without a pool of threads"
 _NO_KRAFT: Final = "the cluster is coordinated by ZooKeeper or by the embedded store, not by KRaft"
@@ -45,7 +45,7 @@ NO_CLEANUP_POLICY: Final = "log.cleanup.policy= is not valid: expected compact, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class BrokerConfig(SecuritySettings):
+class BrokerConfig(ZooKeeperSettings):
     """All settings of one broker."""
 
     # Identity and metadata
@@ -56,18 +56,6 @@ class BrokerConfig(SecuritySettings):
     broker_rack: str | None = string(None, "Rack of the broker, for rack-aware replica assignment and fetching.")
     reserved_broker_max_id: int = integer(1000, "Maximum configured broker.id; generated ids are larger.", low=0)
     broker_id_generation_enable: bool = boolean(True, "Whether to generate an id for a broker without broker.id.")
-    zookeeper_connect: str = string(
-        "",
-        "ZooKeeper connection string: host:port,…/chroot. Empty: a standalone broker with the embedded metadata store.",
-    )
-    zookeeper_session_timeout_ms: int = integer(
-        18_000, "ZooKeeper session timeout to request, in milliseconds. ZooKeeper grants 2 to 20 of its ticks.", low=1
-    )
-    zookeeper_connection_timeout_ms: int | None = integer(
-        None,
-        "Milliseconds to wait for the first connection to ZooKeeper; zookeeper.session.timeout.ms if not set.",
-        low=1,
-    )
     process_roles: tuple[str, ...] = strings((), "KRaft's roles.", unused=_NO_KRAFT)
     controller_quorum_voters: tuple[str, ...] = strings((), "KRaft's voters.", unused=_NO_KRAFT)
     controller_quorum_bootstrap_servers: tuple[str, ...] = strings((), "KRaft's voters.", unused=_NO_KRAFT)

@@ -75,7 +75,6 @@ class SecuritySettings(TokenSettings):
     oncelog_audit_decisions: str = string(
         "denied", "Which decisions of access control the audit log has: denied or all.", choices=("denied", "all")
     )
-    zookeeper_set_acl: bool = boolean(False, "Whether to protect znodes with ACLs. true is refused: not supported yet.")
 
     prefixed: Mapping[str, str] = field(default_factory=dict)
     """Settings of one listener, one mechanism, or both, by their whole keys, as they were written."""

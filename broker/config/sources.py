@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from oncelog.broker.config import access_control
+from oncelog.broker.config import access_control, zookeeper_config
 from oncelog.broker.config.broker_config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
 from oncelog.broker.config.prefixed_settings import is_prefixed
 from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
+from oncelog.broker.config.zookeeper_config import zookeeper_access
 from oncelog.protocol.properties import parse_properties
 
 _NOT_SETTINGS: Final = re.compile(
@@ -31,10 +32,15 @@ _UNSERVED_VARIABLES: Final = {
 }
 """Those among them from which a broker is expected to do something, and what to do instead."""
 
+_JAAS_FILE: Final = "java.security.auth.login.config"
+_JAAS_FILE_ADVICE: Final = (
+    "KAFKA_OPTS names a JAAS file, which is not read: set listener.name.NAME.MECHANISM.sasl.jaas.config for listeners, "
+    "and oncelog.zookeeper.sasl.jaas.config for ZooKeeper"
+)
+
 _UNSERVED_FAMILIES: Final = (
     "ssl.", "sasl.", "listener.name.", "remote.log.", "group.consumer.", "group.share.", "group.streams.", "share.",
     "confluent.", "controller.quorum.", "controller.quota.", "quota.", "metrics.", "metric.", "log.cleaner.",
-    "zookeeper.ssl.", "zookeeper.clientCnxnSocket",
     "inter.broker.protocol.version", "password.encoder.", "client.quota.callback.class", "principal.builder.class",
     "group.coordinator.", "compression.", "metadata.log.", "create.topic.policy.class.name",
     "alter.config.policy.class.name", "kafka.metrics.", "broker.heartbeat.", "broker.session.", "initial.broker.",
@@ -47,8 +53,8 @@ _RENAMED: Final[Mapping[str, str]] = {
 }
 """Former names of settings, accepted with a warning for one minor release, and their present names."""
 
-_ZOOKEEPER_TLS: Final = "zookeeper.ssl."
-_ZOOKEEPER_TLS_SWITCH: Final = "zookeeper.ssl.client.enable"
+_WITH_CAPITALS: Final = {key.lower(): key for key in BROKER_SETTINGS if key != key.lower()}
+"""Keys that the name of an environment variable does not show as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,6 @@ def load_config(
         **settings_in_environment(environment or {}),
         **dict(_parse_override(text) for text in overrides),
     }
-    _refuse_plain_zookeeper(given)
     renamed = [key for key in given if key in _RENAMED]
     given = {**{_RENAMED[key]: given[key] for key in renamed}, **{k: v for k, v in given.items() if k not in _RENAMED}}
     known = {key: text for key, text in given.items() if key in BROKER_SETTINGS}
@@ -88,8 +93,10 @@ def load_config(
         for name, instead in _UNSERVED_VARIABLES.items()
         if environment and environment.get(name)
     ]
+    if _JAAS_FILE in (environment or {}).get("KAFKA_OPTS", ""):
+        warnings.append(_JAAS_FILE_ADVICE)
     warnings += access_control.warnings(config)
-    remarks = [*_unused(known), *_unserved(others), *_embedded(config)]
+    remarks = [*_unused(known), *_unserved(others), *zookeeper_config.remarks(config), *_embedded(config)]
     return LoadedConfig(
         config=config.with_embedded_defaults() if config.is_embedded else config,
         warnings=tuple(warnings),
@@ -109,7 +116,8 @@ def settings_in_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _key_of_variable(name: str) -> str:
-    return re.sub("_{1,3}", lambda run: ("", ".", "_", "-")[len(run[0])], name.lower())
+    key = re.sub("_{1,3}", lambda run: ("", ".", "_", "-")[len(run[0])], name.lower())
+    return _WITH_CAPITALS.get(key, key)
 
 
 def _parse_override(text: str) -> tuple[str, str]:
@@ -156,32 +164,13 @@ def _embedded(config: BrokerConfig) -> Iterator[str]:
         yield f"one broker on the embedded metadata store: {', '.join(lowered)}"
 
 
-def _refuse_plain_zookeeper(given: Mapping[str, str]) -> None:
-    if _ZOOKEEPER_TLS_SWITCH in given and not _promises(given[_ZOOKEEPER_TLS_SWITCH]):
-        return
-    for key, text in given.items():
-        if key.startswith(_ZOOKEEPER_TLS) and _promises(text):
-            raise ConfigError(
-                f"{key} is refused: TLS to ZooKeeper is not served yet, and the broker would connect in plain text "
-                f"({_ZOOKEEPER_TLS_SWITCH}=false says that it may)"
-            )
-
-
-def _promises(text: str) -> bool:
-    """Return whether a value requests something: it is neither empty nor false."""
-    return text.strip().lower() not in ("", "false")
-
-
 def _consistent(config: BrokerConfig) -> BrokerConfig:
     """Refuse what no single key shows to be wrong; resolve the keys that have two names."""
     if config.node_id is not None:
         if config.broker_id not in (-1, config.node_id):
             raise ConfigError(f"broker.id={config.broker_id} and node.id={config.node_id} differ: set one of them")
         config = replace(config, broker_id=config.node_id)
-    if config.zookeeper_set_acl:
-        raise ConfigError(
-            "zookeeper.set.acl=true is refused: znodes are not protected yet, whatever reaches ZooKeeper can write them"
-        )
+    zookeeper_access(config)
     access_control.check(config)
     if "," in config.data_dir:
         raise ConfigError(f"log.dirs={config.data_dir} is not served yet: expected one directory")

@@ -18,6 +18,7 @@ from oncelog.broker.local_cluster.control_socket import MemberStatus, Order, Rep
 from oncelog.broker.local_cluster.layout import Layout
 from oncelog.broker.local_cluster.member_process import MemberProcess, Refused
 from oncelog.broker.local_cluster.members import BrokerMember, MemberSettings, ZooKeeperMember
+from oncelog.broker.local_cluster.zookeeper_server import ServerSecurity
 from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import ClientError
@@ -53,12 +54,13 @@ class LocalCluster:
         layout: Layout,
         settings: Callable[[int], MemberSettings],
         announce: Callable[[str], None],
+        zookeeper_security: ServerSecurity | None = None,
     ) -> None:
         """Start nothing yet; ``settings``: by broker id; ``announce`` prints a line."""
         self._announce = announce
-        self.zookeeper = ZooKeeperMember(directory, layout.zookeeper_port, announce)
+        self.zookeeper = ZooKeeperMember(directory, layout.zookeeper_port, zookeeper_security, announce)
         self.brokers = [
-            BrokerMember(directory, broker_id, port, self.zookeeper.address, settings(broker_id), announce)
+            BrokerMember(directory, broker_id, port, self.zookeeper.connect, settings(broker_id), announce)
             for broker_id, port in layout.broker_ports.items()
         ]
         self._members: dict[str, MemberProcess] = {member.name: member for member in (self.zookeeper, *self.brokers)}

@@ -6,6 +6,7 @@ A broker writes a line with its address to standard output when it serves. ZooKe
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,10 +14,17 @@ from oncelog.broker.config.listeners import checked_listeners
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.config.sources import load_config
 from oncelog.broker.local_cluster.member_process import Incarnation, MemberProcess, Refused, serve_command
-from oncelog.broker.local_cluster.zookeeper_server import LOG_NAME, CannotStart, is_serving, prepare_server
+from oncelog.broker.local_cluster.zookeeper_server import (
+    LOG_NAME,
+    CannotStart,
+    ServerSecurity,
+    is_serving,
+    prepare_server,
+)
 from oncelog.broker.security.peer_security import PeerSecurity, read_peer_security
 
 ZOOKEEPER: Final = "zookeeper"
+_CHROOT: Final = "/oncelog"
 _READY: Final = re.compile(r"\[KafkaServer id=\d+\] started \(oncelog [^)]*\) at [\w.-]+://([^,\s]+)")
 _PAUSE_SECONDS: Final = 0.05
 _LONGEST_SESSION_MS: Final = 40_000
@@ -35,26 +43,37 @@ class MemberSettings(NamedTuple):
 class ZooKeeperMember(MemberProcess):
     """The ZooKeeper server; its data is in ``directory/zookeeper``."""
 
-    def __init__(self, directory: Path, port: int, announce: Callable[[str], None]) -> None:
+    def __init__(
+        self, directory: Path, port: int, security: ServerSecurity | None, announce: Callable[[str], None]
+    ) -> None:
         self._directory = directory / ZOOKEEPER
         self._directory.mkdir(exist_ok=True)
         super().__init__(ZOOKEEPER, "ZooKeeper", self._directory / LOG_NAME, announce)
         self._port = port
+        self._server_security = security
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self._port}"
 
+    @property
+    def connect(self) -> str:
+        """What brokers connect to: znodes below a path of their own, if strangers may not remove any."""
+        return self.address if self._server_security is None else f"{self.address}{_CHROOT}"
+
     def command(self) -> list[str]:
         try:
-            return prepare_server(self._directory, self._port, longest_session_ms=_LONGEST_SESSION_MS)
+            return prepare_server(
+                self._directory, self._port, longest_session_ms=_LONGEST_SESSION_MS, security=self._server_security
+            )
         except CannotStart as error:
             raise Refused(f"{self.title} cannot start: {error}") from None
 
     async def until_ready(self, incarnation: Incarnation) -> None:
         loop = asyncio.get_running_loop()
+        look = partial(is_serving, self._port, by_tls=self._server_security is not None)
         while not await incarnation.until_exit(_PAUSE_SECONDS):
-            if await loop.run_in_executor(None, is_serving, self._port):
+            if await loop.run_in_executor(None, look):
                 return
 
 

@@ -30,7 +30,8 @@ _EXIT_FAILED: Final = 1
 async def run_cluster(directory: Path, layout: Layout, given: Sequence[str], secured: Secured | None = None) -> int:
     """Run a cluster until a signal; return the exit code. ``given``: the user's settings."""
     count = len(layout.broker_ports)
-    cluster = LocalCluster(directory, layout, partial(_settings_of, layout, given, secured), _say)
+    settings = partial(_settings_of, layout, given, secured)
+    cluster = LocalCluster(directory, layout, settings, _say, None if secured is None else secured.zookeeper)
     tasks = Supervisor("cluster")
     stopping = _stop_on_signals(cluster)
     try:

@@ -3,14 +3,18 @@
 PySpark's wheel carries ZooKeeper and all that it needs, so with Java present nothing has to be installed; any other
 directory with those jars does as well (``ONCELOG_ZOOKEEPER_JARS``, or that of a checkout, which `make cluster` fills).
 The server listens on loopback only, keeps its data in a directory of the caller's, and is stopped by process id. It is
-ready when it responds to ``srvr``, with which it is polled while the process runs.
+ready when it responds to ``srvr``, with which it is polled while the process runs. A secured one has a port with TLS
+only, and users.
 """
 
 import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -39,8 +43,29 @@ _STOP_SECONDS: Final = 20.0
 _RESPONSE_SECONDS: Final = 1.0
 DEFAULT_TICK_MS: Final = 500
 LOG_NAME: Final = "zookeeper.log"
+_LOOPBACK: Final = "127.0.0.1"
 _HEAP: Final = "-Xmx256m"
 _PAUSE_SECONDS: Final = 0.05
+
+
+_SASL_PROVIDER: Final = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+_NETTY: Final = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSecurity:
+    """The files of a secured server, and whether clients need to be known."""
+
+    key_store: Path
+    """PEM: the private key of the server and its certificates."""
+    trust_store: Path
+    """PEM: the authorities of clients with certificates."""
+    jaas: Path
+    """With a section ``Server``, which has the users."""
+    requires_login: bool = True
+    """Whether only users get a session."""
+    client_auth: str = "none"
+    """``none``, ``want`` or ``need``: whether clients have certificates."""
 
 
 class CannotStart(Exception):
@@ -70,7 +95,12 @@ def _jar_directory() -> Path | None:
 
 
 def prepare_server(
-    directory: Path, port: int, *, tick_ms: int = DEFAULT_TICK_MS, longest_session_ms: int | None = None
+    directory: Path,
+    port: int,
+    *,
+    tick_ms: int = DEFAULT_TICK_MS,
+    longest_session_ms: int | None = None,
+    security: ServerSecurity | None = None,
 ) -> list[str]:
     """Write what a server on ``port`` of loopback needs into ``directory``; return the command that starts it.
 
@@ -82,37 +112,57 @@ def prepare_server(
     jars = os.pathsep.join(map(str, find_jars()))
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "zoo.cfg"
-    config.write_text(_config(directory, port, tick_ms, longest_session_ms))
-    return [java, _HEAP, "-Dzookeeper.4lw.commands.whitelist=ruok,srvr,mntr", "-cp", jars, _MAIN, str(config)]
-
-
-def _config(directory: Path, port: int, tick_ms: int, longest_session_ms: int | None) -> str:
     settings: dict[str, object] = {
         "tickTime": tick_ms,
         "dataDir": directory / "data",
-        "clientPort": port,
-        "clientPortAddress": "127.0.0.1",
         "admin.enableServer": "false",
         "maxClientCnxns": 0,
         "autopurge.purgeInterval": 24,
     }
     if longest_session_ms is not None:
         settings["maxSessionTimeout"] = longest_session_ms
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
+    settings |= _plain_port(port) if security is None else _secure_port(port, security)
+    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    options = [_HEAP, "-Dzookeeper.4lw.commands.whitelist=ruok,srvr,mntr"]
+    if security is not None:
+        options.append(f"-Djava.security.auth.login.config={security.jaas}")
+    return [java, *options, "-cp", jars, _MAIN, str(config)]
+
+
+def _plain_port(port: int) -> Mapping[str, object]:
+    return {"clientPort": port, "clientPortAddress": _LOOPBACK}
+
+
+def _secure_port(port: int, security: ServerSecurity) -> Mapping[str, object]:
+    return {
+        "secureClientPort": port,
+        "secureClientPortAddress": _LOOPBACK,
+        "serverCnxnFactory": _NETTY,
+        "authProvider.1": _SASL_PROVIDER,
+        "sessionRequireClientSASLAuth": str(security.requires_login).lower(),
+        "ssl.keyStore.location": security.key_store,
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": security.trust_store,
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": security.client_auth,
+    }
 
 
 class ZooKeeperServer:
     """A server process; ``address`` is its connect string. It can be stopped and started again on the same data."""
 
-    def __init__(self, directory: Path, port: int, *, tick_ms: int = DEFAULT_TICK_MS) -> None:
+    def __init__(
+        self, directory: Path, port: int, *, tick_ms: int = DEFAULT_TICK_MS, security: ServerSecurity | None = None
+    ) -> None:
         self._directory = directory
         self._port = port
         self._tick_ms = tick_ms
+        self._security = security
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        return f"{_LOOPBACK}:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -121,7 +171,7 @@ class ZooKeeperServer:
 
     def start(self, *, seconds: float = 30.0) -> None:
         """Start the process and return when it responds to ``srvr``."""
-        command = prepare_server(self._directory, self._port, tick_ms=self._tick_ms)
+        command = prepare_server(self._directory, self._port, tick_ms=self._tick_ms, security=self._security)
         with (self._directory / LOG_NAME).open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
@@ -132,7 +182,7 @@ class ZooKeeperServer:
         process = self._process
         assert process is not None
         for _ in range(int(seconds / _PAUSE_SECONDS)):
-            if is_serving(self._port):
+            if is_serving(self._port, by_tls=self._security is not None):
                 return
             try:
                 process.wait(_PAUSE_SECONDS)
@@ -172,14 +222,26 @@ class ZooKeeperServer:
         self.stop()
 
 
-def is_serving(port: int) -> bool:
-    """Return whether a server responds, and serves."""
+def is_serving(port: int, *, by_tls: bool = False) -> bool:
+    """Return whether a server responds, and serves; whose server it is does not matter."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_RESPONSE_SECONDS) as connection:
+        with _connect(port, by_tls=by_tls) as connection:
             connection.sendall(b"srvr")
             return b"Mode:" in _everything(connection.makefile("rb"))
     except OSError:
         return False
+
+
+def _connect(port: int, *, by_tls: bool) -> socket.socket:
+    connection = socket.create_connection((_LOOPBACK, port), timeout=_RESPONSE_SECONDS)
+    return _unverified(connection) if by_tls else connection
+
+
+def _unverified(connection: socket.socket) -> ssl.SSLSocket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(connection)
 
 
 def _everything(stream: IO[bytes]) -> bytes:

@@ -6,6 +6,8 @@ broker that was killed left its session, and with it its registration, behind; w
 session over and ends it, so that it can register at once. That file, in the directory that it was written in, is the
 only licence to do so (``session_file``): a registration is never removed because it has the same broker id.
 
+What protects the connection to ZooKeeper, and the znodes, is in ``oncelog.broker.config.zookeeper_config``.
+
 A data directory whose metadata lies in the other place is refused before anything is written to it: by metadata that
 knows nothing of its partitions, all of them would be set aside.
 """
@@ -14,10 +16,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.settings import ConfigError
+from oncelog.broker.config.zookeeper_config import zookeeper_access
 from oncelog.broker.metadata.metadata_journal import MetadataJournal, has_metadata
 from oncelog.broker.metadata.session_file import SESSION_FILE, SessionFile
 from oncelog.broker.storage.disk import Disk
@@ -25,8 +28,19 @@ from oncelog.broker.storage.log_files import parse_directory_name
 from oncelog.coordinator.metadata_store.local import LocalEnsemble
 from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
+from oncelog.coordinator.metadata_store.znode_access import PROTECTED_ROOTS, SECRET_ROOTS
+from oncelog.coordinator.metadata_store.zookeeper_address import ROOT
+from oncelog.coordinator.metadata_store.zookeeper_security import ZooKeeperSecurity
+
+if TYPE_CHECKING:
+    from oncelog.coordinator.metadata_store.zookeeper import ZooKeeperSession
 
 logger = logging.getLogger(__name__)
+
+_OPEN: Final = (
+    "zookeeper.set.acl=true protects znodes that are created from now on; everybody who reaches ZooKeeper can still "
+    "change or remove what is at %s: `oncelog znodes protect` protects what is there"
+)
 
 OnFailure: TypeAlias = Callable[[str], None]
 OpenStore: TypeAlias = Callable[[BrokerConfig, Disk, AsyncExitStack, OnFailure], Awaitable[MetadataStore]]
@@ -38,8 +52,8 @@ async def open_store(
 ) -> MetadataStore:
     """Open the store that the configuration names.
 
-    Raises ``ConfigError`` if the data directory belongs to the other one, ``StoreUnavailable`` if ZooKeeper does not
-    respond in time.
+    Raises ``ConfigError`` if the data directory belongs to the other one, or a file of keys cannot be used, and
+    ``StoreUnavailable`` if ZooKeeper does not respond in time, or does not work with this broker.
     """
     refusal = _why_not_here(config, disk)
     if refusal is not None:
@@ -97,6 +111,7 @@ async def _open_zookeeper(config: BrokerConfig, disk: Disk, resources: AsyncExit
     session_ms = config.zookeeper_session_timeout_ms
     connection_ms = config.zookeeper_connection_timeout_ms or session_ms
     connect, left = config.zookeeper_connect, SessionFile(disk, config.data_dir).read()
+    security = zookeeper_security(config)
 
     def on_wait(trouble: str) -> None:
         said = "ZooKeeper at %s (zookeeper.connect) has not responded for %g s%s: trying for %g s in all"
@@ -104,16 +119,46 @@ async def _open_zookeeper(config: BrokerConfig, disk: Disk, resources: AsyncExit
 
     if left is not None:
         await end_session(
-            connect, left, session_timeout_ms=session_ms, connection_timeout_ms=connection_ms, on_wait=on_wait
+            connect,
+            left,
+            session_timeout_ms=session_ms,
+            connection_timeout_ms=connection_ms,
+            security=security,
+            on_wait=on_wait,
         )
     store = await connect_zookeeper(
-        connect, session_timeout_ms=session_ms, connection_timeout_ms=connection_ms, on_wait=on_wait
+        connect,
+        session_timeout_ms=session_ms,
+        connection_timeout_ms=connection_ms,
+        security=security,
+        on_wait=on_wait,
     )
     resources.push_async_callback(store.close)
+    if security.protects_znodes and store.session is not None:
+        await _warn_of_open_znodes(store.session)
     outages = OutageLog(connect)
     resources.callback(outages.stop)
     store.add_session_listener(outages.on_session)
     return store
+
+
+def zookeeper_security(config: BrokerConfig) -> ZooKeeperSecurity:
+    """Return what protects the connection to ZooKeeper. Raises ``ConfigError``, also for files that cannot be used."""
+    from oncelog.broker.security.zookeeper_tls import ZooKeeperTls
+
+    access = zookeeper_access(config)
+    return ZooKeeperSecurity(
+        tls=None if access.tls is None else ZooKeeperTls(access.tls),
+        login=access.login,
+        protects_znodes=access.protects_znodes,
+    )
+
+
+async def _warn_of_open_znodes(session: "ZooKeeperSession") -> None:
+    """Log whether what was there before znodes were protected is open still; its place decides who can remove it."""
+    found = [path for path in (ROOT, *PROTECTED_ROOTS, *SECRET_ROOTS) if await session.is_open(path)]
+    if found:
+        logger.warning(_OPEN, ", ".join(found))
 
 
 class OutageLog:

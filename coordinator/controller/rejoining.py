@@ -13,6 +13,7 @@ from typing import Final
 
 from oncelog.coordinator.controller.api_error import NOT_CONTROLLER, ApiError
 from oncelog.coordinator.controller.controller_context import ControllerMoved
+from oncelog.coordinator.controller.membership import BrokerIdTaken
 from oncelog.coordinator.metadata_store.store import StoreFull, StoreUnavailable
 from oncelog.coordinator.metadata_store.znodes import MalformedZnode
 from oncelog.protocol.errors import ErrorCode
@@ -52,7 +53,7 @@ class Rejoining:
                     self._broker_id,
                     error,
                 )
-        elif isinstance(error, ControllerMoved | StoreUnavailable):
+        elif isinstance(error, ControllerMoved | StoreUnavailable | BrokerIdTaken):
             logger.warning("The controller of broker %d restarts: %s", self._broker_id, error)
         elif isinstance(error, MalformedZnode):
             logger.error("Broker %d cannot be controller: %s", self._broker_id, error)

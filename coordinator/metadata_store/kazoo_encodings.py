@@ -7,7 +7,7 @@ defined here: a multi whose creates return their stats, and many reads in one re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError
+from kazoo.exceptions import EXCEPTIONS, InvalidACLError, KazooException, NoAuthError, NoNodeError
 from kazoo.protocol.serialization import (
     CheckVersion,
     Create2,
@@ -21,22 +21,39 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.serialization import SetData as SetDataRequest
 from kazoo.protocol.states import ZnodeStat
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
 from oncelog.coordinator.metadata_store.store import (
     Check,
     ConnectionLost,
     Create,
     Delete,
+    NotPermitted,
     Operation,
     SetData,
     Stat,
+    StoreUnavailable,
     Znode,
 )
+from oncelog.coordinator.metadata_store.znode_access import ZnodeAccess
 
 _EPHEMERAL: Final = 1
 _SEQUENTIAL: Final = 2
 _ERROR: Final = -1
+_ACLS: Final[dict[ZnodeAccess, list[ACL]]] = {
+    ZnodeAccess.OPEN: OPEN_ACL_UNSAFE,
+    ZnodeAccess.READABLE: CREATOR_ALL_ACL + READ_ACL_UNSAFE,
+    ZnodeAccess.SECRET: CREATOR_ALL_ACL,
+}
+_WORLD: Final = "world"
+_NOT_ALLOWED: Final = (
+    "as it belongs to another user (NoAuth): all brokers need the same user of ZooKeeper, by "
+    "oncelog.zookeeper.sasl.jaas.config or the certificate of zookeeper.ssl.keystore.location"
+)
+_UNKNOWN_USER: Final = (
+    "for its user, as ZooKeeper knows of none (InvalidACL): with zookeeper.set.acl=true set "
+    "oncelog.zookeeper.sasl.jaas.config, or have ZooKeeper require a certificate (ssl.clientAuth=need)"
+)
 
 
 class Multi:
@@ -109,12 +126,12 @@ class MultiRead:
         return results
 
 
-def encode_operation(operation: Operation, path: str) -> Any:
-    """Return kazoo's form of an operation on ``path``, which includes the chroot."""
+def encode_operation(operation: Operation, path: str, access: ZnodeAccess = ZnodeAccess.OPEN) -> Any:
+    """Return kazoo's form of an operation on ``path``, which includes the chroot; ``access``: to what it creates."""
     match operation:
         case Create(data=data, ephemeral=ephemeral, sequential=sequential):
             flags = _EPHEMERAL * ephemeral | _SEQUENTIAL * sequential
-            return Create2(path, data, OPEN_ACL_UNSAFE, flags)
+            return Create2(path, data, _ACLS[access], flags)
         case SetData(data=data, version=version):
             return SetDataRequest(path, data, version)
         case Delete(version=version):
@@ -128,11 +145,30 @@ def decode_stat(stat: ZnodeStat) -> Stat:
     return Stat(czxid=stat.czxid, mzxid=stat.mzxid, version=stat.version, ephemeral_owner=stat.ephemeralOwner)
 
 
-def decode_znode(found: tuple[bytes, ZnodeStat] | KazooException) -> Znode | None:
-    """Return one result of a ``MultiRead``, None if there is no such znode. Raises ``ConnectionLost``."""
+def encode_access(access: ZnodeAccess) -> list[ACL]:
+    """Return kazoo's form of an access control list."""
+    return _ACLS[access]
+
+
+def may_be_changed_by_all(acls: Sequence[ACL]) -> bool:
+    """Return whether an access control list lets everybody do more than read."""
+    return any(each.id.scheme == _WORLD and each.perms & ~Permissions.READ for each in acls)
+
+
+def refusal(error: KazooException, path: str) -> StoreUnavailable:
+    """Return what an error means that the store's contract has no value for."""
+    if isinstance(error, NoAuthError):
+        return NotPermitted(f"ZooKeeper does not let this broker use {path}, {_NOT_ALLOWED}")
+    if isinstance(error, InvalidACLError):
+        return NotPermitted(f"ZooKeeper does not let this broker create {path} {_UNKNOWN_USER}")
+    return ConnectionLost(f"{type(error).__name__} {error}".strip())
+
+
+def decode_znode(found: tuple[bytes, ZnodeStat] | KazooException, path: str) -> Znode | None:
+    """Return one result of a ``MultiRead``, None if there is no such znode. Raises ``StoreUnavailable``."""
     if isinstance(found, NoNodeError):
         return None
     if isinstance(found, Exception):
-        raise ConnectionLost(f"ZooKeeper refused a read: {type(found).__name__}")
+        raise refusal(found, path)
     data, stat = found
     return Znode(data=data, stat=decode_stat(stat))

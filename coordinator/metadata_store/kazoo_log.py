@@ -3,6 +3,9 @@
 kazoo writes a warning or two for every attempt to connect, several a second while no server responds. The store and the
 broker say what an outage means, once; kazoo's own lines are for debugging. Its last warning says why no server can be
 reached, which it reports in no other way.
+
+What kazoo itself writes for debugging is dropped: whole requests and responses, with the password of the session, the
+login, and what znodes hold.
 """
 
 import logging
@@ -20,6 +23,8 @@ class KazooLog(logging.LoggerAdapter[logging.Logger]):
         self.last_warning = ""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        if level <= logging.DEBUG:
+            return
         if level == logging.WARNING:
             named: tuple[object, ...] | Mapping[str, object] = args
             try:

@@ -55,6 +55,10 @@ class StoreFull(StoreUnavailable):
     """The store has no room for the operation, which did not happen. The message names what is full, and the remedy."""
 
 
+class NotPermitted(StoreUnavailable):
+    """The store does not let this client do that. The message names the znode, and the remedy."""
+
+
 class SessionExpired(StoreUnavailable):
     """The session is over. The operation did not happen, and nothing else will happen on this session."""
 

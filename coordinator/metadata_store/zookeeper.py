@@ -12,8 +12,10 @@ Paths lie below the chroot of the connect string, ``host:port,host:port/chroot``
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from oncelog.coordinator.metadata_store.kazoo_client import ConnectionEvents, ConnectionState, KazooConnection
 from oncelog.coordinator.metadata_store.store import (
@@ -28,13 +30,17 @@ from oncelog.coordinator.metadata_store.store import (
     Znode,
 )
 from oncelog.coordinator.metadata_store.watches import WatchTable
+from oncelog.coordinator.metadata_store.znode_access import ZnodeAccess
 from oncelog.coordinator.metadata_store.zookeeper_address import ConnectString, SessionCredentials
+from oncelog.coordinator.metadata_store.zookeeper_security import UNPROTECTED, ZooKeeperSecurity
+
+logger = logging.getLogger(__name__)
 
 OnWait: TypeAlias = Callable[[str], None]
 """Gets, in parentheses, why no server is reached; empty if that is not known."""
 
 PATIENCE_SECONDS: Final = 2.0
-"""After which a store that waits for its first session calls ``OnWait``."""
+"""After which a store that waits for its first session calls ``OnWait``, or ends if a server has refused it."""
 _ADVICE: Final = "see that ZooKeeper runs, and that this is the address of its client port"
 _LIVE_SHARE: Final = 2 / 3
 _CONTACTS_PER_TIMEOUT: Final = 6
@@ -47,10 +53,19 @@ def _say_nothing(trouble: str) -> None:
 
 
 async def connect_zookeeper(
-    connect: str, *, session_timeout_ms: int, connection_timeout_ms: int, on_wait: OnWait = _say_nothing
+    connect: str,
+    *,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    security: ZooKeeperSecurity = UNPROTECTED,
+    on_wait: OnWait = _say_nothing,
 ) -> "ZooKeeperStore":
-    """Return a client with a session. Raises StoreUnavailable if there is none within the connection time-out."""
-    store = ZooKeeperStore(ConnectString.parse(connect), session_timeout_ms / 1000)
+    """Return a client with a session.
+
+    Raises StoreUnavailable if there is none within the connection time-out, or if a server and this client cannot work
+    together as they are configured.
+    """
+    store = ZooKeeperStore(ConnectString.parse(connect), session_timeout_ms / 1000, security)
     try:
         await store.started(connection_timeout_ms / 1000, on_wait)
     except StoreUnavailable:
@@ -65,17 +80,36 @@ async def end_session(
     *,
     session_timeout_ms: int,
     connection_timeout_ms: int,
+    security: ZooKeeperSecurity = UNPROTECTED,
     on_wait: OnWait = _say_nothing,
 ) -> None:
     """Take over a session that a former process has left, and close it: its ephemerals are gone then.
 
     A session that has ended already is no error. Raises StoreUnavailable if the store does not respond in time.
     """
-    store = ZooKeeperStore(ConnectString.parse(connect), session_timeout_ms / 1000, credentials)
+    store = ZooKeeperStore(ConnectString.parse(connect), session_timeout_ms / 1000, security, credentials)
     try:
         await store.started(connection_timeout_ms / 1000, on_wait)
     finally:
         await store.close()
+
+
+class _Plan(NamedTuple):
+    """How a session is begun."""
+
+    connect: ConnectString
+    timeout_seconds: float
+    security: ZooKeeperSecurity
+    credentials: SessionCredentials | None = None
+    """Of a session to take over."""
+
+
+class _SessionEvents(NamedTuple):
+    """What a session calls, on the event loop."""
+
+    happened: Callable[["ZooKeeperSession", SessionEvent], None]
+    refused: Callable[["ZooKeeperSession", str], None]
+    """With why a server and this client cannot work together, and the remedy."""
 
 
 class ZooKeeperSession(Session):
@@ -83,17 +117,10 @@ class ZooKeeperSession(Session):
 
     generation: int = 0
 
-    def __init__(
-        self,
-        connect: ConnectString,
-        timeout_seconds: float,
-        generation: int,
-        credentials: SessionCredentials | None,
-        on_event: Callable[["ZooKeeperSession", SessionEvent], None],
-    ) -> None:
+    def __init__(self, plan: "_Plan", generation: int, events: "_SessionEvents") -> None:
         self.generation = generation
         self._loop = asyncio.get_running_loop()
-        self._on_event = on_event
+        self._on_event = events.happened
         self._is_known = False
         """Whether the store has responded, so that the session has begun."""
         self._outages = self._ended_outages = 0
@@ -101,8 +128,18 @@ class ZooKeeperSession(Session):
         self._contact_timer: asyncio.TimerHandle | None = None
         self._data_watches = WatchTable()
         self._child_watches = WatchTable()
-        events = ConnectionEvents(self._follow, self._data_changed, self._children_changed)
-        self._connection = KazooConnection(connect, timeout_seconds, credentials, events)
+        self._connection = KazooConnection(
+            plan.connect,
+            plan.timeout_seconds,
+            plan.credentials,
+            plan.security,
+            ConnectionEvents(
+                state_changed=self._follow,
+                data_changed=partial(self._fire, self._data_watches),
+                children_changed=partial(self._fire, self._child_watches),
+                refused=partial(events.refused, self),
+            ),
+        )
 
     @property
     def session_id(self) -> int:
@@ -227,13 +264,15 @@ class ZooKeeperSession(Session):
             results += await asyncio.gather(*map(self.multi, batches[first : first + _MOST_AT_ONCE]))
         return results
 
+    async def set_access(self, path: str, access: ZnodeAccess) -> None:
+        """Replace the access control list of a znode, if there is one."""
+        await self._connection.set_access(path, access)
+
+    async def is_open(self, path: str) -> bool:
+        """Return whether there is a znode that everybody can change."""
+        return await self._connection.is_open(path)
+
     # Watches
-
-    def _data_changed(self, path: str | None) -> None:
-        self._fire(self._data_watches, path)
-
-    def _children_changed(self, path: str | None) -> None:
-        self._fire(self._child_watches, path)
 
     def _fire(self, watches: WatchTable, path: str | None) -> None:
         if path is None:
@@ -251,17 +290,24 @@ class ZooKeeperStore:
     """One client, with one session after the other. Made by ``connect_zookeeper``."""
 
     def __init__(
-        self, connect: ConnectString, timeout_seconds: float, credentials: SessionCredentials | None = None
+        self,
+        connect: ConnectString,
+        timeout_seconds: float,
+        security: ZooKeeperSecurity = UNPROTECTED,
+        credentials: SessionCredentials | None = None,
     ) -> None:
-        self._connect = connect
-        self._timeout_seconds = timeout_seconds
+        self._plan = _Plan(connect, timeout_seconds, security)
         self._loop = asyncio.get_running_loop()
         self._listeners: list[SessionListener] = []
         self._started: asyncio.Future[None] = self._loop.create_future()
+        self._refused: asyncio.Future[str] = self._loop.create_future()
+        """Why a server and this client cannot work together, by the first that does not."""
+        self._reported_refusal = ""
+        """The last that was logged since a server has responded."""
         self._closing = False
         self._leaving: set[asyncio.Task[None]] = set()
         """The tasks that close sessions that have ended."""
-        self._current = self._open(1, credentials)
+        self._current = self._open(1, self._plan._replace(credentials=credentials))
         self._session: ZooKeeperSession | None = None
 
     @property
@@ -279,18 +325,26 @@ class ZooKeeperStore:
         self._listeners.append(listener)
 
     async def started(self, timeout_seconds: float, on_wait: OnWait) -> None:
-        """Wait for the first session. Raises StoreUnavailable if it does not begin in time."""
-        patience = self._loop.call_later(PATIENCE_SECONDS, lambda: on_wait(self._current.trouble))
+        """Wait for the first session. Raises StoreUnavailable if it does not begin in time, or cannot."""
+        where = "".join(self._plan.connect) + " (zookeeper.connect)"
         try:
             async with asyncio.timeout(timeout_seconds):
-                await asyncio.shield(self._started)
+                await self._until_started_or_refused(on_wait)
         except TimeoutError:
-            where = "".join(self._connect) + " (zookeeper.connect)"
             what = f"no session with ZooKeeper at {where} within {timeout_seconds:g} s"
             raise StoreUnavailable(f"{what}{self._current.trouble}: {_ADVICE}") from None
-        finally:
-            patience.cancel()
+        if not self._started.done():
+            raise StoreUnavailable(f"no session with ZooKeeper at {where}: {self._refused.result()}")
         await self._current.make_chroot()
+
+    async def _until_started_or_refused(self, on_wait: OnWait) -> None:
+        """Return when there is a session, or a server has refused it and there was time for the others."""
+        outcomes: list[asyncio.Future[Any]] = [self._started, self._refused]
+        first = outcomes[:1] if self._plan.connect.has_several_hosts else outcomes
+        await asyncio.wait(first, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not (self._started.done() or self._refused.done()):
+            on_wait(self._current.trouble)
+            await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
         """End the session: its ephemerals are gone on return, if the store could be reached."""
@@ -302,12 +356,23 @@ class ZooKeeperStore:
         if self._leaving:
             await asyncio.wait(self._leaving)
 
-    def _open(self, generation: int, credentials: SessionCredentials | None = None) -> ZooKeeperSession:
-        return ZooKeeperSession(self._connect, self._timeout_seconds, generation, credentials, self._on_event)
+    def _open(self, generation: int, plan: _Plan) -> ZooKeeperSession:
+        return ZooKeeperSession(plan, generation, _SessionEvents(self._on_event, self._on_refusal))
+
+    def _on_refusal(self, session: ZooKeeperSession, reason: str) -> None:
+        if session is not self._current or self._closing:
+            return
+        if not self._refused.done():
+            self._refused.set_result(reason)
+        if self._started.done() and reason != self._reported_refusal:
+            logger.warning("A server of ZooKeeper does not work with this broker any more: %s", reason)
+            self._reported_refusal = reason
 
     def _on_event(self, session: ZooKeeperSession, event: SessionEvent) -> None:
         if session is not self._current or self._closing:
             return
+        if event in (SessionEvent.STARTED, SessionEvent.RESUMED):
+            self._reported_refusal = ""
         if event is SessionEvent.STARTED:
             self._session = session
             if not self._started.done():
@@ -317,7 +382,7 @@ class ZooKeeperStore:
             task = self._loop.create_task(session.close())
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
-            self._current = self._open(session.generation + 1)
+            self._current = self._open(session.generation + 1, self._plan)
             if known is None:
                 return  # It had not begun, as with the credentials of a session that has expired.
         self._notify(event, session)

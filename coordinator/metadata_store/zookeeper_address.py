@@ -24,6 +24,10 @@ class ConnectString(NamedTuple):
         hosts, slash, chroot = text.partition("/")
         return cls(hosts.strip(), (slash + chroot).rstrip("/"))
 
+    @property
+    def has_several_hosts(self) -> bool:
+        return "," in self.hosts
+
     def with_chroot(self, path: str) -> str:
         """Return the path at the servers of a path below the chroot."""
         return (self.chroot + path).rstrip("/") or ROOT

@@ -6,11 +6,11 @@
 
 A value is one entry: the class of a login module, a control flag, options, and a semicolon. Java loads whatever class
 is named, and modules of others than Kafka have fetched code from the network (CVE-2023-25194). Here a module is only a
-name: the four of Kafka are known, everything else is refused. Error messages never contain a value.
+name: those that the caller expects are known, everything else is refused. Error messages never contain a value.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ PLAIN_MODULE: Final = f"{_SECURITY}.plain.PlainLoginModule"
 SCRAM_MODULE: Final = f"{_SECURITY}.scram.ScramLoginModule"
 OAUTHBEARER_MODULE: Final = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"
 KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
-_MODULES: Final = (PLAIN_MODULE, SCRAM_MODULE, OAUTHBEARER_MODULE, KERBEROS_MODULE)
+KAFKAS_MODULES: Final = (PLAIN_MODULE, SCRAM_MODULE, OAUTHBEARER_MODULE, KERBEROS_MODULE)
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 _LONGEST: Final = 1 << 20
 _TOKEN: Final = re.compile(
@@ -46,14 +46,15 @@ class _Token(NamedTuple):
     is_sign: bool = False
 
 
-def parse_jaas(text: str) -> LoginModule:
-    """Return the one login module that a text names. Raises ``JaasError``."""
+def parse_jaas(text: str, modules: Sequence[str] = KAFKAS_MODULES) -> LoginModule:
+    """Return the one login module that a text names, which is one of ``modules``. Raises ``JaasError``."""
     if len(text) > _LONGEST:
         raise JaasError(f"is longer than {_LONGEST} characters")
     tokens = _tokens(text)
     name = _word(tokens, "the class of a login module")
-    if name not in _MODULES:
-        raise JaasError(f"names a login module that is not known: expected one of {', '.join(_MODULES)}")
+    if name not in modules:
+        expected = ("one of " if len(modules) > 1 else "") + ", ".join(modules)
+        raise JaasError(f"names a login module that is not known: expected {expected}")
     if _word(tokens, "a control flag").lower() not in _FLAGS:
         raise JaasError("has no control flag behind the login module: expected required")
     options = dict(_options(tokens))

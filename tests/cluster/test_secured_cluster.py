@@ -128,8 +128,10 @@ def test_secured_cluster_of_one_command_lets_its_administrator_in_and_no_strange
     with cluster:
         files = cluster.cluster_directory / "secured"
         assert {path.name: path.stat().st_mode & 0o777 for path in files.iterdir()} == {
-            "ca.pem": 0o600, "broker.pem": 0o600, "server.properties": 0o600, "admin.properties": 0o600
+            "ca.pem": 0o600, "broker.pem": 0o600, "server.properties": 0o600, "admin.properties": 0o600,
+            "zookeeper.jaas": 0o600,
         }  # fmt: skip
+        assert "can still change or remove" not in (cluster.cluster_directory / "broker-1.log").read_text()
         oncelog = Oncelog(cluster.address)
         oncelog.environment["ONCELOG_COMMAND_CONFIG"] = str(files / "admin.properties")
         oncelog("topic create orders")

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from oncelog.broker.config.sources import load_config
 from oncelog.broker.local_cluster.control_socket import MemberStatus, Order, give_order
 from oncelog.broker.local_cluster.layout import Layout, free_ports, plan_layout, write_layout
+from oncelog.broker.metadata.store_choice import zookeeper_security
+from oncelog.coordinator.metadata_store.zookeeper_security import UNPROTECTED, ZooKeeperSecurity
 from tests.faults.access import Access
 from tests.processes import ClusterProcess
 
@@ -64,6 +67,15 @@ class ClusterUnderTest:
     @property
     def zookeeper_address(self) -> str:
         return f"127.0.0.1:{self.layout.zookeeper_port}"
+
+    @property
+    def zookeeper_security(self) -> ZooKeeperSecurity:
+        """What the brokers' connections to ZooKeeper are protected by."""
+        if not self.process.secure:
+            return UNPROTECTED
+        text = (self.process.cluster_directory / "secured" / "server.properties").read_text()
+        overrides = [f"zookeeper.connect={self.zookeeper_address}"]
+        return zookeeper_security(load_config(properties=text, overrides=overrides).config)
 
     def place(self, broker_id: int) -> Path:
         """A broker's data directory."""

@@ -233,6 +233,7 @@ class ExpireSession:
             credentials,
             session_timeout_ms=_SESSION_MS,
             connection_timeout_ms=_CONNECTION_MS,
+            security=scene.cluster.zookeeper_security,
         )
         return f"end the session of broker {victim}, {what}"
 

@@ -21,6 +21,7 @@ from tests.mutations.quota_table import QUOTA_MUTATIONS
 from tests.mutations.security_table import SECURITY_MUTATIONS
 from tests.mutations.tls_table import TLS_MUTATIONS
 from tests.mutations.token_table import TOKEN_MUTATIONS
+from tests.mutations.zookeeper_table import ZOOKEEPER_MUTATIONS
 
 _STATE: Final = "coordinator/transaction/state.py"
 _STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
@@ -137,6 +138,7 @@ MUTATIONS: Final = (
     *ACCESS_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *QUOTA_MUTATIONS,
+    *ZOOKEEPER_MUTATIONS,
     *SECURITY_MUTATIONS,
     *HISTORY_MUTATIONS,
     Mutation(

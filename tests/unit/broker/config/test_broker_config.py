@@ -169,10 +169,6 @@ def test_key_without_effect_is_reported_once_with_the_reason() -> None:
         (["log.cleanup.policy=shred"], "log.cleanup.policy='shred' is not valid: expected a list of compact, delete"),
         (["num.partitions"], "'num.partitions' is not a setting: expected key=value"),
         (["authorizer.class.name=kafka.X"], "authorizer.class.name=kafka.X is refused"),
-        (["zookeeper.set.acl=true"], "zookeeper.set.acl=true is refused: znodes are not protected yet"),
-        (["zookeeper.ssl.client.enable=true"], "zookeeper.ssl.client.enable is refused: TLS to ZooKeeper"),
-        (["zookeeper.ssl.keystore.location=/k"], "zookeeper.ssl.keystore.location is refused: TLS to ZooKeeper"),
-        (["zookeeper.ssl.truststore.password=p"], "zookeeper.ssl.truststore.password is refused: TLS to ZooKeeper"),
         (["broker.id=1", "node.id=2"], "broker.id=1 and node.id=2 differ"),
         (
             ["group.min.session.timeout.ms=10", "group.max.session.timeout.ms=9"],
@@ -184,20 +180,6 @@ def test_configuration_that_is_invalid_raises_config_error(overrides: list[str],
     with pytest.raises(ConfigError) as refusal:
         load_config(overrides=overrides)
     assert str(refusal.value).startswith(message)
-
-
-def test_zookeeper_security_from_the_environment_is_refused_too() -> None:
-    with pytest.raises(ConfigError, match=r"zookeeper\.ssl\.client\.enable is refused"):
-        load_config(environment={"KAFKA_ZOOKEEPER_SSL_CLIENT_ENABLE": "true"})
-    with pytest.raises(ConfigError, match=r"zookeeper\.set\.acl=true is refused"):
-        load_config(properties="zookeeper.set.acl=true")
-
-
-def test_zookeeper_security_that_is_switched_off_is_accepted() -> None:
-    given = ["zookeeper.set.acl=false", "zookeeper.ssl.client.enable=false", "zookeeper.ssl.keystore.location=/k"]
-    loaded = load_config(overrides=given)
-    assert not loaded.config.zookeeper_set_acl
-    assert any("zookeeper.ssl.keystore.location has no effect" in remark for remark in loaded.remarks)
 
 
 def test_second_data_directory_is_refused() -> None:
