@@ -121,7 +121,9 @@ async def _create_and_respond(
     broker: Broker, context: RequestContext, request: MetadataRequest, missing: Mapping[str, ErrorCode]
 ) -> MetadataResponse:
     allowed = [name for name, error in missing.items() if not error]
-    errors = await broker.auto_topics.create(allowed) if allowed else {}
+    errors = {}
+    if allowed:
+        errors = await broker.auto_topics.create(allowed, broker.quotas.mutations(context, is_strict=True))
     response = _ResponseBuilder(broker, context, request).start({**missing, **errors})
     return response if isinstance(response, MetadataResponse) else await response
 
