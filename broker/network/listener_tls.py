@@ -18,6 +18,7 @@ from oncelog.broker.config.tls_config import TlsListener
 from oncelog.broker.dispatch.request import Principal
 from oncelog.broker.network.connection import Connection
 from oncelog.broker.security.distinguished_name import subject_of
+from oncelog.broker.security.login_log import TLS, LoginLog
 from oncelog.broker.security.own_certificate import OwnCertificate, why_not_replace
 from oncelog.broker.security.principal_mapping import PrincipalMapping
 from oncelog.broker.security.tls_contexts import (
@@ -55,11 +56,14 @@ class ListenerTls:
         self.peer_context = client_context(listener, certificates) if is_inter_broker else None
         """For connections to the same listener of other brokers."""
         self._own = OwnCertificate.parse(certificates.own.certificates[0])
+        self.logins = LoginLog()
+        """What becomes of handshakes."""
         self.on_reloaded: Callable[[ssl.SSLContext], None] = _ignore_context
 
     def __call__(self, connection: Connection, counts: Counts) -> TlsTransport:
         on_secured = partial(self._identify, connection, counts)
-        return TlsTransport(connection, self._context, self._shared, on_secured)
+        on_failed = partial(self._note_failure, connection)
+        return TlsTransport(connection, self._context, self._shared, on_secured, on_failed)
 
     def _identify(self, connection: Connection, counts: Counts, certificate: bytes | None) -> str:
         """Note who a client is whose handshake is done; returns why it is refused, if it is."""
@@ -77,8 +81,12 @@ class ListenerTls:
                 return f"no rule of ssl.principal.mapping.rules makes a user of its certificate's subject {subject}"
             connection.info.principal = Principal("User", user)
         counts.successful_authentications += 1
+        self.logins.succeeded(connection.info, TLS)
         logger.debug("%s is %s, by its certificate", connection.info, connection.info.principal)
         return ""
+
+    def _note_failure(self, connection: Connection, reason: str) -> None:
+        self.logins.failed(connection.info, TLS, reason)
 
     def warn(self, now_ms: int) -> None:
         """Write a line if the listener's own certificate has expired or soon will."""

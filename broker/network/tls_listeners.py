@@ -9,6 +9,7 @@ from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.listeners import WITH_SASL, Listeners, inter_broker_login, tls_listeners
 from oncelog.broker.network.listener_tls import ListenerTls
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.security.login_log import LoginLog
 from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.broker.tls.tls_transport import TlsShared
 from oncelog.clients.sasl import SaslClient
@@ -52,9 +53,11 @@ class TlsListeners:
     def _take_peer_context(self, context: ssl.SSLContext) -> None:
         self.peers.tls = context
 
-    def begin(self, supervisor: Supervisor, wall_clock: WallClock, reload_interval_ms: int) -> None:
-        """Begin to look whether files have changed, and whether certificates end."""
+    def begin(self, supervisor: Supervisor, wall_clock: WallClock, config: BrokerConfig, logins: LoginLog) -> None:
+        """Begin to look whether files have changed, and whether certificates end; ``logins`` has the handshakes."""
+        reload_interval_ms = config.oncelog_ssl_reload_interval_ms
         for name, listener in self.by_name.items():
+            listener.logins = logins
             listener.warn(wall_clock())
             supervisor.repeat(partial(_warn, listener, wall_clock), f"certificate of {name}", _WARN_SECONDS)
             if reload_interval_ms > 0:
