@@ -5,6 +5,7 @@ of settings are Kafka's.
 """
 
 import ssl
+from enum import Enum
 from typing import Final, NamedTuple
 
 _HOST_MISMATCH: Final = frozenset({62, 64})
@@ -54,6 +55,21 @@ _CIPHERS_DIFFER: Final = ("HANDSHAKE_FAILURE", "NO_CIPHERS_AVAILABLE", "INSUFFIC
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
+class Complaint(Enum):
+    """What is wrong with a certificate."""
+
+    NAME = "it is for another name"
+    TIME = "it is not valid now"
+    AUTHORITY = "who issued it is not trusted"
+
+
+_CERTIFICATE_ADVICE: Final = {
+    Complaint.NAME: _NAME_ADVICE,
+    Complaint.TIME: _DATE_ADVICE,
+    Complaint.AUTHORITY: _UNTRUSTED_ADVICE,
+}
+
+
 class Failure(NamedTuple):
     """Why a connection could not be secured, and what to do about it."""
 
@@ -68,7 +84,7 @@ def explain(error: ssl.SSLError) -> Failure:
     """Return what an error of OpenSSL means."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = error.verify_message.rstrip(".")
-        return Failure(f"its certificate is not accepted: {said}", _advice_on(error.verify_code))
+        return Failure(f"its certificate is not accepted: {said}", _CERTIFICATE_ADVICE[complaint_of(error)])
     name = error.reason or ""
     words = name.replace("_", " ").lower() or str(error)
     if name.endswith(_ABOUT_CLIENT):
@@ -87,7 +103,8 @@ def speaks_tls(error: ssl.SSLError) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError) or "ALERT" in (error.reason or "")
 
 
-def _advice_on(code: int) -> str:
-    if code in _HOST_MISMATCH:
-        return _NAME_ADVICE
-    return _DATE_ADVICE if code in _OUT_OF_TIME else _UNTRUSTED_ADVICE
+def complaint_of(error: ssl.SSLCertVerificationError) -> Complaint:
+    """Return what OpenSSL does not accept about a certificate."""
+    if error.verify_code in _HOST_MISMATCH:
+        return Complaint.NAME
+    return Complaint.TIME if error.verify_code in _OUT_OF_TIME else Complaint.AUTHORITY
