@@ -122,6 +122,11 @@ class AuthenticationFailed(ClientError):
 
     remedy = Remedy.RECONFIGURE
 
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+        """What to set instead; empty if that is not known."""
+
 
 NO_CONNECTION: Final = (Unreachable, TlsFailed, AuthenticationFailed)
 """What an attempt to connect to one broker raises."""

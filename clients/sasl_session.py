@@ -9,6 +9,8 @@ from oncelog.clients.sasl import SaslClient
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from oncelog.protocol.sasl.mechanisms import PLAIN
+from oncelog.protocol.sasl.oauthbearer import OAUTHBEARER
 from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -16,6 +18,19 @@ _SHARE_OF_LIFETIME: Final = 0.85
 """After which a client authenticates again."""
 _FIRST_VERSION_WITH_TOKENS: Final = 1
 """Of SaslHandshake: from it on tokens have a request of their own."""
+_MECHANISM_ADVICE: Final = (
+    "set sasl.mechanism to one that is enabled, or add this one to sasl.enabled.mechanisms at the broker"
+)
+_NO_SASL_ADVICE: Final = (
+    "set security.protocol to PLAINTEXT, or to SSL with TLS, or connect to the port of a listener with SASL"
+)
+_PASSWORD_ADVICE: Final = (
+    "see sasl.username and sasl.password, or sasl.jaas.config: is there a user of this name with this password for "
+    "{mechanism}? {place}"
+)
+_USERS_OF_PLAIN: Final = "Users of PLAIN are in sasl.jaas.config of the broker"
+_USERS_OF_SCRAM: Final = "`oncelog user list` shows users and mechanisms to those who may see them"
+_TOKEN_ADVICE: Final = "see that the token is valid now, and for this broker: the broker's log says which check failed"
 
 
 class Line(Protocol):
@@ -49,7 +64,7 @@ class SaslSession:
         try:
             await self._authenticate()
         except AuthenticationFailed as error:
-            raise AuthenticationFailed(f"{self._line.address}: {error}") from error
+            raise AuthenticationFailed(f"{self._line.address}: {error}", advice=error.advice) from error
 
     async def _authenticate(self) -> None:
         mechanism = self._client.login.mechanism
@@ -58,16 +73,20 @@ class SaslSession:
         )
         if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             enabled = ", ".join(handshake.mechanisms) or "none"
-            raise AuthenticationFailed(f"SASL mechanism {mechanism} is not enabled; enabled: {enabled}")
+            raise AuthenticationFailed(
+                f"SASL mechanism {mechanism} is not enabled; enabled: {enabled}", advice=_MECHANISM_ADVICE
+            )
         if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-            raise AuthenticationFailed("this listener has no SASL: security.protocol is that of another listener")
+            raise AuthenticationFailed(
+                "this listener has no SASL: security.protocol is that of another listener", advice=_NO_SASL_ADVICE
+            )
         _require_none(handshake.error_code, None)
         last = SaslAuthenticateResponse()
 
         async def send(token: bytes) -> bytes:
             nonlocal last
             last = await self._send(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
-            _require_none(last.error_code, last.error_message)
+            _require_none(last.error_code, last.error_message, _login_advice(mechanism))
             return last.auth_bytes
 
         await self._client.authenticate(send)
@@ -104,6 +123,14 @@ class SaslSession:
             self._line.outbox.release()
 
 
-def _require_none(error: int, message: str | None) -> None:
+def _require_none(error: int, message: str | None, advice: str = "") -> None:
     if error != ErrorCode.NONE:
-        raise AuthenticationFailed(message or error_code(error).name)
+        raise AuthenticationFailed(message or error_code(error).name, advice=advice)
+
+
+def _login_advice(mechanism: str) -> str:
+    if mechanism == OAUTHBEARER:
+        return _TOKEN_ADVICE
+    return _PASSWORD_ADVICE.format(
+        mechanism=mechanism, place=_USERS_OF_PLAIN if mechanism == PLAIN else _USERS_OF_SCRAM
+    )

@@ -78,16 +78,39 @@ class TlsSettings:
                 load_trusted(context, read_trust_store(self.trusted_text.encode()))
 
     def _load_own(self, context: ssl.SSLContext) -> None:
-        if self.own_file is not None:
-            with _about("ssl_keystore_location", self.own_file):
-                data = _read(self.own_file)
-                _require_type("ssl_keystore_type", self.own_type, data)
-                passwords = {"store_password": self.own_store_password, "key_password": self.own_password}
-                load_key_material(context, read_key_store(data, **passwords))
-        if self.own_key is not None:
-            with _about("ssl_keystore_key"):
+        material = self._own_material()
+        if material is not None:
+            with _about(*self._place_of_own()):
+                load_key_material(context, material)
+
+    def own_certificate(self) -> bytes | None:
+        """Return the client's own certificate in PEM; None without one. Raises ``ValueError`` as ``make_context``."""
+        material = self._own_material()
+        return None if material is None else material.certificates[0]
+
+    def _place_of_own(self) -> tuple[str, str | None]:
+        """Return the setting that the private key is from, and the file."""
+        return ("ssl_keystore_key", None) if self.own_file is None else ("ssl_keystore_location", self.own_file)
+
+    def _own_material(self) -> KeyMaterial | None:
+        if self.own_file is None and self.own_key is None:
+            return None
+        with _about(*self._place_of_own()):
+            if self.own_file is None:
                 together = f"{self.own_key}\n{self.own_certificates or ''}".encode()
-                load_key_material(context, read_key_store(together, key_password=self.own_password))
+                return read_key_store(together, key_password=self.own_password)
+            data = _read(self.own_file)
+            _require_type("ssl_keystore_type", self.own_type, data)
+            passwords = {"store_password": self.own_store_password, "key_password": self.own_password}
+            return read_key_store(data, **passwords)
+
+
+def trusting_context() -> ssl.SSLContext:
+    """Return a context that accepts every certificate: to look at what a listener presents, never to send anything."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def limit_versions(context: ssl.SSLContext, versions: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ of settings are Kafka's.
 """
 
 import ssl
+from enum import Enum
 from typing import Final, NamedTuple
 
 _HOST_MISMATCH: Final = frozenset({62, 64})
@@ -71,6 +72,14 @@ _CIPHERS_DIFFER: Final = ("HANDSHAKE_FAILURE", "NO_CIPHERS_AVAILABLE", "INSUFFIC
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
+class Complaint(Enum):
+    """What is wrong with a certificate."""
+
+    NAME = "it is for another name"
+    TIME = "it is not valid now"
+    AUTHORITY = "who issued it is not trusted"
+
+
 class Failure(NamedTuple):
     """Why a connection could not be secured, and what to do about it."""
 
@@ -85,7 +94,7 @@ def explain(error: ssl.SSLError, advice: Advice = OF_BROKERS) -> Failure:
     """Return what an error of OpenSSL means."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = error.verify_message.rstrip(".")
-        return Failure(f"its certificate is not accepted: {said}", _on_certificate(error.verify_code, advice))
+        return Failure(f"its certificate is not accepted: {said}", _on_certificate(complaint_of(error), advice))
     name = error.reason or ""
     words = name.replace("_", " ").lower() or str(error)
     if name.endswith(_ABOUT_CLIENT):
@@ -105,7 +114,14 @@ def speaks_tls(error: ssl.SSLError) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError) or "ALERT" in (error.reason or "")
 
 
-def _on_certificate(code: int, advice: Advice) -> str:
-    if code in _HOST_MISMATCH:
+def complaint_of(error: ssl.SSLCertVerificationError) -> Complaint:
+    """Return what OpenSSL does not accept about a certificate."""
+    if error.verify_code in _HOST_MISMATCH:
+        return Complaint.NAME
+    return Complaint.TIME if error.verify_code in _OUT_OF_TIME else Complaint.AUTHORITY
+
+
+def _on_certificate(complaint: Complaint, advice: Advice) -> str:
+    if complaint is Complaint.NAME:
         return advice.other_host
-    return advice.out_of_time if code in _OUT_OF_TIME else advice.untrusted
+    return advice.out_of_time if complaint is Complaint.TIME else advice.untrusted

@@ -17,7 +17,6 @@ from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.config.tls_config import TlsListener
 from oncelog.broker.dispatch.request import Principal
 from oncelog.broker.network.connection import Connection
-from oncelog.broker.security.distinguished_name import subject_of
 from oncelog.broker.security.login_log import TLS, LoginLog
 from oncelog.broker.security.own_certificate import OwnCertificate, why_not_replace
 from oncelog.broker.security.principal_mapping import PrincipalMapping
@@ -30,6 +29,7 @@ from oncelog.broker.security.tls_contexts import (
     server_context,
 )
 from oncelog.broker.tls.tls_transport import TlsShared, TlsTransport
+from oncelog.protocol.tls.distinguished_name import subject_of
 
 logger = logging.getLogger(__name__)
 

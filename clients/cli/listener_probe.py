@@ -1,7 +1,7 @@
-"""What a listener speaks that a client did not reach: TLS, or Kafka's protocol without it.
+"""What a listener speaks that a client did not reach: with or without TLS, with or without a login.
 
 A broker closes a connection of the wrong kind without a word, as it does with others, so that a client can only guess.
-``oncelog doctor`` tries the other kind.
+``oncelog doctor`` tries the other kinds.
 """
 
 import asyncio
@@ -10,11 +10,18 @@ from typing import Final
 
 from oncelog.clients.connection import Address, connect
 from oncelog.clients.errors import ClientError
-from oncelog.clients.security_config import SecurityConfig
+from oncelog.clients.security_config import SecurityConfig, uses_sasl
+from oncelog.clients.tls import trusting_context
 from oncelog.clients.tls_failures import NO_TLS_ADVICE, TLS_ADVICE, Failure, speaks_tls
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 _PLAIN: Final = "its listener speaks no TLS, and security.protocol is {}"
 _SECURED: Final = "its listener speaks TLS, and security.protocol is {}"
+_WITH_LOGIN: Final = "its listener wants a login ({}), and security.protocol is {}"
+_LOGIN_ADVICE: Final = "set security.protocol={}, and sasl.mechanism, sasl.username and sasl.password of a user"
+_NO_MECHANISM: Final = "oncelog-doctor"
+"""A listener with SASL refuses it, and lists the mechanisms that it has."""
 
 
 async def other_protocol(address: Address, security: SecurityConfig, seconds: float) -> Failure | None:
@@ -25,15 +32,39 @@ async def other_protocol(address: Address, security: SecurityConfig, seconds: fl
     return Failure(_PLAIN.format(used), NO_TLS_ADVICE) if await _responds_in_plain(address, seconds) else None
 
 
+async def wanted_login(
+    address: Address, security: SecurityConfig, tls: ssl.SSLContext | None, seconds: float
+) -> Failure | None:
+    """Return that a listener wants a login, and the client has none; None if that is not so."""
+    if uses_sasl(security):
+        return None
+    try:
+        connection = await connect(
+            address, client_id="oncelog-cli", connect_seconds=seconds, request_seconds=seconds, tls=tls
+        )
+    except ClientError:
+        return None
+    try:
+        response = await connection.send(
+            SaslHandshakeRequest(mechanism=_NO_MECHANISM), SaslHandshakeResponse, at_least=1
+        )
+    except ClientError:
+        return None
+    finally:
+        connection.close()
+    if response.error_code != ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        return None
+    protocol = "SASL_PLAINTEXT" if tls is None else "SASL_SSL"
+    reason = _WITH_LOGIN.format(" or ".join(response.mechanisms), security.security_protocol)
+    return Failure(reason, _LOGIN_ADVICE.format(protocol))
+
+
 async def _responds_in_tls(address: Address, seconds: float) -> bool:
     """Return whether a handshake succeeds, or is refused in TLS. It trusts every certificate, and sends nothing."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
     try:
         async with asyncio.timeout(seconds):
             transport, _ = await asyncio.get_running_loop().create_connection(
-                asyncio.Protocol, address.host, address.port, ssl=context
+                asyncio.Protocol, address.host, address.port, ssl=trusting_context()
             )
     except ssl.SSLError as error:
         return speaks_tls(error)

@@ -104,7 +104,7 @@ class Session:
         except (ConnectionLost, RequestTimedOut) as error:
             _end(NO_BROKER, str(error), "whether it was done is unknown: check before you try again")
         except AuthenticationFailed as error:
-            _end(REFUSED, str(error), _LOGIN_ADVICE)
+            _end(REFUSED, str(error), error.advice or _LOGIN_ADVICE)
         except ClientError as error:
             _end(REFUSED, str(error), None)
 

@@ -112,7 +112,10 @@ class SinkSession:
         return self._client.run(steps())
 
     def begin_unnamed(self) -> Permit:
-        """Return the permit of a batch without a name: its sink gets a random name, which is used once."""
+        """Return the permit of a batch without a name: its sink gets a random name, which is used once.
+
+        Behind ``transactionalIdPrefix``, if there is one: an access control list can allow ids that begin with it.
+        """
 
         async def steps() -> None:
             broker = self.make_cluster_broker()
@@ -120,7 +123,8 @@ class SinkSession:
             await broker.require_transaction_timeout()
 
         self._client.run(steps())
-        return Permit(sink=new_name(self._client.rng), generation=0, driver=NO_DRIVER)
+        name, prefix = new_name(self._client.rng), self._options.sink
+        return Permit(sink=name if prefix is None else f"{prefix}.{name}", generation=0, driver=NO_DRIVER)
 
     def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
         """Run a task, in a transaction of its own."""

@@ -91,6 +91,12 @@ class StateLog:
     async def _create(self) -> None:
         """Create the topic with as many replicas as the transaction state topic, which it depends on."""
         model = (await self._cluster.topics([TRANSACTION_STATE_TOPIC_NAME]))[TRANSACTION_STATE_TOPIC_NAME]
+        if error_code(model.error_code) in _FORBIDDEN:
+            _log.warning(
+                "the replicas of %s cannot be seen: the state topic %s is made with the brokers' default number",
+                TRANSACTION_STATE_TOPIC_NAME,
+                self._topic,
+            )
         replicas = max((len(each.replica_nodes) for each in model.partitions), default=-1)
         topic = NewTopic(
             name=self._topic,

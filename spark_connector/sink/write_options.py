@@ -66,9 +66,10 @@ class WriteOptions:
     topic: str | None
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     sink: str | None
-    """The prefix of its transactional ids; None for a batch without a name.
+    """The prefix of its transactional ids; of a batch without ``txnAppId`` what a random name is added to.
 
-    Also None for a stream without ``transactionalIdPrefix``, until its checkpoint was read (``sink_name``).
+    None without ``transactionalIdPrefix``: for such a batch, and for a stream until its checkpoint was read
+    (``sink_name``).
     """
     former: FormerNames | None = None
     """The names under which this sink may have written before."""
@@ -145,9 +146,9 @@ def batch_write_options(
                 f"{name}: has no effect with delivery.guarantee=at-least-once, which writes a version as often as it "
                 "is saved; leave one of the two out"
             )
-    if application is None and prefix is not None:
-        reader.complain("transactionalIdPrefix: has no use for a batch without txnAppId and txnVersion")
-    sink, former = None, None
+        if prefix is not None:
+            reader.complain("transactionalIdPrefix: has no use with delivery.guarantee=at-least-once")
+    sink, former = prefix, None
     if application is not None:
         sink = digest(f"{application}\0{reader.text('topic', '')}")
         if prefix is not None:

@@ -3,12 +3,19 @@
 A driver that was fenced cannot pass it: the coordinator refuses the driver's producer epoch.
 """
 
+from typing import Final
+
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.sink.commit.sink_broker import FENCING, SinkBroker, retry_transient
 from oncelog.spark_connector.sink.commit.sink_errors import BatchNotDecided, SinkFenced
 from oncelog.spark_connector.sink.commit.sink_transactions import Driver, TaskTransaction, driver_id
 from oncelog.spark_connector.sink.commit.state_record import StateRecord
+
+_RIGHTS: Final = {
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ": its user needs Write on the transactional ids of {sink}",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ": its user needs Write on the state topic (stateTopic)",
+}
 
 
 async def take_over(broker: SinkBroker, sink: str) -> Driver:
@@ -56,4 +63,5 @@ def _error(sink: str, error: ErrorCode) -> SinkFenced | BatchNotDecided:
         return BatchNotDecided(
             "transactionTimeoutMs: is longer than the brokers allow; it may be up to their transaction.max.timeout.ms"
         )
-    return BatchNotDecided(f"sink {sink} cannot write its decision: the brokers return {error.name}")
+    needed = _RIGHTS.get(error, "").format(sink=sink)
+    return BatchNotDecided(f"sink {sink} cannot write its decision: the brokers return {error.name}{needed}")

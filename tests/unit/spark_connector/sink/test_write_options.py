@@ -152,6 +152,10 @@ def test_batch_with_an_application_and_a_version_has_a_name() -> None:
     assert len({options.sink, other_topic.sink, other.sink, *prefixed}) == 6
     assert all((name or "").startswith("p.") for name in prefixed)
     assert batch_write_options({**BOOTSTRAP, "topic": "t"}, VALUE, overwrite=False).sink is None
+    without_name = batch_write_options(
+        {**BOOTSTRAP, "topic": "t", "transactionalidprefix": "p"}, VALUE, overwrite=False
+    )
+    assert (without_name.sink, without_name.application) == ("p", None)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,11 @@ def test_batch_with_an_application_and_a_version_has_a_name() -> None:
     [
         ({"txnappid": "app"}, False, "txnAppId, txnVersion: are given together"),
         ({"txnversion": "1"}, False, "txnAppId, txnVersion: are given together"),
-        ({"transactionalidprefix": "p"}, False, "transactionalIdPrefix: has no use"),
+        (
+            {"transactionalidprefix": "p", "delivery.guarantee": "at-least-once"},
+            False,
+            "transactionalIdPrefix: has no use with delivery.guarantee=at-least-once",
+        ),
         ({}, True, 'mode: "overwrite" cannot be'),
     ],
 )

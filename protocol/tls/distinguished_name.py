@@ -6,7 +6,10 @@ print other forms, so a name that is pasted from them may equal none.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Name
 
 _NAMED: Final = {
     "2.5.4.3": "CN",
@@ -28,7 +31,11 @@ def subject_of(certificate: bytes) -> str:
     """Return the subject of a certificate in DER. Raises ``ValueError`` if it is none."""
     from cryptography import x509  # Only a client with a certificate pays for it.
 
-    name = x509.load_der_x509_certificate(certificate).subject
+    return name_of(x509.load_der_x509_certificate(certificate).subject)
+
+
+def name_of(name: "Name") -> str:
+    """Return the text of a subject, or of an issuer."""
     values = _values(name.public_bytes())
     parts = [
         "+".join(_attribute(each.oid.dotted_string, each.value, next(values)) for each in rdn) for rdn in name.rdns

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from oncelog.broker.security.distinguished_name import subject_of
+from oncelog.protocol.tls.distinguished_name import subject_of
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
