@@ -26,7 +26,7 @@ from oncelog.coordinator.group import membership, offset_requests
 from oncelog.coordinator.group.group import Group
 from oncelog.coordinator.group.joining_member import LONGEST_INSTANCE_ID, JoiningMember
 from oncelog.coordinator.group.large_commit import LargeCommit
-from oncelog.coordinator.group.log_lines import log_rebalance, log_refusal
+from oncelog.coordinator.group.log_lines import log_refusal, log_request
 from oncelog.coordinator.group.log_records import OffsetCommitted
 from oncelog.coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
@@ -181,7 +181,7 @@ class GroupCoordinator:
         else:
             log_refusal("JoinGroup", group, refusal)
             step = membership.turn_away(group, request, reply, refusal.error, shard.now())
-        log_rebalance(group, state, f"{joining.client_id or joining.member_id} joins", joining.reason)
+        log_request(group, state, f"{joining.client_id or joining.member_id} joins", joining.reason)
         shard.carry_out(group, step)
 
     def sync_group(self, group_id: str, request: SyncRequest, reply: SyncReply) -> None:
@@ -242,7 +242,7 @@ class GroupCoordinator:
             for leaver, error in zip(leavers, errors, strict=True):
                 if error is ErrorCode.NONE:
                     what = f"{leaver.member_id or leaver.group_instance_id} leaves"
-                    log_rebalance(group, state, what, leaver.reason)
+                    log_request(group, state, what, leaver.reason)
         if shard.log.is_deserted:
             errors = [shard.verdict(error) for error in errors]
         outcome = shard.carry_out(group, step)

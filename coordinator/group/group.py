@@ -137,6 +137,7 @@ class Group:
         for member_id in self.sessions.take_due(at.monotonic):
             member = self.roster.get(member_id)
             if member is None or member.is_new or not member.is_parked:
+                step.expired.append(member_id)
                 self.remove(step, member_id)
         self.rebalance_after_removal(step, size, at)
         if self.deadlines.join is not None and self.deadlines.join <= at.monotonic:
@@ -144,6 +145,7 @@ class Group:
                 self._complete_join(step, at)
         if self.deadlines.sync is not None and self.deadlines.sync <= at.monotonic:
             for member_id in self.deadlines.pending_sync.copy():  # The leader, too, for which all others wait.
+                step.expired.append(member_id)
                 self.remove(step, member_id)
             self._prepare_rebalance(step, at)
         return step
@@ -279,6 +281,7 @@ class Group:
         self.deadlines.end_joins()
         for member in list(self.roster):
             if member.join_reply is None and not member.is_static:
+                step.expired.append(member.member_id)
                 self.remove(step, member.member_id)
         if not self.roster:
             image = GroupImage.empty(self.protocol_type, self.generation + 1, at)

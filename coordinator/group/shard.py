@@ -22,6 +22,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.log_lines import log_deadline, log_transition
 from oncelog.coordinator.group.log_records import (
     EncodedRecord,
     GroupRecord,
@@ -270,7 +271,10 @@ class GroupShard:
                 self._respond(group, group.refuse(step.transition, outcome, self.now()), 0)
             else:
                 self._written[group.group_id] = outcome
-                self._respond(group, group.apply(step.transition, self.now()), outcome)
+                state = group.state
+                applied = group.apply(step.transition, self.now())
+                log_transition(group, state, step.transition)
+                self._respond(group, applied, outcome)
         self._memory.note(group)
         self._set_timer(group)
         self._drop_if_void(group.group_id)
@@ -345,7 +349,10 @@ class GroupShard:
             due = loop.time() + _LOOK_MS / 1000
             self._timers[group.group_id] = (due, loop.call_at(due, self._on_timer, group))
         else:
-            self.carry_out(group, group.expire(self.now()))
+            state = group.state
+            step = group.expire(self.now())
+            log_deadline(group, state, step.expired)
+            self.carry_out(group, step)
 
     # Waiting for the high watermark
 

@@ -158,6 +158,8 @@ class Step:
     joins: list[tuple[JoinReply, JoinResult]] = field(default_factory=list)
     syncs: list[tuple[SyncReply, SyncResult]] = field(default_factory=list)
     transition: Transition | None = None
+    expired: list[str] = field(default_factory=list)
+    """Ids of members, or of clients that were to become members, that a deadline has removed."""
 
     def refuse_join(self, reply: JoinReply, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
         self.joins.append((reply, JoinResult(error=error, member_id=member_id)))

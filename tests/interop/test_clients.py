@@ -105,6 +105,18 @@ def test_group_with_two_members_reads_every_record_once(client: Driver, broker: 
     assert sorted(record.value for record in first + second) == sorted(sent)
 
 
+def test_group_of_kafkajs_shares_more_partitions_than_members(broker: BrokerProcess, name: Name) -> None:
+    client, topic = KafkaJs(), name("topic")
+    if lacking := client.lacking():
+        pytest.skip(lacking)
+    client.create_topic(broker.address, topic, 3)
+    sent = values("record", 99)
+    ConfluentKafka().produce(broker.address, topic, sent)
+    members = client.consume_with_two_members(broker.address, topic, name("group"), len(sent))
+    assert sorted(len({record.partition for record in member}) for member in members) == [1, 2]
+    assert sorted(record.value for member in members for record in member) == sorted(sent)
+
+
 @pytest.mark.smoke
 @every_transactional_client
 def test_commits_and_aborts_transactions(client: TransactionalDriver, broker: BrokerProcess, name: Name) -> None:

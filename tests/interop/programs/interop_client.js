@@ -20,6 +20,14 @@ async function create(topic, partitions, replicationFactor) {
   await admin.disconnect()
 }
 
+async function partitionCount(topic) {
+  const admin = kafka.admin()
+  await admin.connect()
+  const { topics } = await admin.fetchTopicMetadata({ topics: [topic] })
+  await admin.disconnect()
+  return topics[0].partitions.length
+}
+
 async function produce(topic, compression) {
   const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 })
   await producer.connect()
@@ -34,7 +42,8 @@ async function read(topic, group, count, members, readUncommitted, each) {
   let seen = 0
   let finish
   const finished = new Promise((resolve) => { finish = resolve })
-  const assigned = new Array(members).fill(false)
+  const partitions = await partitionCount(topic)
+  const assigned = new Array(members).fill(0)
   let start
   let running = members === 1
   const started = new Promise((resolve) => { start = resolve }).then(() => { running = true })
@@ -42,10 +51,10 @@ async function read(topic, group, count, members, readUncommitted, each) {
     const consumer = kafka.consumer({ groupId: group, sessionTimeout: 10000, heartbeatInterval: 300, readUncommitted })
     consumers.push(consumer)
     consumer.on(consumer.events.GROUP_JOIN, (event) => {
-      // Two members have started when each has one of the two partitions.
-      const mine = (event.payload.memberAssignment[topic] || []).length
-      assigned[me] = members === 1 ? mine > 0 : mine === 1
-      if (assigned.every((one) => one)) start()
+      // The members have started when each has a partition, and together they have them all.
+      assigned[me] = (event.payload.memberAssignment[topic] || []).length
+      const all = assigned.reduce((sum, mine) => sum + mine, 0)
+      if (assigned.every((mine) => mine > 0) && all === partitions) start()
     })
     await consumer.connect()
     await consumer.subscribe({ topics: [topic], fromBeginning: true })
