@@ -277,8 +277,8 @@ class _Start:
     ) -> None:
         self._resources.callback(server.stop_listening)
         dispatcher = Dispatcher(broker, broker.handlers, max_elements=self._config.oncelog_request_max_elements)
-        if self._access.audit is not None:
-            self._access.audit.watch_changes(dispatcher)
+        self._access.watch(dispatcher)
+        self._quotas.is_brokers = self._access.fellow_brokers(broker.listeners, self._metadata).sent
         self._quotas.measure(dispatcher, broker.sliced_work)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)

@@ -124,7 +124,7 @@ async def _create_and_respond(
     errors = dict(zip(names, refusals, strict=True))
     allowed = [name for name, error in errors.items() if not error]
     if allowed:
-        errors |= await broker.auto_topics.create(allowed)
+        errors |= await broker.auto_topics.create(allowed, broker.quotas.mutations(context, is_strict=True))
     response = _ResponseBuilder(broker, context, request).start(errors)
     return response if isinstance(response, MetadataResponse) else await response
 

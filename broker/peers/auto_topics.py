@@ -8,6 +8,10 @@ only see COORDINATOR_NOT_AVAILABLE.
 If there are fewer brokers than the replication factor because some have left lately, the client is to retry: they may
 be on their way back, from a restart say. Else it gets the error that says so.
 
+Topics that a client's request needs count for its quota ``controller_mutation_rate``, with ``num.partitions`` each, on
+this broker: beyond it they are not created, and the client finds them unknown and asks again, as with Kafka. Topics
+that could not be created do not count. Internal topics count for no client.
+
 One request can name thousands of topics. They are created in portions of ``TOPICS_AT_ONCE``, each by one task and
 one request to the controller: as many tasks as topics would all have their turn in the same turn of the loop.
 """
@@ -22,6 +26,7 @@ from oncelog.broker.config.topic_config import group_metadata_topic_configs, tra
 from oncelog.broker.peers.controller_client import ControllerClient
 from oncelog.broker.peers.departures import Departures
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.quotas.mutations import Mutations
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.cluster_image import MetadataCache, MetadataChange
 from oncelog.coordinator.controller.partition_states import chunks
@@ -36,6 +41,7 @@ _LONGEST_WAIT_SECONDS: Final = 2.0
 _REPEAT_SECONDS: Final = 30.0
 """After which the same refusal of an internal topic is logged again: its clients retry twice a second."""
 _EXISTS: Final = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
+_MAY_BE_CREATED: Final = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
 _FINAL_ERRORS: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
 """Errors that a client can do something about. After any other it can only retry."""
 
@@ -85,17 +91,28 @@ class AutoTopicCreation:
         metadata.add_listener(self._on_metadata_change)
         self._under_way: dict[str, _Creation] = {}
 
-    async def create(self, names: Collection[str]) -> dict[str, ErrorCode]:
-        """Create topics with valid names that do not exist; return the error of each that does not exist yet."""
-        new = [name for name in names if name not in self._under_way]
-        for portion in chunks(new, TOPICS_AT_ONCE):
-            self._begin(portion)
-        tasks = {name: self._under_way[name] for name in names}
-        await asyncio.wait(set(tasks.values()), timeout=_LONGEST_WAIT_SECONDS)
-        return {name: error for name, task in tasks.items() if (error := _outcome(task, name))}
+    async def create(self, names: Collection[str], mutations: Mutations | None = None) -> dict[str, ErrorCode]:
+        """Create topics with valid names that do not exist; return the error of each that does not exist yet.
 
-    def _begin(self, names: Sequence[str]) -> None:
-        task = self._supervisor.spawn(self._create(names), f"create {len(names)} topics, the first is {names[0]}")
+        ``mutations`` are those of the client that needs them; None: they count for no client.
+        """
+        new = [name for name in names if name not in self._under_way]
+        refused: set[str] = set()
+        if mutations is not None:
+            refused = {name for name in new if mutations.admit(self._config.num_partitions) is not None}
+        if refused:
+            self._log_quota(refused)
+        for portion in chunks([name for name in new if name not in refused], TOPICS_AT_ONCE):
+            self._begin(portion, mutations)
+        tasks = {name: self._under_way[name] for name in names if name not in refused}
+        if tasks:
+            await asyncio.wait(set(tasks.values()), timeout=_LONGEST_WAIT_SECONDS)
+        errors = {name: error for name, task in tasks.items() if (error := _outcome(task, name))}
+        return errors | dict.fromkeys(refused, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _begin(self, names: Sequence[str], mutations: Mutations | None) -> None:
+        what = f"create {len(names)} topics, the first is {names[0]}"
+        task = self._supervisor.spawn(self._create(names, mutations), what)
         self._under_way.update(dict.fromkeys(names, task))
         task.add_done_callback(lambda _: self._end(names))
 
@@ -103,11 +120,13 @@ class AutoTopicCreation:
         for name in names:
             del self._under_way[name]
 
-    async def _create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+    async def _create(self, names: Sequence[str], mutations: Mutations | None) -> dict[str, ErrorCode]:
         results = await self._controller.create_topics([self._new_topic(name) for name in names])
         created: set[str] = set()
         errors: dict[str, ErrorCode] = {}
         for name, result in zip(names, results, strict=True):
+            if mutations is not None and result.code not in _MAY_BE_CREATED:
+                mutations.give_back(self._config.num_partitions)
             if result.code in _EXISTS:
                 created.add(name)
             else:
@@ -162,6 +181,12 @@ class AutoTopicCreation:
                 configs=transaction_state_topic_configs(config),
             )
         return NewTopic(name=name)
+
+    def _log_quota(self, refused: Collection[str]) -> None:
+        """Log topics that a client's quota does not allow now. Clients repeat their requests, so not every time."""
+        key = "controller_mutation_rate"
+        if self._refusals.is_news(key, key, asyncio.get_running_loop().time()):
+            logger.warning("%d topics, one is %s, were not created: their client's %s", len(refused), min(refused), key)
 
     def _log_refusal(self, name: str, error: ApiError) -> None:
         hint = ""

@@ -42,6 +42,8 @@ class Lane(Enum):
     """The controller's requests, which are carried out at once."""
     CONTROLLER = "controller"
     """Requests to the controller, which wait for those before them, and for the metadata store."""
+    TOPICS = "topics"
+    """Topics that requests need: the controller may throttle a connection that creates many (``ClientQuotas``)."""
     MARKERS = "markers"
     """Transaction markers, whose responses wait until partitions of clients are replicated."""
     VERIFICATION = "verification"
@@ -52,7 +54,7 @@ LANES: Final[dict[type[Message], Lane]] = {
     AddPartitionsToTxnRequest: Lane.VERIFICATION,
     AlterPartitionRequest: Lane.CONTROLLER,
     ControlledShutdownRequest: Lane.CONTROLLER,
-    CreateTopicsRequest: Lane.CONTROLLER,
+    CreateTopicsRequest: Lane.TOPICS,
     LeaderAndIsrRequest: Lane.CONTROL,
     StopReplicaRequest: Lane.CONTROL,
     UpdateMetadataRequest: Lane.CONTROL,

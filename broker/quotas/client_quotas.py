@@ -8,7 +8,8 @@ leaves at once; then the connection is not read for that time, whether or not it
 * **Time of the loop**, as a percentage of it: what a connection's requests take is added up (``LoopMeter``) and counted
   with its next response. Requests between brokers, and those without a response, are exempt. The delay is a window at
   most. It is measured only while there is such a limit.
-* **Partitions created and deleted** on the controller (``Mutations``).
+* **Partitions created and deleted** (``Mutations``): on the controller, and those of topics that a Metadata request
+  creates on the broker that received it. A topic that another broker has the controller create is not counted again.
 * **Connections** (``ConnectionRates``).
 
 Of several delays the longest counts. While there are no limits, a request costs one look at an attribute.
@@ -18,7 +19,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.config.settings import INT32_MAX
@@ -58,7 +59,7 @@ _EXEMPT: Final = frozenset(
         ApiKey.SASL_AUTHENTICATE,
     }
 )
-"""Requests whose time does not count: those between brokers, and those before a client is authenticated."""
+"""Requests whose time does not count: those between brokers, and those before a client is authenticated. Kafka's."""
 
 
 class FetchThrottle(NamedTuple):
@@ -70,6 +71,12 @@ class FetchThrottle(NamedTuple):
 
 
 _FETCHES: Final = FetchThrottle()
+IsBrokers: TypeAlias = Callable[[RequestContext], bool]
+
+
+def _is_a_clients(context: RequestContext) -> bool:
+    """Take no request for another broker's."""
+    return False
 
 
 class ClientQuotas:
@@ -89,6 +96,8 @@ class ClientQuotas:
         )
         self.connections = ConnectionRates(windows)
         self.nanoseconds = nanoseconds
+        self.is_brokers: IsBrokers = _is_a_clients
+        """Whether a request comes from another broker, for which there are no limits but those of bytes."""
         self.limits_produce = self.limits_fetch = self.watches_fetches = False
         """Whether there is any limit for it; a fetch is also watched for the time that its client's requests take."""
         self._metered: list[Metered] = []
@@ -175,8 +184,9 @@ class ClientQuotas:
 
     def mutations(self, context: RequestContext, *, is_strict: bool) -> Mutations:
         """Return what a request may create and delete; ``is_strict``: its client understands a refusal."""
-        limits = self.mutation.limits
-        limit = limits.find(context.connection.principal.name, context.client_id or "") if limits else None
+        limits, limit = self.mutation.limits, None
+        if limits and not self.is_brokers(context):
+            limit = limits.find(context.connection.principal.name, context.client_id or "")
         return Mutations(self.mutation, limit, _now, is_strict=is_strict)
 
     def settle_mutations(self, context: RequestContext, mutations: Mutations) -> int:
@@ -186,7 +196,9 @@ class ClientQuotas:
     def settle(self, api_key: ApiKey, context: RequestContext, response: Message | None) -> None:
         """Count what the requests of a connection took, and throttle its client in its response."""
         connection = context.connection
-        if response is None or api_key in _EXEMPT or connection.is_replica_fetcher:
+        if api_key is ApiKey.API_VERSIONS and connection.carries_heartbeats:
+            return  # A broker whose heartbeats wait counts as dead. Their time counts with another response, if any.
+        if response is None or api_key in _EXEMPT or connection.is_replica_fetcher or self.is_brokers(context):
             connection.loop_nanoseconds = 0
             return
         delay = self._settle(context)

@@ -42,6 +42,11 @@ class Mutations:
             self._until = now + debt
         return _EXCEEDED if refused else None
 
+    def give_back(self, partitions: int) -> None:
+        """Count partitions no more: they were admitted, and could not be created."""
+        if self._limit is not None:
+            self._quota.use(self._limit, -partitions, self._clock())
+
     def delay(self) -> float:
         """Return for how many seconds the client is to wait."""
         return max(0.0, self._until - self._clock())

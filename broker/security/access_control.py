@@ -4,12 +4,16 @@ from typing import Final, NamedTuple
 
 from oncelog.broker.config.access_control import has_authorizer, super_users
 from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import Listeners
+from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.security.acl_authorizer import AclAuthorizer
 from oncelog.broker.security.audit import Audit
 from oncelog.broker.security.authorizer import AllowAll, Authorizer
 from oncelog.broker.security.denial_log import WINDOW_SECONDS
+from oncelog.broker.security.fellow_brokers import FellowBrokers
 from oncelog.coordinator.controller.acl_repository import AclRepository
+from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.controller import Controller
 from oncelog.coordinator.controller.token_repository import TokenRepository
 from oncelog.coordinator.metadata_store.store import MetadataStore
@@ -34,6 +38,15 @@ class AccessControl(NamedTuple):
         """Read lists and tokens as soon as the broker has a session, and whenever they change."""
         controller.stored.acls = self.acls
         controller.stored.tokens = self.tokens
+
+    def watch(self, dispatcher: Dispatcher) -> None:
+        """Have requests audited, if that is wanted."""
+        if self.audit is not None:
+            self.audit.watch_changes(dispatcher)
+
+    def fellow_brokers(self, listeners: Listeners, metadata: MetadataCache) -> FellowBrokers:
+        """Return what tells the requests of other brokers from those of clients."""
+        return FellowBrokers(self.authorizer, listeners, metadata)
 
     def begin(
         self, config: BrokerConfig, controller: Controller, supervisor: Supervisor, wall_clock: WallClock

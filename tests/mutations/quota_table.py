@@ -6,6 +6,9 @@ from tests.mutations.mutation import Mutation
 
 _SCENARIOS: Final = "tests/scenarios/test_throttled_clients.py"
 _REQUESTS: Final = "tests/unit/broker/handlers/test_throttled_requests.py"
+_METADATA: Final = "tests/unit/broker/handlers/test_metadata.py"
+_CLIENT_QUOTAS: Final = "tests/unit/broker/quotas/test_client_quotas.py"
+_FELLOWS: Final = "tests/unit/broker/security/test_fellow_brokers.py"
 _ALTERATIONS: Final = "tests/unit/broker/handlers/test_client_quotas.py"
 
 QUOTA_MUTATIONS: Final = (
@@ -56,5 +59,36 @@ QUOTA_MUTATIONS: Final = (
         "B131", "broker/network/mute.py",
         "            self._timer.cancel()\n            self._timer = None\n", "            pass\n",
         "tests/unit/broker/network/test_mute.py::test_mute_of_a_lost_connection_has_no_timer",
+    ),
+    Mutation(
+        "B137", "broker/handlers/metadata.py",
+        "create(allowed, broker.quotas.mutations(context, is_strict=True))", "create(allowed)",
+        f"{_METADATA}::test_topics_beyond_the_quota_of_their_client_are_not_created",
+    ),
+    Mutation(
+        "B137", "broker/peers/auto_topics.py",
+        "                mutations.give_back(self._config.num_partitions)\n", "                pass\n",
+        f"{_METADATA}::test_topics_that_cannot_be_created_do_not_count_for_the_quota",
+    ),
+    Mutation(
+        "B138", "broker/peers/lanes.py",
+        "    CreateTopicsRequest: Lane.TOPICS,", "    CreateTopicsRequest: Lane.CONTROLLER,",
+        "tests/simulation/test_cluster_quotas.py::test_broker_that_may_create_no_more_topics_still_changes_its_isr",
+    ),
+    Mutation(
+        "B138", "broker/quotas/client_quotas.py",
+        "        if api_key is ApiKey.API_VERSIONS and connection.carries_heartbeats:\n", "        if False:\n",
+        f"{_CLIENT_QUOTAS}::test_heartbeats_of_a_broker_are_not_throttled_and_their_time_is_not_lost",
+    ),
+    Mutation(
+        "B138", "broker/quotas/client_quotas.py",
+        "        if limits and not self.is_brokers(context):\n", "        if limits:\n",
+        f"{_CLIENT_QUOTAS}::test_requests_of_another_broker_are_neither_throttled_nor_refused",
+    ),
+    Mutation(
+        "B138", "broker/security/fellow_brokers.py",
+        "return authorizer.permits(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)",
+        "return True",
+        f"{_FELLOWS}::test_request_that_lacks_one_sign_of_a_broker_is_a_clients",
     ),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from oncelog.coordinator.controller.api_error import NO_ERROR
 from oncelog.coordinator.controller.config_changes import ConfigAlteration, ConfigOperation, OperationType
 from oncelog.coordinator.controller.quota_entities import resource_of_entity
 from oncelog.protocol.client_quotas import DEFAULT, QuotaEntity
@@ -54,6 +55,29 @@ def test_followers_keep_up_whatever_clients_may_use() -> None:
         await cluster[3].start()
         await asyncio.sleep(2 * SESSION_SECONDS)
         assert set(state_of(cluster, "t").isr) == {1, 2, 3}
+        assert_agreement(cluster)
+
+    simulate(story)
+
+
+def test_broker_that_may_create_no_more_topics_still_changes_its_isr() -> None:
+    """Without an authorizer the controller takes a broker for a client: it throttles the connection with topics only."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        (controller,) = cluster.controllers
+        leader, follower = (each for each in (1, 2, 3) if each != controller)
+        operations = (ConfigOperation("controller_mutation_rate", OperationType.SET, "0.01"),)
+        alteration = ConfigAlteration(resource_of_entity(ALL_CLIENTS), operations)
+        assert await cluster[1].running.configs.alter([alteration]) == [NO_ERROR]
+        await create(cluster, "t", (leader, follower, controller))
+        await cluster[leader].running.auto_topics.create(["__consumer_offsets"])
+        errors = await cluster[leader].running.auto_topics.create(["__transaction_state"])
+        assert errors == {"__transaction_state": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        cluster[follower].kill()
+        await asyncio.sleep(SESSION_SECONDS)
+        await cluster[follower].start()
+        await asyncio.sleep(2 * SESSION_SECONDS)
+        assert (state_of(cluster, "t").leader, set(state_of(cluster, "t").isr)) == (leader, {1, 2, 3})
         assert_agreement(cluster)
 
     simulate(story)

@@ -9,6 +9,7 @@ import pytest
 from oncelog.broker.handlers.metadata import handle_metadata
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_response
 from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -79,6 +80,38 @@ async def test_metadata_request_before_the_first_update_waits_for_it() -> None:
         assert not requested.done()
         started.metadata_received.set_result(None)
         assert errors(await requested) == {"orders": ErrorCode.NONE}
+
+
+def limit_mutations(broker: Broker) -> None:
+    """Let a client create 22 partitions at once, and two a second."""
+    limits = {"controller_mutation_rate": "2"}
+    broker.quotas.learn(ConfigResource(ResourceType.QUOTA, "clients/<default>"), limits)
+
+
+async def test_topics_beyond_the_quota_of_their_client_are_not_created(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_broker(num_partitions="10") as broker:
+        limit_mutations(broker)
+        response = await metadata(broker, ["a", "b", "c", "d", "e"])
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert errors(response) == {"a": 0, "b": 0, "c": 0, "d": unknown, "e": unknown}
+        assert broker.metadata.image.topics.keys() == {"a", "b", "c"}
+        assert errors(await metadata(broker, ["a", "d"])) == {"a": 0, "d": unknown}
+        logged = [record.message for record in caplog.records if "controller_mutation_rate" in record.message]
+        assert logged == ["2 topics, one is d, were not created: their client's controller_mutation_rate"]
+
+
+async def test_topics_that_cannot_be_created_do_not_count_for_the_quota() -> None:
+    async with running_broker(num_partitions="20", default_replication_factor="3") as broker:
+        limit_mutations(broker)
+        for name in ("a", "b", "c"):
+            assert errors(await metadata(broker, [name])) == {name: ErrorCode.INVALID_REPLICATION_FACTOR}
+
+
+async def test_internal_topics_count_for_no_client() -> None:
+    async with running_broker(offsets_topic_num_partitions="50", num_partitions="20") as broker:
+        limit_mutations(broker)
+        assert await broker.auto_topics.create(["__consumer_offsets"]) == {}
+        assert errors(await metadata(broker, ["a"])) == {"a": 0}
 
 
 async def test_topic_requested_by_many_at_once_is_created_once() -> None:

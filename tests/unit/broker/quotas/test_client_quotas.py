@@ -122,6 +122,35 @@ async def test_time_of_requests_between_brokers_and_without_response_does_not_co
 
 
 @in_virtual_time
+async def test_requests_of_another_broker_are_neither_throttled_nor_refused() -> None:
+    quotas = ClientQuotas()
+    quotas.learn(quota("clients/<default>"), {"request_percentage": "1", "controller_mutation_rate": "1"})
+    quotas.is_brokers = lambda context: context.client_id == "broker-2"
+    throttled: list[float] = []
+    for client_id in ("broker-2", "c"):
+        context = context_of(client_id, throttled=throttled)
+        context.connection.loop_nanoseconds = 10**12
+        quotas.settle(ApiKey.CREATE_TOPICS, context, HeartbeatResponse())
+        mutations = quotas.mutations(context, is_strict=True)
+        assert (mutations.admit(50), mutations.admit(50) is None) == (None, client_id == "broker-2")
+    assert throttled == [1.0]
+
+
+@in_virtual_time
+async def test_heartbeats_of_a_broker_are_not_throttled_and_their_time_is_not_lost() -> None:
+    quotas = ClientQuotas()
+    quotas.learn(quota("clients/<default>"), {"request_percentage": "1"})
+    throttled: list[float] = []
+    context = context_of("oncelog-heartbeat-2", throttled=throttled)
+    context.connection.carries_heartbeats = True
+    context.connection.loop_nanoseconds = 10**12
+    quotas.settle(ApiKey.API_VERSIONS, context, HeartbeatResponse())
+    assert throttled == []
+    quotas.settle(ApiKey.HEARTBEAT, context, HeartbeatResponse())
+    assert throttled == [1.0]
+
+
+@in_virtual_time
 async def test_fetch_of_a_client_over_its_share_of_the_loop_gets_nothing_and_is_not_counted() -> None:
     quotas = ClientQuotas()
     quotas.learn(quota("clients/<default>"), {"request_percentage": "1", "consumer_byte_rate": "100"})

@@ -48,3 +48,13 @@ def test_request_without_a_limit_does_what_it_likes() -> None:
     assert request.admit(1_000_000) is None
     assert request.delay() == 0.0
     assert len(quota.buckets) == 0
+
+
+def test_partitions_that_are_given_back_count_no_more() -> None:
+    clock, quota = Clock(), BucketQuota(Windows())
+    request = Mutations(quota, LIMIT, clock, is_strict=True)
+    assert request.admit(30) is None
+    request.give_back(20)
+    assert request.admit(12) is None
+    assert request.admit(1) is None
+    assert request.admit(1) is not None
