@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
   > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
 
-.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames security hostile faults faults-secured faults-smoke rolling-upgrade rolling-security bench bench-broker bench-cluster bench-flush bench-scale bench-clients bench-failover bench-reload bench-before model model-deep mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
+.PHONY: help run cluster cluster-test compose-test demo test test-deep simulate simulate-determinism check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames security hostile faults faults-secured faults-smoke rolling-upgrade rolling-security bench bench-broker bench-cluster bench-flush bench-security bench-scale bench-clients bench-failover bench-reload bench-before model model-deep mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
 
 help:  ## These texts
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-24s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -125,6 +125,9 @@ bench-cluster: $(DEV) peers  ## Three brokers beside three of Apache Kafka 3.9 o
 
 bench-flush: $(DEV) peers  ## One broker that syncs before every response, beside Apache Kafka 4 that does the same
 	$(BIN)/python -m tests.benchmarks.flush_side_by_side
+
+bench-security: $(DEV) peers  ## TLS and plaintext beside Apache Kafka 4, and the time of a decision by 10,000 access control lists
+	$(BIN)/python -m tests.benchmarks.security_side_by_side
 
 bench-scale: $(DEV) .peers/kafka-3.9/.installed  ## Three brokers, 1,000 partitions of three replicas: time, processor, memory
 	$(BIN)/python -m tests.benchmarks.scale

@@ -4,8 +4,7 @@ A decision needs the patterns that match one name: the literal one, the literal 
 first two are looked up. The prefixes are sorted, and each knows the longest other prefix that it begins with, so that
 the longest match is found by bisection and the others are its ancestors. For each pattern the entries of a principal
 are two sets of operations, allowed and denied, as bits; and two more for each host that entries name. So a decision
-takes some microseconds, however many entries there are; what was decided is kept, up to a bound, and then takes less
-than one.
+takes some microseconds, however many entries there are. An authorizer keeps what was decided (``decisions``).
 
 Rules, as in Kafka:
 
@@ -41,10 +40,6 @@ Who: TypeAlias = tuple[str, str]
 Entries: TypeAlias = frozenset[AccessControlEntry]
 Hosts: TypeAlias = Mapping[str, tuple[int, int]]
 
-_MOST_KEPT: Final = 10_000
-"""Decisions that an index keeps."""
-_LONGEST_KEPT: Final = 256
-"""Characters of a name whose decision is kept; topics are shorter."""
 _ALL: Final = sum(1 << operation for operation in OPERATIONS)
 _DESCRIBE: Final = 1 << AclOperation.DESCRIBE
 _IMPLIED: Final[Mapping[AclOperation, int]] = {
@@ -153,7 +148,7 @@ class _TypeIndex:
             found.append(literal)
         if self._wildcard is not None and self._wildcard is not literal:
             found.append(self._wildcard)
-        prefix = self._prefixes.longest(name)
+        prefix = self._prefixes.longest(name) if self._prefixes.all else None
         while prefix is not None:
             found.append(prefix.rules)
             prefix = prefix.parent
@@ -201,11 +196,10 @@ _NO_PATTERNS: Final = _TypeIndex({}, _Prefixes({}), None)
 class AclIndex:
     """The access control lists of a cluster at one moment."""
 
-    __slots__ = ("_decided", "_types")
+    __slots__ = ("_types",)
 
     def __init__(self, types: Mapping[AclResourceType, _TypeIndex] = MappingProxyType({})) -> None:
         self._types = types
-        self._decided: dict[tuple[Who, str, AclResourceType, str], int | None] = {}
 
     def changed(self, changes: Mapping[ResourcePattern, Entries]) -> "AclIndex":
         """Return the index with other entries for some patterns; none remove the pattern."""
@@ -217,24 +211,6 @@ class AclIndex:
 
     def allowed(self, who: Who, host: str, resource_type: AclResourceType, name: str) -> int | None:
         """Return the allowed operations, as bits by their numbers; None if no pattern is about the resource."""
-        key = (who, host, resource_type, name)
-        try:
-            return self._decided[key]
-        except KeyError:
-            pass
-        allowed = self._decide(who, host, resource_type, name)
-        if len(name) <= _LONGEST_KEPT:
-            if len(self._decided) >= _MOST_KEPT:
-                self._decided.clear()
-            self._decided[key] = allowed
-        return allowed
-
-    @property
-    def kept_decisions(self) -> int:
-        """How many decisions are kept."""
-        return len(self._decided)
-
-    def _decide(self, who: Who, host: str, resource_type: AclResourceType, name: str) -> int | None:
         index = self._types.get(resource_type)
         if index is None:
             return None

@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 _REPOSITORY: Final = "coordinator/controller/acl_repository.py"
 _INDEX: Final = "broker/security/acl_index.py"
 _TEST_REPOSITORY: Final = "tests/unit/coordinator/controller/test_acls.py"
+_TEST_DECISIONS: Final = "tests/unit/broker/security/test_decisions.py"
 _TEST_INDEX: Final = "tests/unit/broker/security/test_acl_index.py"
 _TEST_DENIALS: Final = "tests/unit/broker/security/test_denial_log.py"
 _CELLS: Final = "tests/conformance/test_acl_cells.py::test_responses_under_every_state_are_those_of_kafka"
@@ -79,15 +80,21 @@ ACCESS_MUTATIONS: Final = (
         f"{_TEST_INDEX}::test_prefix_that_a_name_begins_with_is_found_among_others",
     ),
     Mutation(
-        "B117", _INDEX,
-        "            if len(self._decided) >= _MOST_KEPT:\n",
-        "            if False:\n",
-        f"{_TEST_INDEX}::test_decisions_that_an_index_keeps_are_bounded",
+        "B117", "broker/security/decisions.py",
+        "        if self.count >= _MOST_KEPT:\n",
+        "        if False:\n",
+        f"{_TEST_DECISIONS}::test_decisions_that_are_kept_are_bounded",
     ),
     Mutation(
         "B117", "broker/security/acl_authorizer.py",
-        "        index = self._index\n        if index is None:\n            return False\n",
-        "        index = self._index or AclIndex()\n",
+        "changed(changes)\n            self.decisions = Decisions()\n",
+        "changed(changes)\n",
+        f"{_TEST_DECISIONS}::test_authorizer_decides_by_the_lists_of_now_whatever_it_decided_before",
+    ),
+    Mutation(
+        "B117", "broker/security/acl_authorizer.py",
+        "        elif index is None:\n            return 0\n",
+        "        elif index is None:\n            allowed = None\n",
         f"{_TEST_DENIALS}::test_client_is_allowed_nothing_before_the_lists_are_known",
     ),
     Mutation(

@@ -61,7 +61,7 @@ def test_followers_keep_up_whatever_clients_may_use() -> None:
 
 
 def test_broker_that_may_create_no_more_topics_still_changes_its_isr() -> None:
-    """Without an authorizer the controller takes a broker for a client: it throttles the connection with topics only."""
+    """Without an authorizer the controller takes a broker for a client, and throttles the connection with topics."""
 
     async def story(cluster: SimulatedCluster) -> None:
         (controller,) = cluster.controllers

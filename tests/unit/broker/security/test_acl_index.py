@@ -231,15 +231,6 @@ def test_prefix_that_a_name_begins_with_is_found_among_others(prefixes: set[str]
     assert allows(index, "READ", name) is name.startswith(tuple(prefixes))
 
 
-def test_decisions_that_an_index_keeps_are_bounded() -> None:
-    index = index_of("allow alice READ ord*")
-    for number in range(25_000):
-        index.allowed(ALICE, HERE, AclResourceType.TOPIC, f"orders{number}")
-    index.allowed(ALICE, HERE, AclResourceType.TOPIC, "o" * 30_000)
-    assert index.kept_decisions <= 10_000
-    assert allows(index, "READ", "orders7")
-
-
 @settings(max_examples=100, deadline=None)
 @given(first=st.lists(BINDINGS, max_size=8), then=st.lists(BINDINGS, max_size=4), gone=st.lists(BINDINGS, max_size=4))
 def test_changed_index_decides_on_any_topic_as_a_new_one(

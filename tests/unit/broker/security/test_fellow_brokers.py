@@ -35,9 +35,7 @@ def authorizer() -> AclAuthorizer:
     return made
 
 
-def request(
-    client_id: str | None = "broker-2", *, user: str = "brokers", listener: str = "INTERNAL"
-) -> RequestContext:
+def request(client_id: str | None = "broker-2", *, user: str = "brokers", listener: str = "INTERNAL") -> RequestContext:
     connection = ConnectionInfo(client_host="h", listener_name=listener, principal=Principal("User", user))
     return RequestContext(7, 1, client_id, connection)
 
@@ -63,5 +61,5 @@ def test_request_that_lacks_one_sign_of_a_broker_is_a_clients(other: RequestCont
     assert not FellowBrokers(authorizer(), LISTENERS, metadata()).sent(other)
 
 
-def test_no_request_is_a_brokers_where_everyone_may_do_everything() -> None:
+def test_request_without_an_authorizer_is_a_clients() -> None:
     assert not FellowBrokers(AllowAll(), LISTENERS, metadata()).sent(request())
