@@ -283,7 +283,7 @@ class _Start:
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
         self._oauth.begin(self._supervisor)
-        await server.serve(dispatcher, sasl_guards(broker, self._oauth), self._tls.by_name)
+        await server.serve(dispatcher, sasl_guards(broker, self._oauth, self._access.logins), self._tls.by_name)
         if member is not None:
             self._resources.push_async_callback(member.leave)
             await member.until_metadata_received()
@@ -476,7 +476,7 @@ class _Start:
         self._settings.follow(lambda config: change_intervals(maintenance, intervals))
         data.coordinators.start()
         self._access.begin(self._config, controller, supervisor, self._wall_clock)
-        self._tls.begin(supervisor, self._wall_clock, self._settings)
+        self._tls.begin(supervisor, self._wall_clock, self._settings, self._access.logins)
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
         """Report to the controller what can be written, unless this broker is alone and cannot write.

@@ -67,7 +67,13 @@ class SecuritySettings(TokenSettings):
         False, "Whether every client may do everything to a resource that no access control list is about."
     )
     oncelog_audit_file: str | None = string(
-        None, "File that receives a sealed line for each denial and each change by a client; none if not set."
+        None, "File that receives a sealed line for each login, denial and change by a client; none if not set."
+    )
+    oncelog_audit_file_max_bytes: int = long(
+        100 * 1024 * 1024,
+        "Size from which on the audit log goes on in a new file, in bytes; the former gets the number of its first "
+        "line behind its name. 0: one file.",
+        low=0,
     )
     oncelog_audit_key_file: str | None = string(
         None, "File with a key of 16 bytes or more, without which no seal of the audit log can be made."

@@ -14,13 +14,14 @@ responses may have to wait for an earlier request's, and the client can do nothi
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, Protocol, TypeVar
 
 from oncelog.broker.dispatch.dispatcher import Dispatcher, PendingResponse, ResponseBuffers
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, Principal
 from oncelog.broker.network.connection import Connection
+from oncelog.broker.security.login_log import LoginLog
 from oncelog.broker.security.sasl_authenticator import Reply, SaslAuthenticator, SaslState
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.compiler import decoder
@@ -53,6 +54,7 @@ class GateSettings:
 
     failure_delay_seconds: float
     timeout_seconds: float
+    logins: LoginLog = field(default_factory=LoginLog)
 
 
 class Counts(Protocol):
@@ -65,7 +67,17 @@ class Counts(Protocol):
 class AuthenticationGate:
     """Implements ``oncelog.broker.network.gate.Gate``."""
 
-    __slots__ = ("_authenticator", "_connection", "_counts", "_dispatcher", "_expired", "_loop", "_settings", "_timer")
+    __slots__ = (
+        "_authenticator",
+        "_claimed_user",
+        "_connection",
+        "_counts",
+        "_dispatcher",
+        "_expired",
+        "_loop",
+        "_settings",
+        "_timer",
+    )
 
     def __init__(
         self,
@@ -80,6 +92,8 @@ class AuthenticationGate:
         self._authenticator = authenticator
         self._settings = settings
         self._counts = counts
+        self._claimed_user = ""
+        """Whom a client that failed claims to be, if there is such a user."""
         self._expired = False
         """The session has ended, and a new one has not begun."""
         self._loop = asyncio.get_running_loop()
@@ -87,9 +101,17 @@ class AuthenticationGate:
         self._set_timer(settings.timeout_seconds, self._time_out)
 
     def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> ResponseBuffers | PendingResponse:
+        if self._authenticator.state is SaslState.COMPLETE:
+            return self._dispatch_authenticated(frame, connection)
+        try:
+            return self._take(frame, connection)
+        except CloseConnection as error:
+            self._note_failure(str(error))
+            raise
+
+    def _take(self, frame: memoryview, connection: ConnectionInfo) -> ResponseBuffers | PendingResponse:
+        """Take a frame of a client that is not authenticated, or begins to be so anew."""
         match self._authenticator.state:
-            case SaslState.COMPLETE:
-                return self._dispatch_authenticated(frame, connection)
             case SaslState.RAW_TOKEN:
                 return self._respond_raw(self._authenticator.authenticate_raw(bytes(frame), self._loop.time()))
             case SaslState.TOKEN:
@@ -98,7 +120,12 @@ class AuthenticationGate:
                 return self._take_first(frame, connection)
 
     def refuse(self, reason: str) -> CloseConnection:
+        self._note_failure(reason)
         return CloseConnection(reason, after_seconds=self._settings.failure_delay_seconds)
+
+    def _note_failure(self, reason: str) -> None:
+        mechanism = self._authenticator.mechanism
+        self._settings.logins.failed(self._connection.info, mechanism, reason, self._claimed_user)
 
     def connection_lost(self) -> None:
         if self._timer is not None:
@@ -142,6 +169,7 @@ class AuthenticationGate:
 
     def _conclude(self, reply: Reply, response: ResponseBuffers) -> ResponseBuffers:
         if reply.ends:
+            self._claimed_user = reply.user
             raise self._end(reply.ends, response)
         if self._authenticator.state is SaslState.COMPLETE:
             self._admit()
@@ -160,6 +188,7 @@ class AuthenticationGate:
         info.principal = Principal("User", session.user)
         info.is_token_authenticated = session.is_delegated
         logger.debug("%s is %s, authenticated by %s", info, info.principal, session.mechanism)
+        self._settings.logins.succeeded(info, session.mechanism, is_delegated=session.is_delegated)
         self._expired = False
         self._counts.successful_authentications += 1
         if session.lifetime_ms > 0:
@@ -196,6 +225,7 @@ class AuthenticationGate:
             self._connection.info,
             seconds,
         )
+        self._note_failure(f"no login within {seconds:g} s (oncelog.authentication.timeout.ms)")
         self._connection.abort()
 
 

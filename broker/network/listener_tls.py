@@ -18,6 +18,7 @@ from oncelog.broker.config.tls_config import TlsListener
 from oncelog.broker.dispatch.request import Principal
 from oncelog.broker.network.connection import Connection
 from oncelog.broker.security.distinguished_name import subject_of
+from oncelog.broker.security.login_log import TLS, LoginLog
 from oncelog.broker.security.own_certificate import OwnCertificate, why_not_replace
 from oncelog.broker.security.principal_mapping import PrincipalMapping
 from oncelog.broker.security.tls_contexts import (
@@ -54,6 +55,8 @@ class ListenerTls:
         self._served = _read(listener, read_contents(listener), is_inter_broker=is_inter_broker)
         self._refused: tuple[TlsListener, StoreContents] | None = None
         """What was not accepted last, so that it is said once."""
+        self.logins = LoginLog()
+        """What becomes of handshakes."""
         self.on_reloaded: Callable[[ssl.SSLContext], None] = _ignore_context
 
     @property
@@ -63,7 +66,8 @@ class ListenerTls:
 
     def __call__(self, connection: Connection, counts: Counts) -> TlsTransport:
         on_secured = partial(self._identify, connection, counts)
-        return TlsTransport(connection, self._served.context, self._shared, on_secured)
+        on_failed = partial(self._note_failure, connection)
+        return TlsTransport(connection, self._served.context, self._shared, on_secured, on_failed)
 
     def _identify(self, connection: Connection, counts: Counts, certificate: bytes | None) -> str:
         """Note who a client is whose handshake is done; returns why it is refused, if it is."""
@@ -81,8 +85,12 @@ class ListenerTls:
                 return f"no rule of ssl.principal.mapping.rules makes a user of its certificate's subject {subject}"
             connection.info.principal = Principal("User", user)
         counts.successful_authentications += 1
+        self.logins.succeeded(connection.info, TLS)
         logger.debug("%s is %s, by its certificate", connection.info, connection.info.principal)
         return ""
+
+    def _note_failure(self, connection: Connection, reason: str) -> None:
+        self.logins.failed(connection.info, TLS, reason)
 
     def warn(self, now_ms: int) -> None:
         """Write a line if the listener's own certificate has expired or soon will."""

@@ -12,6 +12,7 @@ from oncelog.broker.config.sasl_config import SaslListener
 from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.network.authentication_gate import AuthenticationGate, Counts, GateSettings
 from oncelog.broker.network.connection import Connection
+from oncelog.broker.security.login_log import LoginLog
 from oncelog.broker.security.oauth_listeners import OauthListeners, TokenVerifier
 from oncelog.broker.security.plain_server import PlainServer
 from oncelog.broker.security.sasl_authenticator import Mechanism, SaslAuthenticator
@@ -51,13 +52,20 @@ class SaslGuard:
     """The gates of one listener."""
 
     def __init__(
-        self, listener: SaslListener, broker: SaslHost, *, tokens: TokenVerifier | None, salt_key: bytes
+        self,
+        listener: SaslListener,
+        broker: SaslHost,
+        *,
+        tokens: TokenVerifier | None,
+        salt_key: bytes,
+        logins: LoginLog,
     ) -> None:
         """Make none yet; ``salt_key`` is a secret that all brokers have (``derive_salt_key``)."""
         config = broker.config
         self._settings = GateSettings(
             failure_delay_seconds=config.connection_failed_authentication_delay_ms / 1000,
             timeout_seconds=config.oncelog_authentication_timeout_ms / 1000,
+            logins=logins,
         )
         self._max_bytes = config.sasl_server_max_receive_size
         self._mechanisms = {
@@ -86,11 +94,11 @@ def _new_server(
     return partial(ScramServer, scram, find, delegated, rng=broker.rng, fake_salt_key=salt_key)
 
 
-def sasl_guards(broker: SaslHost, oauth: OauthListeners) -> dict[str, SaslGuard]:
-    """Return the guard of each listener with SASL, by its name."""
+def sasl_guards(broker: SaslHost, oauth: OauthListeners, logins: LoginLog) -> dict[str, SaslGuard]:
+    """Return the guard of each listener with SASL, by its name; ``logins`` has what becomes of its clients."""
     salt_key = derive_salt_key(broker.cluster_id, inter_broker_login(broker.config, broker.listeners))
     return {
-        name: SaslGuard(listener, broker, tokens=oauth.by_name.get(name), salt_key=salt_key)
+        name: SaslGuard(listener, broker, tokens=oauth.by_name.get(name), salt_key=salt_key, logins=logins)
         for name, listener in sasl_listeners(broker.config, broker.listeners).items()
     }
 

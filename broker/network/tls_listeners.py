@@ -13,6 +13,7 @@ from oncelog.broker.config.prefixed_settings import refuse_useless
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.network.listener_tls import ListenerTls
 from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.security.login_log import LoginLog
 from oncelog.broker.security.peer_security import PeerSecurity
 from oncelog.broker.tls.tls_transport import TlsShared
 from oncelog.clients.sasl import SaslClient
@@ -59,10 +60,16 @@ class TlsListeners:
     def _take_peer_context(self, context: ssl.SSLContext) -> None:
         self.peers.tls = context
 
-    def begin(self, supervisor: Supervisor, wall_clock: WallClock, settings: DynamicSettings) -> None:
-        """Begin to look whether files have changed and whether certificates end, and to follow the settings."""
+    def begin(
+        self, supervisor: Supervisor, wall_clock: WallClock, settings: DynamicSettings, logins: LoginLog
+    ) -> None:
+        """Begin to look whether files have changed and whether certificates end, and to follow the settings.
+
+        ``logins`` has the handshakes.
+        """
         interval_ms = settings.current.oncelog_ssl_reload_interval_ms
         for name, listener in self.by_name.items():
+            listener.logins = logins
             listener.warn(wall_clock())
             supervisor.repeat(partial(_warn, listener, wall_clock), f"certificate of {name}", _WARN_SECONDS)
             if interval_ms > 0:

@@ -12,6 +12,7 @@ from oncelog.broker.security.audit import Audit
 from oncelog.broker.security.authorizer import AllowAll, Authorizer
 from oncelog.broker.security.denial_log import WINDOW_SECONDS
 from oncelog.broker.security.fellow_brokers import FellowBrokers
+from oncelog.broker.security.login_log import LoginLog
 from oncelog.coordinator.controller.acl_repository import AclRepository
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.controller import Controller
@@ -33,6 +34,11 @@ class AccessControl(NamedTuple):
     """None without ``oncelog.audit.file``."""
     tokens: TokenRepository | None
     """None without ``delegation.token.secret.key``."""
+
+    @property
+    def logins(self) -> LoginLog:
+        """What becomes of logins; it counts nothing without an audit."""
+        return LoginLog() if self.audit is None else self.audit.logins
 
     def follow(self, controller: Controller) -> None:
         """Read lists and tokens as soon as the broker has a session, and whenever they change."""

@@ -13,6 +13,7 @@ from oncelog.broker.security.audit_log import FLUSH_SECONDS, HEAD_SECONDS, Audit
 from oncelog.broker.security.audited_changes import AUDITED, describe_change
 from oncelog.broker.security.authorizer import Authorizer
 from oncelog.broker.security.denial_log import WINDOW_SECONDS, Denial
+from oncelog.broker.security.login_log import LoginLog
 from oncelog.broker.storage.disk import Disk
 from oncelog.coordinator.ports import WallClock
 from oncelog.protocol.schema import Message
@@ -21,13 +22,15 @@ _ALL: Final = "all"
 
 
 class Audit:
-    """Has changes, denials and, if wanted, what is allowed written."""
+    """Has logins, changes, denials and, if wanted, what is allowed written."""
 
     def __init__(self, log: AuditLog, supervisor: Supervisor, *, has_allowed: bool) -> None:
         self._log = log
         self._supervisor = supervisor
         self._has_allowed = has_allowed
         supervisor.repeat(log.flush, "audit log", FLUSH_SECONDS)
+        self.logins = LoginLog(log.add)
+        supervisor.repeat(self.logins.end_window, "count of logins", WINDOW_SECONDS)
         supervisor.repeat(log.note_head, "last seal of the audit log", HEAD_SECONDS)
 
     def watch_decisions(self, authorizer: Authorizer) -> None:
@@ -69,6 +72,12 @@ def open_audit(
     """Return the audit that the settings want, or none. Raises ``ConfigError`` for a file that cannot be used."""
     if config.oncelog_audit_file is None:
         return None
-    log = AuditLog(disk, config.oncelog_audit_file, key_path=config.oncelog_audit_key_file, wall_clock=wall_clock)
+    log = AuditLog(
+        disk,
+        config.oncelog_audit_file,
+        key_path=config.oncelog_audit_key_file,
+        wall_clock=wall_clock,
+        max_bytes=config.oncelog_audit_file_max_bytes,
+    )
     resources.callback(log.close)
     return Audit(log, supervisor, has_allowed=config.oncelog_audit_decisions == _ALL)

@@ -1,7 +1,10 @@
-"""``AuditLog``: the file with what clients were denied and what they have changed, each a line of a chain.
+"""``AuditLog``: the file with what clients were denied, what they have changed and who has logged in, in a chain.
 
 A line is written at once, so it outlives the process, and synced within a second. While the file cannot be written,
 lines wait in memory, up to a bound; what is lost beyond is counted by a line of its own. The broker goes on.
+
+A file that is large is ended: it gets another name (``audit_files``), and the chain goes on in a new one, whose first
+line has the last seal of the former. If that cannot be done the file goes on, and it is tried again.
 
 A broker that starts carries on with the chain that it finds. A last line that a crash has torn is cut off, and the next
 line says so. A file that is no audit log is refused.
@@ -13,8 +16,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from oncelog.broker.config.settings import ConfigError
-from oncelog.broker.security.audit_chain import EMPTY, LINE_START, MIN_KEY_BYTES, AuditChain, Head, parse_line
-from oncelog.broker.storage.disk import AlreadyLocked, Disk
+from oncelog.broker.security.audit_chain import MIN_KEY_BYTES, PREVIOUS_SEAL, AuditChain, Head
+from oncelog.broker.security.audit_files import ended_path, open_file
+from oncelog.broker.storage.disk import AlreadyLocked, Disk, File
 from oncelog.coordinator.ports import WallClock
 
 logger = logging.getLogger(__name__)
@@ -24,7 +28,8 @@ HEAD_SECONDS: Final = 3_600.0
 """Between two lines of the broker's own log with the last seal."""
 _MOST_WAITING: Final = 10_000
 """Lines that wait for a file that cannot be written."""
-_LONGEST_LINE: Final = 1 << 16
+_MEANWHILE: Final = {"written": "its lines wait in memory", "ended": "its file goes on although it is large"}
+"""What is done while something cannot be done to the file."""
 _FILE: Final = "oncelog.audit.file"
 _KEY: Final = "oncelog.audit.key.file"
 
@@ -32,26 +37,39 @@ _KEY: Final = "oncelog.audit.key.file"
 class AuditLog:
     """The audit log of one broker."""
 
-    def __init__(self, disk: Disk, path: str, *, key_path: str | None, wall_clock: WallClock) -> None:
-        """Open the file, or make it. Raises ``ConfigError`` if it cannot be carried on with."""
+    def __init__(
+        self, disk: Disk, path: str, *, key_path: str | None, wall_clock: WallClock, max_bytes: int = 0
+    ) -> None:
+        """Open the file, or make it. Raises ``ConfigError`` if it cannot be carried on with.
+
+        A file of ``max_bytes`` is ended; 0: none is.
+        """
         key = _read_key(disk, key_path)
+        self._disk = disk
+        self._path = path
+        self._max_bytes = max_bytes
         self._wall_clock = wall_clock
         try:
             self._lock = disk.lock(f"{path}.lock")
-            self._file = disk.open(path, create=True)
-            self._size = self._file.size()
-            head, torn = self._find_head()
+            found = open_file(disk, path)
         except AlreadyLocked:
             raise ConfigError(f"{_FILE}={path}: another broker writes it, each needs a file of its own") from None
         except OSError as error:
             raise ConfigError(f"{_FILE}={path} cannot be written: {error.strerror or error}") from None
-        self._chain = AuditChain(key, head)
+        self._file: File = found.file
+        self._size = found.size
+        self._first = found.first
+        """The number of the file's first line."""
+        self._chain = AuditChain(key, found.head)
         self._waiting: deque[bytes] = deque()
         """Lines that the file has not taken."""
         self._lost = 0
         self._is_synced = True
-        self._failure = ""
-        self.add("start", **({"torn_bytes": torn} if torn else {}))
+        self._failures = dict.fromkeys(_MEANWHILE, "")
+        """Why something cannot be done to the file at present."""
+        if found.size == 0 and found.head.line:
+            self._begin_file()
+        self.add("start", **({"torn_bytes": found.torn_bytes} if found.torn_bytes else {}))
 
     @property
     def head(self) -> Head:
@@ -67,7 +85,7 @@ class AuditLog:
         self._write()
 
     async def flush(self) -> None:
-        """Write what waits, and sync the file."""
+        """Write what waits, and sync the file; end it if it is large."""
         self._write()
         if not self._waiting and self._lost:
             lost, self._lost = self._lost, 0
@@ -75,6 +93,8 @@ class AuditLog:
         if not self._is_synced:
             self._is_synced = True
             await self._file.sync_off_loop()
+        if 0 < self._max_bytes <= self._size and not self._waiting:
+            await self._end_file()
 
     async def note_head(self) -> None:
         """Write the last seal to the broker's own log: what is removed from the end of the file is found by it."""
@@ -100,42 +120,51 @@ class AuditLog:
                     self._file.truncate(self._size)
                     raise OSError("only a part of a line was written")
             except OSError as error:
-                self._note_failure(str(error))
+                self._note("written", str(error))
                 return
             self._size += written
             self._is_synced = False
             del self._waiting[0]
-        self._note_failure("")
+        self._note("written", "")
 
-    def _note_failure(self, failure: str) -> None:
-        if failure and not self._failure:
-            logger.error("The audit log cannot be written, its lines wait in memory: %s", failure)
-        elif self._failure and not failure:
-            logger.info("The audit log can be written again")
-        self._failure = failure
+    async def _end_file(self) -> None:
+        """Give the file another name, and go on in a new one. All lines are written."""
+        former, ended = self._file, ended_path(self._path, self._first)
+        try:
+            self._file = self._replace_file(ended)
+        except OSError as error:
+            self._note("ended", str(error))
+            return
+        self._size, self._first = 0, self._chain.head.line + 1
+        self._note("ended", "")
+        logger.info("Audit log: %s is ended, line %d, seal %s", ended, *self._chain.head)
+        self._begin_file()
+        await former.sync_off_loop()
+        former.close()
+        await self._disk.sync_dir_off_loop(self._path.rpartition("/")[0] or ".")
 
-    def _find_head(self) -> tuple[Head, int]:
-        """Return the last line of the file, and how many bytes of a torn one were cut off behind it."""
-        begin = max(0, self._size - 2 * _LONGEST_LINE)
-        data = self._file.read_at(self._size - begin, begin)
-        end = data.rfind(b"\n") + 1
-        torn = data[end:]
-        head = EMPTY
-        if end:
-            parsed = parse_line(data[data.rfind(b"\n", 0, end - 1) + 1 : end - 1])
-            if parsed is None:
-                raise _no_audit_log()
-            head = parsed[1]
-        if torn[: len(LINE_START)] != LINE_START[: len(torn)] or (begin and not end):
-            raise _no_audit_log()
-        if torn:
-            self._size -= len(torn)
-            self._file.truncate(self._size)
-        return head, len(torn)
+    def _replace_file(self, ended: str) -> File:
+        """Return a new file, after the present one was renamed. Raises ``OSError``; then nothing is renamed."""
+        disk, path = self._disk, self._path
+        if disk.exists(ended):
+            raise OSError(f"{ended} exists")
+        disk.rename(path, ended)
+        try:
+            return disk.open(path, create=True)
+        except OSError:
+            disk.rename(ended, path)
+            raise
 
+    def _begin_file(self) -> None:
+        self.add("continued", **{PREVIOUS_SEAL: self._chain.head.seal})
 
-def _no_audit_log() -> ConfigError:
-    return ConfigError(f"{_FILE} names a file whose last line is none of an audit log: move it away")
+    def _note(self, what: str, failure: str) -> None:
+        """Log that something has failed, or is done again."""
+        former, self._failures[what] = self._failures[what], failure
+        if failure and not former:
+            logger.error("The audit log cannot be %s, %s: %s", what, _MEANWHILE[what], failure)
+        elif former and not failure:
+            logger.info("The audit log can be %s again", what)
 
 
 def _read_key(disk: Disk, path: str | None) -> bytes | None:

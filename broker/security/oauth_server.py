@@ -44,5 +44,6 @@ class OauthServer:
             self._reason = f"a bad token: {outcome.reason}"
             return Challenge(INVALID_TOKEN)
         if message.authorization_id not in ("", outcome.user):
-            return Refusal(_OTHER_ID, f"a token of user {outcome.user} with another authorization id")
+            reason = f"a token of user {outcome.user} with another authorization id"
+            return Refusal(_OTHER_ID, reason, outcome.user)
         return Authenticated(outcome.user, remaining_ms=max(1, outcome.expires_ms - self._wall_clock()))

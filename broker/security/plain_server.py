@@ -31,9 +31,11 @@ class PlainServer:
         if not is_right:
             known = message.user in self._users
             reason = f"a wrong password of user {message.user}" if known else "an unknown user"
-            return Refusal("Authentication failed: Invalid username or password", reason)
+            user = message.user if known else ""
+            return Refusal("Authentication failed: Invalid username or password", reason, user)
         if message.authorization_id not in ("", message.user):
-            return Refusal(OTHER_AUTHORIZATION_ID, f"user {message.user} asks for another authorization id")
+            reason = f"user {message.user} asks for another authorization id"
+            return Refusal(OTHER_AUTHORIZATION_ID, reason, message.user)
         return Authenticated(message.user)
 
 

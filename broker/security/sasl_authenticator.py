@@ -74,16 +74,19 @@ class Reply(NamedTuple):
 
     response: SaslHandshakeResponse | SaslAuthenticateResponse | bytes | None
     ends: str = ""
+    user: str = ""
+    """Whom a client that failed claims to be, if there is such a user."""
 
 
 class SaslAuthenticator:
     """The authentications of one connection, the first one and those that follow. Times are seconds of one clock."""
 
-    __slots__ = ("_mechanism", "_mechanisms", "_server", "session", "state")
+    __slots__ = ("_mechanisms", "_server", "mechanism", "session", "state")
 
     def __init__(self, mechanisms: Mapping[str, Mechanism]) -> None:
         self._mechanisms = mechanisms
-        self._mechanism = ""
+        self.mechanism = ""
+        """The one that was chosen last; none at first."""
         self._server: SaslServer | None = None
         self.session: Session | None = None
         """The last one that began."""
@@ -110,7 +113,7 @@ class SaslAuthenticator:
             error = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             ends = f"a client requests a SASL mechanism that is not enabled; enabled: {', '.join(served)}"
             return Reply(SaslHandshakeResponse(error_code=error, mechanisms=served), ends)
-        self._mechanism = request.mechanism
+        self.mechanism = request.mechanism
         self._server = chosen.new_server()
         self._become(SaslState.TOKEN if version > 0 else SaslState.RAW_TOKEN)
         return Reply(SaslHandshakeResponse(mechanisms=served))
@@ -125,16 +128,16 @@ class SaslAuthenticator:
                 assert self.session is not None
                 lifetime_ms = self.session.lifetime_ms
                 return Reply(SaslAuthenticateResponse(auth_bytes=last, session_lifetime_ms=lifetime_ms))
-            case Refusal(message, reason):
+            case Refusal(message, reason, user):
                 response = SaslAuthenticateResponse(
                     error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message
                 )
-                return Reply(response, _failed(reason))
+                return Reply(response, _failed(reason), user)
 
     def authenticate_raw(self, token: bytes, now: float) -> Reply:
         """Take a token that came as a bare frame. A failure has no response."""
         step = self._respond(token, now)
-        return Reply(None, _failed(step.reason)) if isinstance(step, Refusal) else Reply(step.token)
+        return Reply(None, _failed(step.reason), step.user) if isinstance(step, Refusal) else Reply(step.token)
 
     def fail(self) -> None:
         """Note that the client has sent what may not come now."""
@@ -146,8 +149,8 @@ class SaslAuthenticator:
         if isinstance(step, Authenticated):
             step = self._why_other(step) or step
         if isinstance(step, Authenticated):
-            lifetime_ms = _lifetime_ms(self._mechanisms[self._mechanism].max_reauth_ms, step.remaining_ms)
-            self.session = Session(step.user, self._mechanism, now, lifetime_ms, step.is_delegated)
+            lifetime_ms = _lifetime_ms(self._mechanisms[self.mechanism].max_reauth_ms, step.remaining_ms)
+            self.session = Session(step.user, self.mechanism, now, lifetime_ms, step.is_delegated)
             self._become(SaslState.COMPLETE)
         elif isinstance(step, Refusal):
             self._become(SaslState.FAILED)
@@ -155,13 +158,13 @@ class SaslAuthenticator:
 
     def _refused_again(self) -> Refusal | None:
         """Return the refusal of another mechanism than that of the session."""
-        if self.session is None or self.session.mechanism == self._mechanism:
+        if self.session is None or self.session.mechanism == self.mechanism:
             return None
         text = (
-            f"SASL mechanism '{self._mechanism}' requested by client is not supported for re-authentication of "
+            f"SASL mechanism '{self.mechanism}' requested by client is not supported for re-authentication of "
             f"mechanism '{self.session.mechanism}'"
         )
-        return Refusal(text, text)
+        return Refusal(text, text, self.session.user)
 
     def _why_other(self, authenticated: Authenticated) -> Refusal | None:
         """Return the refusal of another user than that of the session."""
@@ -171,7 +174,7 @@ class SaslAuthenticator:
             f"Cannot change principals during re-authentication from User:{self.session.user}: "
             f"User:{authenticated.user}"
         )
-        return Refusal(text, text)
+        return Refusal(text, text, self.session.user)
 
     def _become(self, state: SaslState) -> None:
         assert state in NEXT_STATES[self.state], f"{self.state.name} to {state.name}"

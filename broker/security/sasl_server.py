@@ -32,6 +32,8 @@ class Refusal(NamedTuple):
     """For the client."""
     reason: str
     """For the log."""
+    user: str = ""
+    """Whom the client claims to be, if there is such a user."""
 
 
 SaslStep: TypeAlias = Challenge | Authenticated | Refusal

@@ -134,8 +134,11 @@ class ScramServer:
         return self._mechanism.hmac(self._fake_salt_key, name.encode())
 
     def _refused(self, reason: str) -> Refusal:
+        first = self._first
+        is_known_user = first is not None and not first.is_token and self._credential is not None
         return Refusal(
             "Authentication failed during authentication due to invalid credentials with SASL mechanism "
             f"{self._mechanism.name}",
             reason,
+            first.user if first is not None and is_known_user else "",
         )

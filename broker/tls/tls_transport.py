@@ -30,6 +30,10 @@ _SOCKET_BUFFER: Final = 2 * (5 + 16_384 + 256)
 """Two of the largest records (RFC 8446, 5.2)."""
 
 
+def _ignore_failure(reason: str) -> None:
+    """Do nothing about a handshake that failed: it is logged anyway."""
+
+
 class SecuredProtocol(Protocol):
     """The connection above."""
 
@@ -78,6 +82,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_has_undelivered",
         "_is_secured",
         "_loop",
+        "_on_failed",
         "_on_secured",
         "_reading_paused",
         "_shared",
@@ -99,16 +104,19 @@ class TlsTransport(asyncio.BufferedProtocol):
         context: ssl.SSLContext,
         shared: TlsShared,
         on_secured: Callable[[bytes | None], str],
+        on_failed: Callable[[str], None] = _ignore_failure,
     ) -> None:
         """Carry one connection.
 
         ``on_secured`` is called when the handshake is done, with the client's certificate (DER), and returns why the
-        client is refused; nothing if it is not.
+        client is refused; nothing if it is not. ``on_failed`` is called with the reason if the handshake has failed, or
+        the client is refused.
         """
         self._upper = upper
         self._context = context
         self._shared = shared
         self._on_secured = on_secured
+        self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
         self._engine: TlsEngine | None = None
@@ -202,7 +210,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             is_done = engine.shake_hands()
         except ssl.SSLError as error:
             self._writer.send_unasked(engine)
-            self._refuse(describe_failure(error, engine.first_byte))
+            self._fail(describe_failure(error, engine.first_byte))
             return
         self._writer.send_unasked(engine)
         if is_done:
@@ -215,9 +223,13 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._writer.begin(engine)
         refusal = self._on_secured(engine.certificate())
         if refusal:
-            self._refuse(refusal)
+            self._fail(refusal)
         else:
             self._read()
+
+    def _fail(self, reason: str) -> None:
+        self._on_failed(reason)
+        self._refuse(reason)
 
     def _refuse(self, reason: str) -> None:
         self._cancel_deadline()
@@ -227,6 +239,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _time_out(self) -> None:
         seconds = self._shared.handshake_seconds
         reason = f"no TLS handshake within {seconds:g} s (oncelog.authentication.timeout.ms)"
+        self._on_failed(reason)
         self._upper.close_after_responses(CloseConnection(reason))
 
     def _cancel_deadline(self) -> None:

@@ -59,6 +59,8 @@ def test_user_is_who_the_certificate_says(tmp_path: Path) -> None:
     lines = audit.read_bytes().splitlines(keepends=True)
     assert [b'"event":"denied"' in line and b"User:alice" in line for line in lines].count(True) >= 1
     assert any(b'"api":"CreateTopics"' in line and b"User:admin" in line for line in lines)
+    assert any(b'"event":"login","principal":"User:alice","mechanism":"TLS"' in line for line in lines)
+    assert any(b'"event":"login_failed"' in line and b"it does not speak TLS" in line for line in lines)
     audit.write_bytes(b"".join(lines[:2] + lines[3:]))
     changed = admin.run(f"audit verify {audit}")
     assert (changed.returncode, "where 3 is due" in changed.stdout) == (1, True)

@@ -7,6 +7,7 @@ The rows are those of ``docs/internals/invariants.md``. A text occurs exactly on
 from typing import Final
 
 from tests.mutations.access_table import ACCESS_MUTATIONS
+from tests.mutations.audit_table import AUDIT_MUTATIONS
 from tests.mutations.client_table import CLIENT_MUTATIONS
 from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
 from tests.mutations.descriptor_table import DESCRIPTOR_MUTATIONS
@@ -135,6 +136,7 @@ MUTATIONS: Final = (
     *DESCRIPTOR_MUTATIONS,
     *TOKEN_MUTATIONS,
     *ACCESS_MUTATIONS,
+    *AUDIT_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
     *QUOTA_MUTATIONS,
     *SECURITY_MUTATIONS,

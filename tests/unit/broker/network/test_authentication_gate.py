@@ -20,6 +20,7 @@ from oncelog.broker.handlers.sasl_handshake import handle_sasl_handshake
 from oncelog.broker.network.authentication_gate import AuthenticationGate
 from oncelog.broker.network.heartbeats import Heartbeats, heartbeat_client_id
 from oncelog.broker.network.sasl_guard import SaslGuard
+from oncelog.broker.security.login_log import LoginLog
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_response
@@ -63,14 +64,19 @@ class Handlers:
 
 @asynccontextmanager
 async def guarded(
-    handlers: Handlers, *, max_reauth_ms: int = 0, heartbeats: Heartbeats | None = None, **settings: Any
+    handlers: Handlers,
+    *,
+    max_reauth_ms: int = 0,
+    heartbeats: Heartbeats | None = None,
+    logins: LoginLog | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
     config = BrokerConfig(**settings)
     listener = SaslListener(
         mechanisms=("PLAIN",), plain_users={"alice": "wonderland"}, max_reauth_ms={"PLAIN": max_reauth_ms}
     )
     host = SimpleNamespace(config=config, rng=random.Random(1))
-    guard = SaslGuard(listener, host, tokens=None, salt_key=b"")  # type: ignore[arg-type]
+    guard = SaslGuard(listener, host, tokens=None, salt_key=b"", logins=logins or LoginLog())  # type: ignore[arg-type]
     async with serve(
         handlers.all(), config=config, heartbeats=heartbeats, listeners=[LISTENER], guards={LISTENER: guard}
     ) as served:
@@ -82,6 +88,32 @@ async def log_in(client: FrameClient, token: bytes = RIGHT, *, first: int = 1) -
     client.send((first, HANDSHAKE, 1), (first + 1, SaslAuthenticateRequest(auth_bytes=token), 2))
     await client.correlation_ids(before + 2)
     return parse_response(SaslAuthenticateResponse, 2, memoryview(client.frames[before + 1]))[1]
+
+
+def test_logins_and_failures_are_audited_without_what_the_client_sent() -> None:
+    written: list[str] = []
+
+    def write(event: str, **fields: Any) -> None:
+        written.append(f"{event} {fields}")
+
+    @in_virtual_time
+    async def scenario() -> None:
+        async with guarded(Handlers(), logins=LoginLog(write)) as served:
+            for token in (RIGHT, WRONG, encode_plain("wonderland", "alice"), b"wonderland"):
+                await log_in(await served.connect(), token)
+            (await served.connect()).send((1, HeartbeatRequest(), 3))
+            unknown = await served.connect()
+            unknown.send((1, SaslHandshakeRequest(mechanism="wonderland"), 1))
+            late = await served.connect()
+            await asyncio.sleep(20)
+            assert not late.frames
+
+    scenario()
+    assert [line.partition(" ")[0] for line in written] == ["login", *["login_failed"] * 3]
+    assert "'User:alice', 'mechanism': 'PLAIN'" in written[0]
+    reasons = ("a wrong password of user alice", "an unknown user", "before authentication")
+    assert [reason in line for reason, line in zip(reasons, written[1:], strict=False)] == [True] * 3
+    assert "wonderland" not in "".join(written)
 
 
 def test_log_of_a_login_contains_no_password(caplog: pytest.LogCaptureFixture) -> None:

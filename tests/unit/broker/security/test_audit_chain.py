@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from oncelog.broker.security.audit_chain import EMPTY, AuditChain, Head, parse_line, verify
+from oncelog.broker.security.audit_chain import EMPTY, AuditChain, Head, parse_line
+from oncelog.broker.security.audit_verdict import verify
 
 KEY = b"0123456789abcdef"
 

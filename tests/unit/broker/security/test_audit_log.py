@@ -9,16 +9,20 @@ import pytest
 
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.security import audit_log
-from oncelog.broker.security.audit_chain import verify
 from oncelog.broker.security.audit_log import AuditLog
+from oncelog.broker.security.audit_verdict import Verification, verify
 from oncelog.broker.storage.disk import LocalDisk, LocalFile
 
 pytestmark = pytest.mark.real_loop
 
 
-def opened(path: Path, key_path: Path | None = None, disk: Any = None) -> AuditLog:
+def opened(path: Path, key_path: Path | None = None, disk: Any = None, *, max_bytes: int = 0) -> AuditLog:
     return AuditLog(
-        disk or LocalDisk(), str(path), key_path=None if key_path is None else str(key_path), wall_clock=lambda: 1_000
+        disk or LocalDisk(),
+        str(path),
+        key_path=None if key_path is None else str(key_path),
+        wall_clock=lambda: 1_000,
+        max_bytes=max_bytes,
     )
 
 
@@ -118,3 +122,109 @@ async def test_lines_wait_for_room_and_those_beyond_a_bound_are_counted(
     assert json.loads(path.read_bytes().splitlines()[-1])["lines"] == 3
     log.close()
     assert not verify(path.read_bytes().splitlines(), None, log.head).problems
+
+
+# Several files
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a log in their order, the one that is written last."""
+    return [*sorted(path.parent.glob(f"{path.name}.0*")), path]
+
+
+def problems_of(path: Path, log: AuditLog) -> list[str]:
+    verification = Verification(None, expected=log.head)
+    for file in files_of(path):
+        verification.read(file.read_bytes().splitlines(keepends=True), file.name)
+    return verification.end().problems
+
+
+async def fill(log: AuditLog, rounds: int) -> None:
+    """Write five lines and flush, some times."""
+    for _ in range(rounds):
+        for number in range(5):
+            log.add("change", number=number)
+        await log.flush()
+
+
+async def test_large_file_is_ended_and_the_chain_goes_on_in_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    log = opened(path, max_bytes=600)
+    await fill(log, 3)
+    names = [file.name for file in files_of(path)]
+    assert names == ["audit.0000000001", "audit.0000000007", "audit.0000000013", "audit"]
+    assert [events(file) for file in files_of(path)] == [
+        ["start", *["change"] * 5],
+        ["continued", *["change"] * 5],
+        ["continued", *["change"] * 5],
+        ["continued"],
+    ]
+    assert problems_of(path, log) == []
+    log.close()
+    log = opened(path, max_bytes=600)
+    await fill(log, 1)
+    assert events(path) == ["continued"]
+    assert problems_of(path, log) == []
+    log.close()
+
+
+async def test_log_without_a_size_has_one_file(tmp_path: Path) -> None:
+    log = opened(tmp_path / "audit")
+    await fill(log, 20)
+    assert files_of(tmp_path / "audit") == [tmp_path / "audit"]
+    log.close()
+
+
+async def test_broker_that_crashed_between_two_files_carries_on_with_the_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    log = opened(path, max_bytes=600)
+    await fill(log, 2)
+    log.close()
+    path.unlink()
+    log = opened(path, max_bytes=600)
+    assert events(path) == ["continued", "start"]
+    assert problems_of(path, log) == []
+    log.close()
+
+
+class RefusingDisk(LocalDisk):
+    """A disk that opens no new file, or renames none, at times."""
+
+    refuses = ""
+
+    def open(self, path: str, *, create: bool = False) -> LocalFile:
+        if RefusingDisk.refuses == "open" and create:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().open(path, create=create)
+
+    def rename(self, source: str, target: str) -> None:
+        if RefusingDisk.refuses == "rename":
+            raise OSError(errno.EACCES, "Permission denied")
+        super().rename(source, target)
+
+
+@pytest.mark.parametrize("refuses", ["open", "rename"])
+async def test_file_that_cannot_be_ended_goes_on_until_it_can(
+    tmp_path: Path, refuses: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "audit"
+    log = opened(path, disk=RefusingDisk(), max_bytes=600)
+    monkeypatch.setattr(RefusingDisk, "refuses", refuses)
+    await fill(log, 3)
+    assert events(path) == ["start", *["change"] * 15]
+    assert len([record for record in caplog.records if "cannot be ended" in record.message]) == 1
+    monkeypatch.setattr(RefusingDisk, "refuses", "")
+    await log.flush()
+    assert [len(events(file)) for file in files_of(path)] == [16, 1]
+    assert problems_of(path, log) == []
+    log.close()
+
+
+async def test_file_of_the_name_of_an_ended_one_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    log = opened(path, max_bytes=600)
+    (tmp_path / "audit.0000000001").write_text("mine")
+    await fill(log, 2)
+    assert (tmp_path / "audit.0000000001").read_text() == "mine"
+    assert len(events(path)) == 11
+    log.close()
