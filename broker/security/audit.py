@@ -80,4 +80,6 @@ def open_audit(
         max_bytes=config.oncelog_audit_file_max_bytes,
     )
     resources.callback(log.close)
-    return Audit(log, supervisor, has_allowed=config.oncelog_audit_decisions == _ALL)
+    audit = Audit(log, supervisor, has_allowed=config.oncelog_audit_decisions == _ALL)
+    resources.callback(audit.logins.write_counts)
+    return audit

@@ -58,6 +58,10 @@ class LoginLog:
 
     async def end_window(self) -> None:
         """Write how many logins had no line, and begin to count anew."""
+        self.write_counts()
+
+    def write_counts(self) -> None:
+        """Do so, also when the broker stops."""
         ended, self._more = self._more, {}
         uncounted, self._uncounted = self._uncounted, dict.fromkeys(self._uncounted, 0)
         if self._write is None:
