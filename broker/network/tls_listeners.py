@@ -60,9 +60,7 @@ class TlsListeners:
     def _take_peer_context(self, context: ssl.SSLContext) -> None:
         self.peers.tls = context
 
-    def begin(
-        self, supervisor: Supervisor, wall_clock: WallClock, settings: DynamicSettings, logins: LoginLog
-    ) -> None:
+    def begin(self, supervisor: Supervisor, wall_clock: WallClock, settings: DynamicSettings, logins: LoginLog) -> None:
         """Begin to look whether files have changed and whether certificates end, and to follow the settings.
 
         ``logins`` has the handshakes.
