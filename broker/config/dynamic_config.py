@@ -6,7 +6,8 @@ transactions, and the counts of threads, which are kept for tools and do nothing
 what the operator wrote at the start, and one for this broker replaces both. All other settings are fixed until the next
 start.
 
-So are the places of a listener's key store and trust store, for one broker, as in Kafka.
+So are the places of a listener's key store and trust store, for one broker, and the limits of a listener's connections,
+for one broker or for all, as in Kafka.
 
 ``DynamicSettings`` keeps them in a running broker, and passes the values in force to the parts of the broker.
 """
@@ -23,7 +24,8 @@ from oncelog.broker.config.broker_config import (
     BrokerConfig,
     attribute,
 )
-from oncelog.broker.config.listeners import parse_per_ip_limits
+from oncelog.broker.config.listener_limits import listener_of_limit, why_invalid_limit
+from oncelog.broker.config.listeners import parse_listeners, parse_per_ip_limits
 from oncelog.broker.config.prefixed_settings import is_prefixed
 from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
 from oncelog.broker.config.sources import variable_of_key
@@ -52,6 +54,8 @@ _THREADS: Final = frozenset(
 )
 _TOPIC_DEFAULTS: Final = frozenset(synonyms[0].key for synonyms in topic_config.SYNONYMS.values())
 DYNAMIC_KEYS: Final = _RATES | _CLEANER | _CONNECTION_LIMITS | _PRODUCERS | _THREADS | _TOPIC_DEFAULTS
+
+_CHANGED: Final = "%s is %s from now on, was %s (dynamic configuration)"
 
 ApplySettings: TypeAlias = Callable[[BrokerConfig], None]
 """Makes a part of the broker go by this configuration from now on."""
@@ -97,7 +101,12 @@ class DynamicSettings:
             if old != new:
                 shown = BROKER_SETTINGS[key].format
                 before_text = "not set" if old is None else shown(old)
-                logger.info("%s is %s from now on, was %s (dynamic configuration)", key, shown(new), before_text)
+                logger.info(_CHANGED, key, shown(new), before_text)
+        limits = _limits(before.prefixed) | _limits(current.prefixed)
+        for key in sorted(limits):
+            old, new = before.prefixed.get(key, "not set"), current.prefixed.get(key, "not set")
+            if old != new:
+                logger.info(_CHANGED, key, new, old)
 
     def present_overrides(self, resource: ConfigResource) -> Overrides:
         """Return what a resource has now, by the dynamic configuration."""
@@ -119,10 +128,25 @@ class DynamicSettings:
             keys = ", ".join(_stores(overrides))
             return f"Cannot update these configs at default cluster level, broker id must be specified: {keys}"
         after = with_overrides(self._config, {**common, **overrides} if resource.name else {**overrides, **own})
-        reason = why_too_many_threads(self.current, after)
+        reason = why_too_many_threads(self.current, after) or self._why_no_listener(resource, overrides)
         if reason is None and _stores(overrides) != _stores(self.present_overrides(resource)):
             reason = next(filter(None, (check(after) for check in self._checks)), None)
         return reason
+
+    def _why_no_listener(self, resource: ConfigResource, overrides: Mapping[str, str]) -> str | None:
+        """Return which limit is for a listener that this broker has not, or None. What there is already may stay."""
+        new = _limits(overrides).items() - self.present_overrides(resource).items()
+        names = {listener.name.lower() for listener in parse_listeners(self._config).bound} if new else set()
+        for key, _ in sorted(new):
+            listener = listener_of_limit(key)
+            if listener not in names:
+                known = ", ".join(sorted(names))
+                return f"{key} is for a listener {listener}, which is none of listeners: expected one of {known}"
+        return None
+
+
+def _limits(overrides: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in overrides.items() if listener_of_limit(key) is not None}
 
 
 def _stores(overrides: Mapping[str, str]) -> dict[str, str]:
@@ -141,7 +165,8 @@ def with_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> Broker
         key: value for key, value in overrides.items() if key in DYNAMIC_KEYS and why_not_dynamic(key, value) is None
     }
     values = {attribute(key): BROKER_SETTINGS[key].parse(value) for key, value in usable.items()}
-    prefixed = {**config.prefixed, **_stores(overrides)}
+    limits = {key: value for key, value in _limits(overrides).items() if why_invalid_limit(key, value) is None}
+    prefixed = {**config.prefixed, **_stores(overrides), **limits}
     return replace(config, given={**config.given, **usable}, prefixed=prefixed, **values)
 
 
@@ -153,6 +178,8 @@ def why_not_dynamic(key: str, value: str) -> str | None:
         return f"Unknown broker config name: {key}{did_you_mean(nearest)}"
     if tls_config.is_dynamic(key):
         return None
+    if listener_of_limit(key) is not None:
+        return why_invalid_limit(key, value)
     if key not in DYNAMIC_KEYS:
         return tls_config.why_store_not_dynamic(key) or (
             f"Cannot update these configs dynamically: {key}. It is read when a broker starts: give it as "

@@ -1,4 +1,7 @@
-"""The limits of connections that single listeners have, by the keys ``listener.name.NAME.KEY``, in lower case."""
+"""The limits of connections that single listeners have, by the keys ``listener.name.NAME.KEY``, in lower case.
+
+As in Kafka they can change while a broker runs, for one broker and for all.
+"""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +12,9 @@ from oncelog.broker.config.settings import INT32_MAX, ConfigError
 
 _CONNECTIONS: Final = "max.connections"
 _RATE: Final = "max.connection.creation.rate"
-_KEY: Final = re.compile(rf"listener\.name\.(?P<listener>[^.]+)\.({re.escape(_CONNECTIONS)}|{re.escape(_RATE)})")
+_KEY: Final = re.compile(
+    rf"listener\.name\.(?P<listener>[^.]+)\.(?P<limit>{re.escape(_CONNECTIONS)}|{re.escape(_RATE)})"
+)
 
 
 class ListenerLimits(NamedTuple):
@@ -30,13 +35,25 @@ def parse_listener_limits(config: BrokerConfig, listeners: Iterable[str]) -> dic
     return {name: ListenerLimits(_parse(config, name, _CONNECTIONS), _parse(config, name, _RATE)) for name in listeners}
 
 
+def why_invalid_limit(key: str, value: str) -> str | None:
+    """Return why a limit of a listener cannot have a value, or None."""
+    match = _KEY.fullmatch(key)
+    assert match is not None
+    setting = BROKER_SETTINGS[match["limit"]]
+    try:
+        setting.parse(value)
+    except ConfigError:
+        return f"{key}={value!r} is not valid: expected {setting.expected}"
+    return None
+
+
 def _parse(config: BrokerConfig, listener: str, key: str) -> int:
     whole = f"listener.name.{listener.lower()}.{key}"
     text = config.prefixed.get(whole)
     if text is None:
         return INT32_MAX
-    try:
-        value: int = BROKER_SETTINGS[key].parse(text)
-    except ConfigError:
-        raise ConfigError(f"{whole}={text!r} is not valid: expected {BROKER_SETTINGS[key].expected}") from None
+    reason = why_invalid_limit(whole, text)
+    if reason is not None:
+        raise ConfigError(reason)
+    value: int = BROKER_SETTINGS[key].parse(text)
     return value

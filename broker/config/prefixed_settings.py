@@ -14,6 +14,11 @@ def is_prefixed(key: str) -> bool:
     return _match(key) is not None or listener_of_limit(key) is not None
 
 
+def is_dynamic(key: str) -> bool:
+    """Return whether a prefixed key can change in a running broker."""
+    return tls_config.is_dynamic(key) or listener_of_limit(key) is not None
+
+
 def is_secret(key: str) -> bool:
     """Return whether the value of a prefixed key must not be shown."""
     return sasl_config.is_secret(key) or oauth_config.is_secret(key) or tls_config.is_secret(key)

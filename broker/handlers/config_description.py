@@ -13,10 +13,9 @@ from typing import Final, NamedTuple
 from oncelog.broker.config import topic_config
 from oncelog.broker.config.broker_config import BROKER_SETTINGS
 from oncelog.broker.config.dynamic_config import DYNAMIC_KEYS, current_config
-from oncelog.broker.config.prefixed_settings import is_secret
+from oncelog.broker.config.prefixed_settings import is_dynamic, is_secret
 from oncelog.broker.config.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, group_synonym
 from oncelog.broker.config.settings import Kind, Setting
-from oncelog.broker.config.tls_config import is_dynamic
 from oncelog.broker.config.topic_config import SYNONYMS, TOPIC_SETTINGS
 from oncelog.broker.parts import Broker
 from oncelog.protocol.config_source import ConfigSource
@@ -98,9 +97,8 @@ class ConfigDescription:
                 setting=setting,
             )
 
-        static = self._static.prefixed
-        for key in dict.fromkeys([*static, *filter(is_dynamic, self._own)]):
-            yield _prefixed(key, self._own, static)
+        for key in dict.fromkeys([*self._static.prefixed, *filter(is_dynamic, [*self._common, *self._own])]):
+            yield self._prefixed(key)
 
     def all_brokers(self) -> Iterator[ConfigEntry]:
         """Yield the overrides that hold for every broker."""
@@ -114,6 +112,26 @@ class ConfigDescription:
                     synonyms=(synonym,),
                     setting=BROKER_SETTINGS[key],
                 )
+            elif is_dynamic(key):
+                synonyms = (ConfigSynonym(key=key, value=value, source=ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),)
+                setting = _prefixed_setting(key)
+                yield ConfigEntry(key=key, value=value, is_read_only=False, synonyms=synonyms, setting=setting)
+
+    def _prefixed(self, key: str) -> ConfigEntry:
+        """Return a setting of one listener or mechanism, of which there may be overrides."""
+        setting = _prefixed_setting(key)
+        found = (
+            (self._own, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self._common, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self._static.prefixed, ConfigSource.STATIC_BROKER_CONFIG),
+        )
+        synonyms = tuple(
+            ConfigSynonym(key=key, value=None if setting.kind is Kind.PASSWORD else values[key], source=source)
+            for values, source in found
+            if key in values and (source is ConfigSource.STATIC_BROKER_CONFIG or is_dynamic(key))
+        )
+        value, is_read_only = synonyms[0].value, not is_dynamic(key)
+        return ConfigEntry(key=key, value=value, is_read_only=is_read_only, synonyms=synonyms, setting=setting)
 
     def _topic_synonyms(self, key: str, overrides: Mapping[str, str]) -> Iterator[ConfigSynonym]:
         if key in overrides:
@@ -140,18 +158,9 @@ def _entry(setting: Setting, value: str | None, synonyms: Sequence[ConfigSynonym
     return ConfigEntry(key=setting.key, value=value, is_read_only=False, synonyms=tuple(synonyms), setting=setting)
 
 
-def _prefixed(key: str, own: Mapping[str, str], static: Mapping[str, str]) -> ConfigEntry:
-    """Describe a setting of one listener or mechanism, of which this broker may have an override."""
+def _prefixed_setting(key: str) -> Setting:
     kind = Kind.PASSWORD if is_secret(key) else Kind.STRING
-    setting = Setting(key=key, kind=kind, default=None, doc="A setting of one listener or SASL mechanism.")
-    found = ((own, ConfigSource.DYNAMIC_BROKER_CONFIG), (static, ConfigSource.STATIC_BROKER_CONFIG))
-    synonyms = tuple(
-        ConfigSynonym(key=key, value=None if kind is Kind.PASSWORD else values[key], source=source)
-        for values, source in found
-        if key in values and (source is ConfigSource.STATIC_BROKER_CONFIG or is_dynamic(key))
-    )
-    is_read_only = not is_dynamic(key)
-    return ConfigEntry(key=key, value=synonyms[0].value, is_read_only=is_read_only, synonyms=synonyms, setting=setting)
+    return Setting(key=key, kind=kind, default=None, doc="A setting of one listener or SASL mechanism.")
 
 
 def _synonym(key: str, value: str, source: ConfigSource) -> ConfigSynonym:

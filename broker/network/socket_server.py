@@ -121,6 +121,7 @@ class SocketServer:
         """Go by other limits from now on. Connections that there are stay, as in Kafka."""
         self._config = config
         self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
+        self._listener_limits = parse_listener_limits(config, self._ended)
         self._set_rates()
 
     def _set_rates(self) -> None:

@@ -15,7 +15,7 @@ _BROKER: Final = re.compile(rb"/broker-(\d+)\b")
 
 
 class SocketGone(Exception):
-    """Whoever connected has closed the socket, or has ended."""
+    """The process that connected has closed the socket, or has ended."""
 
 
 def broker_at(port: int, directory: Path) -> str | None:

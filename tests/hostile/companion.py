@@ -1,4 +1,4 @@
-"""``Companion``: a process of ours beside a broker, told by lines on its standard input."""
+"""``Companion``: a process of ours beside a broker, which takes lines on its standard input."""
 
 import json
 import subprocess

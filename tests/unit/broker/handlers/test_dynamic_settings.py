@@ -8,12 +8,15 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from oncelog.broker.config.dynamic_config import with_overrides
+from oncelog.broker.config.listener_limits import parse_listener_limits
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.describe_producers import handle_describe_producers
 from oncelog.broker.handlers.produce import handle_produce
 from oncelog.broker.parts import Broker
 from oncelog.broker.storage.log_maintenance import LogMaintenance
 from oncelog.coordinator.controller.config_changes import OperationType, ResourceType
+from oncelog.protocol.config_source import ConfigSource
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -26,7 +29,7 @@ from oncelog.protocol.messages.produce import PartitionProduceData, ProduceReque
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers.administration import after_power_loss, ask, new_disk, running_broker
-from tests.unit.broker.handlers.test_config_administration import change, create, described
+from tests.unit.broker.handlers.test_config_administration import chain, change, create, described
 from tests.unit.broker.handlers.transactional_producer import transactional_broker
 from tests.unit.broker.network.frame_client import FrameClient
 from tests.unit.broker.virtual_time import in_virtual_time
@@ -42,9 +45,9 @@ KAFKAS_DYNAMIC = (
     "num.replica.fetchers", "producer.id.expiration.ms", "transaction.partition.verification.enable",
 )  # fmt: skip
 """Those of Kafka 4.3 that are no default of a topic and belong to something that is served here."""
-NOT_SERVED = {
-    "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second", "max.connection.creation.rate",
-}  # fmt: skip
+NOT_SERVED = {"log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second"}
+LISTENER_CONNECTIONS = "listener.name.plaintext.max.connections"
+LISTENER_RATE = "listener.name.plaintext.max.connection.creation.rate"
 
 
 async def alter(broker: Broker, name: str, key: str, value: str) -> ErrorCode:
@@ -83,6 +86,9 @@ async def test_alter_setting_that_is_dynamic_in_kafka_is_accepted_and_described(
         ("max.connections", "-1"), ("max.connections.per.ip.overrides", "rubbish"),
         ("max.connections.per.ip.overrides", "127.0.0.1:-1"), ("producer.id.expiration.ms", "0"),
         ("transaction.partition.verification.enable", "maybe"), ("compression.gzip.level", "99"),
+        (LISTENER_CONNECTIONS, "-1"), (LISTENER_CONNECTIONS, "x"), (LISTENER_RATE, "0"),
+        ("listener.name.other.max.connections", "5"), ("listener.name.PLAINTEXT.max.connections", "5"),
+        ("listener.name.plaintext.max.connections.per.ip", "5"),
     ],
 )  # fmt: skip
 async def test_alter_dynamic_setting_out_of_bounds_is_refused(key: str, value: str) -> None:
@@ -157,7 +163,12 @@ async def test_alter_partition_verification_takes_effect_for_the_next_batch() ->
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("max.connections", "2"), ("max.connections.per.ip", "2"), ("max.connections.per.ip.overrides", "127.0.0.1:2")],
+    [
+        ("max.connections", "2"),
+        ("max.connections.per.ip", "2"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:2"),
+        ("listener.name.plaintext.max.connections", "2"),
+    ],
 )
 async def test_alter_connection_limit_refuses_the_next_connection(key: str, value: str) -> None:
     async with running_broker(listeners="PLAINTEXT://127.0.0.1:0") as broker, AsyncExitStack() as stack:
@@ -177,6 +188,46 @@ async def test_alter_connection_limit_refuses_the_next_connection(key: str, valu
         assert not await is_served()
         assert await change(broker, ResourceType.BROKER, ONE, (key, DELETE, None)) is ErrorCode.NONE
         assert await is_served()
+
+
+async def test_limits_of_a_listener_are_those_of_the_broker_then_of_all_then_of_the_file() -> None:
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", LISTENER_CONNECTIONS.replace(".", "_"): "9"}
+    async with running_broker(**settings) as broker:
+        static, common, own = (ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+                               ConfigSource.DYNAMIC_BROKER_CONFIG)  # fmt: skip
+        assert await alter(broker, ALL, LISTENER_CONNECTIONS, "8") is ErrorCode.NONE
+        assert await alter(broker, ONE, LISTENER_CONNECTIONS, "7") is ErrorCode.NONE
+        assert await alter(broker, ALL, LISTENER_RATE, "6") is ErrorCode.NONE
+        found = await described(broker, ResourceType.BROKER, ONE, LISTENER_CONNECTIONS)
+        assert (found.value, found.read_only) == ("7", False)
+        assert [(value, source) for _, value, source in chain(found)] == [("7", own), ("8", common), ("9", static)]
+        for name in (ALL, ONE):
+            found = await described(broker, ResourceType.BROKER, name, LISTENER_RATE)
+            assert [(value, source) for _, value, source in chain(found)] == [("6", common)]
+
+
+async def test_rate_of_a_listener_that_is_altered_delays_the_next_connections() -> None:
+    async with running_broker() as broker:
+        rates = broker.quotas.connections
+        now = asyncio.get_running_loop().time()
+
+        def delayed() -> int:
+            admitted = [rates.admit("h", "PLAINTEXT", now, is_between_brokers=False) for _ in range(50)]
+            return sum(admission.delay > 0 for admission in admitted)
+
+        assert delayed() == 0
+        assert await alter(broker, ALL, LISTENER_RATE, "1") is ErrorCode.NONE
+        assert delayed() > 0
+        assert await change(broker, ResourceType.BROKER, ALL, (LISTENER_RATE, DELETE, None)) is ErrorCode.NONE
+        assert rates.admit("h", "PLAINTEXT", now, is_between_brokers=False).delay == 0
+
+
+async def test_limits_of_listeners_that_another_tool_wrote_wrongly_hold_nothing_up() -> None:
+    """What another broker has accepted for a listener of its own may stay when other settings are altered."""
+    async with running_broker() as broker:
+        wrong = {"listener.name.other.max.connections": "5", LISTENER_CONNECTIONS: "x"}
+        config = with_overrides(broker.config, wrong)
+        assert parse_listener_limits(config, ["PLAINTEXT"]) == parse_listener_limits(broker.config, ["PLAINTEXT"])
 
 
 async def test_altered_settings_are_in_force_after_a_restart() -> None:
