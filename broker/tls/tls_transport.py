@@ -210,7 +210,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             is_done = engine.shake_hands()
         except ssl.SSLError as error:
             self._writer.send_unasked(engine)
-            self._fail(describe_failure(error, engine.first_byte))
+            self._refuse(describe_failure(error, engine.first_byte))
             return
         self._writer.send_unasked(engine)
         if is_done:
@@ -223,15 +223,13 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._writer.begin(engine)
         refusal = self._on_secured(engine.certificate())
         if refusal:
-            self._fail(refusal)
+            self._refuse(refusal)
         else:
             self._read()
 
-    def _fail(self, reason: str) -> None:
-        self._on_failed(reason)
-        self._refuse(reason)
-
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, *, in_handshake: bool = True) -> None:
+        if in_handshake:
+            self._on_failed(reason)
         self._cancel_deadline()
         delay = self._shared.failure_delay_seconds
         self._upper.close_after_responses(CloseConnection(reason, after_seconds=delay))
@@ -274,7 +272,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self.close()
         elif self._engine is not None:
             self._writer.send_unasked(self._engine)
-            self._refuse(f"what it sends cannot be decrypted: {failure}")
+            self._refuse(f"what it sends cannot be decrypted: {failure}", in_handshake=False)
 
     def pause_reading(self) -> None:
         self._reading_paused = True
