@@ -210,7 +210,9 @@ class TlsTransport(asyncio.BufferedProtocol):
             is_done = engine.shake_hands()
         except ssl.SSLError as error:
             self._writer.send_unasked(engine)
-            self._fail(describe_failure(error, engine.first_byte))
+            reason = describe_failure(error, engine.first_byte)
+            self._on_failed(reason)
+            self._refuse(reason)
             return
         self._writer.send_unasked(engine)
         if is_done:
@@ -223,13 +225,10 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._writer.begin(engine)
         refusal = self._on_secured(engine.certificate())
         if refusal:
-            self._fail(refusal)
+            self._on_failed(refusal)
+            self._refuse(refusal)
         else:
             self._read()
-
-    def _fail(self, reason: str) -> None:
-        self._on_failed(reason)
-        self._refuse(reason)
 
     def _refuse(self, reason: str) -> None:
         self._cancel_deadline()
