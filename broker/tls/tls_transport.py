@@ -210,7 +210,9 @@ class TlsTransport(asyncio.BufferedProtocol):
             is_done = engine.shake_hands()
         except ssl.SSLError as error:
             self._writer.send_unasked(engine)
-            self._refuse(describe_failure(error, engine.first_byte))
+            reason = describe_failure(error, engine.first_byte)
+            self._on_failed(reason)
+            self._refuse(reason)
             return
         self._writer.send_unasked(engine)
         if is_done:
@@ -223,13 +225,12 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._writer.begin(engine)
         refusal = self._on_secured(engine.certificate())
         if refusal:
+            self._on_failed(refusal)
             self._refuse(refusal)
         else:
             self._read()
 
-    def _refuse(self, reason: str, *, in_handshake: bool = True) -> None:
-        if in_handshake:
-            self._on_failed(reason)
+    def _refuse(self, reason: str) -> None:
         self._cancel_deadline()
         delay = self._shared.failure_delay_seconds
         self._upper.close_after_responses(CloseConnection(reason, after_seconds=delay))
@@ -272,7 +273,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self.close()
         elif self._engine is not None:
             self._writer.send_unasked(self._engine)
-            self._refuse(f"what it sends cannot be decrypted: {failure}", in_handshake=False)
+            self._refuse(f"what it sends cannot be decrypted: {failure}")
 
     def pause_reading(self) -> None:
         self._reading_paused = True

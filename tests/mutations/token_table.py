@@ -50,7 +50,7 @@ TOKEN_MUTATIONS: Final = (
     Mutation(
         "B130", _AUTHENTICATOR,
         "(self._mechanisms[self.mechanism].max_reauth_ms, step.remaining_ms)",
-        "(self._mechanisms[self._mechanism].max_reauth_ms, None)",
+        "(self._mechanisms[self.mechanism].max_reauth_ms, None)",
         f"{_TEST_CREDENTIALS}::test_session_has_the_shorter_lifetime_of_setting_and_token",
     ),
     Mutation(
