@@ -36,8 +36,8 @@ Cut: TypeAlias = tuple[str, str]
 class Conduits:
     """All conduits of one cluster, and what is cut. Belongs to one event loop."""
 
-    def __init__(self, owner_of: Callable[[int], str | None] | None = None) -> None:
-        """``owner_of``: returns the broker that has a local port, for connections that do not tell."""
+    def __init__(self, owner_of: Callable[[int, int], str | None] | None = None) -> None:
+        """``owner_of``: the broker that is connected from a port to another, for connections that do not say."""
         self.owner_of = owner_of
         self._cuts: set[Cut] = set()
         self._servers: list[asyncio.Server] = []
@@ -148,7 +148,7 @@ class _Conduit:
         if self._source is None and self._conduits.owner_of is not None:
             port = self.near.peer_port
             try:
-                self._source = self._conduits.owner_of(port)
+                self._source = self._conduits.owner_of(port, self.near.own_port)
             except SocketGone:
                 self.abort()
                 return
@@ -208,6 +208,12 @@ class _Side(asyncio.Protocol):
     def peer_port(self) -> int:
         assert self._transport is not None
         port: int = self._transport.get_extra_info("peername")[1]
+        return port
+
+    @property
+    def own_port(self) -> int:
+        assert self._transport is not None
+        port: int = self._transport.get_extra_info("sockname")[1]
         return port
 
     @property

@@ -9,7 +9,7 @@ from typing import Final
 
 _PROCESSES: Final = Path("/proc")
 _ESTABLISHED: Final = "01"
-_LOCAL, _STATE, _INODE = 1, 3, 9
+_LOCAL, _REMOTE, _STATE, _INODE = 1, 2, 3, 9
 """Columns of ``/proc/net/tcp``."""
 _BROKER: Final = re.compile(rb"/broker-(\d+)\b")
 
@@ -18,25 +18,27 @@ class SocketGone(Exception):
     """The process that connected has closed the socket, or has ended."""
 
 
-def broker_at(port: int, directory: Path) -> str | None:
-    """Return the id of the broker whose socket has this local port; None if it is none of the cluster's in a directory.
+def broker_at(port: int, server_port: int, directory: Path) -> str | None:
+    """Return the id of the broker that is connected from a local port to one of a server; None if it is none.
 
-    A broker is a process whose command line names its own directory in the cluster's. Raises ``SocketGone``.
+    The kernel gives a local port to several connections, to different servers. A broker is a process whose command line
+    names its own directory in the cluster's. Raises ``SocketGone``.
     """
-    inode = _inode_of(port)
+    inode = _inode_of(port, server_port)
     wanted = f"socket:[{inode}]"
     owner = next((name for name, process in _brokers(directory) if wanted in _descriptors(process)), None)
-    if owner is None and _inode_of(port) != inode:
+    if owner is None and _inode_of(port, server_port) != inode:
         raise SocketGone
     return owner
 
 
-def _inode_of(port: int) -> str:
-    """Return the inode of the connected socket with a local port of IPv4. Raises ``SocketGone``."""
-    suffix = f":{port:04X}"
+def _inode_of(port: int, server_port: int) -> str:
+    """Return the inode of the socket of IPv4 that is connected from one port to the other. Raises ``SocketGone``."""
+    suffix, server_suffix = f":{port:04X}", f":{server_port:04X}"
     for line in (_PROCESSES / "net" / "tcp").read_text().splitlines()[1:]:
         columns = line.split()
-        if columns[_LOCAL].endswith(suffix) and columns[_STATE] == _ESTABLISHED:
+        ports_match = columns[_LOCAL].endswith(suffix) and columns[_REMOTE].endswith(server_suffix)
+        if ports_match and columns[_STATE] == _ESTABLISHED:
             return columns[_INODE]
     raise SocketGone
 

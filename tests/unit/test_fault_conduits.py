@@ -177,7 +177,7 @@ async def test_broker_whose_bytes_are_encrypted_is_recognised_by_its_port() -> N
     made = World()
     ports: list[int] = []
 
-    def owner_of(port: int) -> str | None:
+    def owner_of(port: int, _: int) -> str | None:
         ports.append(port)
         return "2" if len(ports) == 1 else None
 
