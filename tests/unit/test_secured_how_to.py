@@ -9,7 +9,7 @@ PASSWORDS = {"admin": "a", "broker": "b"}
 
 
 def test_sections_of_the_page_are_those_that_are_followed() -> None:
-    assert list(read_how_to()) == [PREPARATION, *FOLLOWED, "Go back"]
+    assert list(read_how_to()) == [PREPARATION, *FOLLOWED, "Go back", "What remains"]
 
 
 def test_settings_of_every_step_are_accepted_by_a_broker() -> None:
