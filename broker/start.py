@@ -216,6 +216,7 @@ class _Start:
             resources.callback(data.member.close)
         server = SocketServer(self._config, supervisor, self._heartbeats, self._quotas.connections)
         self._settings.follow(server.reconfigure)
+        await self._tls.begin(supervisor, self._wall_clock, self._settings, self._access.logins)
         resources.push_async_callback(server.stop)
         resources.callback(data.coordinators.stop)
         ports = await server.bind(data.listeners.bound, data.listeners.inter_broker)
@@ -476,7 +477,6 @@ class _Start:
         self._settings.follow(lambda config: change_intervals(maintenance, intervals))
         data.coordinators.start()
         self._access.begin(self._config, controller, supervisor, self._wall_clock)
-        self._tls.begin(supervisor, self._wall_clock, self._settings, self._access.logins)
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
         """Report to the controller what can be written, unless this broker is alone and cannot write.

@@ -99,6 +99,15 @@ class ListenerTls:
         if text:
             logger.warning("%s of listener %s: %s", listener.key_store.key, listener.name, text)
 
+    async def begin(self, listener: TlsListener) -> None:
+        """Go by these stores from the first connection on. Raises ``ConfigError``."""
+        if listener == self._served.listener:
+            return
+        contents = await asyncio.get_running_loop().run_in_executor(None, read_contents, listener)
+        self._wanted, self._served = listener, _read(listener, contents, is_inter_broker=self._is_inter_broker)
+        if self._served.peer_context is not None:
+            self.on_reloaded(self._served.peer_context)
+
     def why_not(self, listener: TlsListener) -> str | None:
         """Return why the listener cannot go on with these settings, or None. Reads the files."""
         try:

@@ -1,6 +1,7 @@
 """``TlsListeners``: TLS of a whole broker, its listeners' and that of its connections to other brokers."""
 
 import logging
+import os
 import ssl
 from collections.abc import Mapping
 from functools import partial
@@ -11,6 +12,7 @@ from oncelog.broker.config.dynamic_config import DynamicSettings
 from oncelog.broker.config.listeners import WITH_SASL, Listeners, inter_broker_login, tls_listeners
 from oncelog.broker.config.prefixed_settings import refuse_useless
 from oncelog.broker.config.settings import ConfigError
+from oncelog.broker.config.tls_config import TlsListener
 from oncelog.broker.network.listener_tls import ListenerTls
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.security.login_log import LoginLog
@@ -60,13 +62,18 @@ class TlsListeners:
     def _take_peer_context(self, context: ssl.SSLContext) -> None:
         self.peers.tls = context
 
-    def begin(self, supervisor: Supervisor, wall_clock: WallClock, settings: DynamicSettings, logins: LoginLog) -> None:
+    async def begin(
+        self, supervisor: Supervisor, wall_clock: WallClock, settings: DynamicSettings, logins: LoginLog
+    ) -> None:
         """Begin to follow the settings, and to look whether files have changed and whether certificates end.
 
-        ``logins`` has what becomes of handshakes.
+        No connection is made or accepted by other stores than the altered ones: raises ``ConfigError`` if these cannot
+        be used. ``logins`` has what becomes of handshakes.
         """
         interval_ms = settings.current.oncelog_ssl_reload_interval_ms
+        altered = tls_listeners(settings.current, self._listeners)
         for name, listener in self.by_name.items():
+            await listener.begin(altered[name])
             listener.logins = logins
             listener.warn(wall_clock())
             supervisor.repeat(partial(_warn, listener, wall_clock), f"certificate of {name}", _WARN_SECONDS)
@@ -92,8 +99,21 @@ class TlsListeners:
             found = tls_listeners(config, self._listeners)
         except ConfigError as error:
             return str(error)
-        refusals = (self.by_name[name].why_not(listener) for name, listener in found.items())
+        refusals = (
+            _why_not_kept_there(listener, config.data_dir) or self.by_name[name].why_not(listener)
+            for name, listener in found.items()
+        )
         return next(filter(None, refusals), None)
+
+
+def _why_not_kept_there(listener: TlsListener, data_directory: str) -> str | None:
+    """Return why a store must not be where it is, or None: who may write a topic decides what is in the data files."""
+    place = os.path.realpath(data_directory)
+    for store in (listener.key_store, listener.trust_store):
+        if store is not None and store.location is not None:
+            if os.path.commonpath((place, os.path.realpath(store.location))) == place:
+                return f"{store.key}={store.location} is in the data directory, whose files clients write"
+    return None
 
 
 async def _warn(listener: ListenerTls, wall_clock: WallClock) -> None:

@@ -1,6 +1,8 @@
 """What OpenSSL needs for one listener: contexts of both ends, made from the files that the settings name."""
 
+import os
 import ssl
+import stat
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -46,10 +48,19 @@ def _content(store: StoreConfig) -> bytes:
     if store.location is None:
         return (store.pem or "").encode()
     try:
-        with open(store.location, "rb") as file:
+        with open(store.location, "rb", opener=_open_regular) as file:
             return file.read(_MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"{store.key}={store.location} cannot be read: {error.strerror or error}") from None
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a file, and nothing whose bytes one could wait for."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("it is no regular file")
+    return descriptor
 
 
 def parse_certificates(listener: TlsListener, contents: StoreContents) -> Certificates:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.command import Oncelog
 from tests.integration.test_cli_tls import make_certificates, serial_number
-from tests.processes import OncelogProcess, free_port
+from tests.processes import BrokerDied, OncelogProcess, free_port
 
 KEY = "listener.name.secured.ssl.keystore.location"
 _LOOKS = 1_000
@@ -64,6 +64,22 @@ def test_listener_has_the_certificate_that_was_set_last(tmp_path: Path, port: in
         await_serial(port, authority, lambda serial: serial == first)
 
 
+def test_no_connection_has_the_stores_from_before_an_alteration(tmp_path: Path, port: int, authority: Path) -> None:
+    """A broker whose altered stores are gone does not go back to those of its file."""
+    make_certificates(tmp_path / "other")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(authority.read_bytes())
+    with broker(tmp_path, port) as process:
+        oncelog = Oncelog(process.address)
+        oncelog(f"config alter broker 1 --set listener.name.secured.ssl.truststore.location={trusted}")
+        process.stop()
+        trusted.unlink()
+        with pytest.raises(BrokerDied, match=r"listener\.name\.secured\.ssl\.truststore\.location=.* cannot be read"):
+            process.start()
+        trusted.write_bytes(authority.read_bytes())
+        process.start()
+
+
 def test_stores_that_cannot_be_used_are_refused_and_change_nothing(tmp_path: Path, port: int, authority: Path) -> None:
     make_certificates(tmp_path / "other", "--host elsewhere")
     with broker(tmp_path, port) as process:
@@ -74,6 +90,8 @@ def test_stores_that_cannot_be_used_are_refused_and_change_nothing(tmp_path: Pat
             (tmp_path / "nothing.pem", "cannot be read"),
             (tmp_path / "other" / "ca.pem", "private key"),
             (other, "ssl.allow.dn.changes=true"),
+            (Path("/dev/ptmx"), "no regular file"),
+            (process.data_directory / "meta.properties", "in the data directory"),
         ):
             assert reason in oncelog.fails(f"config alter broker 1 --set {KEY}={place}")
         for setting, reason in (
