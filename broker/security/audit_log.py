@@ -28,6 +28,12 @@ HEAD_SECONDS: Final = 3_600.0
 """Between two lines of the broker's own log with the last seal."""
 _MOST_WAITING: Final = 10_000
 """Lines that wait for a file that cannot be written."""
+_MOST_WAITING_BYTES: Final = 8 << 20
+_LONGEST_VALUE: Final = 1_024
+"""Characters of a text: clients choose names, and each character can become six bytes. A line must stay shorter than what
+is read of the end of a file (``audit_files``)."""
+_LONGER: Final = {"request": 8_300}
+"""What was shortened where it was made (``audited_changes``)."""
 _MEANWHILE: Final = {"written": "its lines wait in memory", "ended": "its file goes on although it is large"}
 """What is done while something cannot be done to the file."""
 _FILE: Final = "oncelog.audit.file"
@@ -63,6 +69,7 @@ class AuditLog:
         self._chain = AuditChain(key, found.head)
         self._waiting: deque[bytes] = deque()
         """Lines that the file has not taken."""
+        self._waiting_bytes = 0
         self._lost = 0
         self._is_synced = True
         self._failures = dict.fromkeys(_MEANWHILE, "")
@@ -78,10 +85,13 @@ class AuditLog:
 
     def add(self, event: str, **fields: Any) -> None:
         """Write a line."""
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= _MOST_WAITING or self._waiting_bytes >= _MOST_WAITING_BYTES:
             self._lost += 1
             return
-        self._waiting.append(self._chain.add({"time": _text_of(self._wall_clock()), "event": event, **fields}))
+        shown = {key: _shortened(value, _LONGER.get(key, _LONGEST_VALUE)) for key, value in fields.items()}
+        line = self._chain.add({"time": _text_of(self._wall_clock()), "event": event, **shown})
+        self._waiting.append(line)
+        self._waiting_bytes += len(line)
         self._write()
 
     async def flush(self) -> None:
@@ -125,6 +135,7 @@ class AuditLog:
             self._size += written
             self._is_synced = False
             del self._waiting[0]
+            self._waiting_bytes -= len(line)
         self._note("written", "")
 
     async def _end_file(self) -> None:
@@ -165,6 +176,12 @@ class AuditLog:
             logger.error("The audit log cannot be %s, %s: %s", what, _MEANWHILE[what], failure)
         elif former and not failure:
             logger.info("The audit log can be %s again", what)
+
+
+def _shortened(value: Any, longest: int) -> Any:
+    if not isinstance(value, str) or len(value) <= longest:
+        return value
+    return f"{value[:longest]}… ({len(value)} characters)"
 
 
 def _read_key(disk: Disk, path: str | None) -> bytes | None:

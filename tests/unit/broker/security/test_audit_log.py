@@ -44,6 +44,20 @@ async def test_broker_that_starts_again_carries_on_with_the_chain(tmp_path: Path
     assert json.loads(path.read_bytes().splitlines()[0])["time"] == "1970-01-01T00:00:01.000Z"
 
 
+async def test_line_with_the_longest_names_is_one_that_a_start_finds_again(tmp_path: Path) -> None:
+    """A client chooses names of 32,767 characters, and JSON has six bytes for each control character."""
+    path, name = tmp_path / "audit", "\x01" * 32_767
+    log = opened(path)
+    log.add("change", principal=name, host="::1", listener="PLAINTEXT", client_id=name, api=name, request=name)
+    log.add("denied", principal=name, resource=name, client_id=name, count=1)
+    head = log.head
+    assert all(len(line) < 1 << 16 for line in path.read_bytes().splitlines())
+    assert json.loads(path.read_bytes().splitlines()[-1])["resource"] == name[:1_024] + "… (32767 characters)"
+    (tmp_path / "after a crash").write_bytes(path.read_bytes())
+    again = opened(tmp_path / "after a crash")
+    assert again.head.line == head.line + 1
+
+
 async def test_line_is_in_the_file_at_once(tmp_path: Path) -> None:
     log = opened(tmp_path / "audit")
     log.add("change")
@@ -122,6 +136,19 @@ async def test_lines_wait_for_room_and_those_beyond_a_bound_are_counted(
     assert json.loads(path.read_bytes().splitlines()[-1])["lines"] == 3
     log.close()
     assert not verify(path.read_bytes().splitlines(), None, log.head).problems
+
+
+async def test_lines_that_wait_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "audit"
+    monkeypatch.setattr(audit_log, "_MOST_WAITING_BYTES", 10_000)
+    log = opened(path, disk=FullDisk())
+    monkeypatch.setattr(FullFile, "room", 0)
+    for _ in range(20):
+        log.add("denied", resource="\x01" * 1_024)
+    monkeypatch.setattr(FullFile, "room", 1 << 30)
+    await log.flush()
+    assert events(path) == ["start", "denied", "denied", "lost"]
+    log.close()
 
 
 # Several files
