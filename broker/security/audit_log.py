@@ -30,10 +30,10 @@ _MOST_WAITING: Final = 10_000
 """Lines that wait for a file that cannot be written."""
 _MOST_WAITING_BYTES: Final = 8 << 20
 _LONGEST_VALUE: Final = 1_024
-"""Characters of a text: clients choose names, and each character can become six bytes. A line must stay shorter than what
-is read of the end of a file (``audit_files``)."""
+"""Characters of a text: clients choose names, and each character can become six bytes. A line must stay shorter than
+what is read of the end of a file (``audit_files``)."""
 _LONGER: Final = {"request": 8_300}
-"""What was shortened where it was made (``audited_changes``)."""
+"""It was shortened where it was made (``audited_changes``), and is ASCII."""
 _MEANWHILE: Final = {"written": "its lines wait in memory", "ended": "its file goes on although it is large"}
 """What is done while something cannot be done to the file."""
 _FILE: Final = "oncelog.audit.file"
