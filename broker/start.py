@@ -278,8 +278,8 @@ class _Start:
     ) -> None:
         self._resources.callback(server.stop_listening)
         dispatcher = Dispatcher(broker, broker.handlers, max_elements=self._config.oncelog_request_max_elements)
-        self._access.watch(dispatcher)
-        self._quotas.is_brokers = self._access.fellow_brokers(broker.listeners, self._metadata).sent
+        brokers = self._access.watch(dispatcher, broker.listeners, self._metadata)
+        self._quotas.is_brokers, self._quotas.may_act = brokers.sent, brokers.may_act
         self._quotas.measure(dispatcher, broker.sliced_work)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)

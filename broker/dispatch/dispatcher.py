@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from oncelog.broker.dispatch.api_handler import ApiHandler, Later, Outcome, R, Shaped, response_type_of
 from oncelog.broker.dispatch.loop_meter import LoopMeter
 from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, RequestContext
-from oncelog.broker.dispatch.request_limits import limit_of
+from oncelog.broker.dispatch.request_limits import is_of_controller, limit_of
 from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.coordinator.promise import Undecided
 from oncelog.protocol.api_keys import ApiKey
@@ -150,6 +150,11 @@ async def _decide(undecided: Undecided[Any], shape: Callable[[Any], Message]) ->
     return shape(await undecided.decide())
 
 
+def _allow(context: RequestContext) -> bool:
+    """Allow everything: there is no authorizer."""
+    return True
+
+
 def _ignore_request(context: RequestContext, name: str, request: Message, response: Message) -> None:
     """Do nothing: no API is watched."""
 
@@ -183,6 +188,8 @@ class Dispatcher:
         self._on_watched: Watcher = _ignore_request
         self.meter: LoopMeter | None = None
         """Measures what requests take; None if no quota needs it."""
+        self.may_act: Callable[[RequestContext], bool] = _allow
+        """Whether a client may do what the controller does; a large request of another is not decoded."""
 
     def watch(self, api_keys: frozenset[ApiKey], on_response: "Watcher") -> None:
         """Have the requests of some APIs seen with their responses. Call it before the first request."""
@@ -231,10 +238,13 @@ class Dispatcher:
 
     def _begin_large(self, route: _Route, context: RequestContext, frame: memoryview, position: int) -> PendingResponse:
         """Decode a large request in slices, then call its handler."""
+        most = route.max_elements
+        if is_of_controller(route.handler.api_key) and not self.may_act(context):
+            most = self._max_elements
 
         async def decode_and_handle() -> Message | _Encoded | None | Later:
             decoding = self._broker.sliced_work.decode(
-                route.handler.request_type, route.version, frame, position, route.max_elements, context.connection
+                route.handler.request_type, route.version, frame, position, most, context.connection
             )
             try:
                 request = pending.request = await decoding

@@ -77,6 +77,11 @@ _LIMITS: Final[Mapping[int, RequestLimit]] = {
 }
 
 
+def is_of_controller(api_key: int) -> bool:
+    """Return whether an API has the limits of a controller's requests, which are too high for a client's."""
+    return limit_of(api_key) is _FROM_CONTROLLER
+
+
 def limit_of(api_key: int) -> RequestLimit:
     """Return the limit of an API, known or not."""
     return _LIMITS.get(api_key, _DEFAULT)

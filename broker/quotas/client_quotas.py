@@ -47,7 +47,7 @@ from oncelog.protocol.schema import Message
 logger = logging.getLogger(__name__)
 
 _PERCENT_PER_NANOSECOND: Final = 100 / 1_000_000_000
-_EXEMPT: Final = frozenset(
+_BETWEEN_BROKERS: Final = frozenset(
     {
         ApiKey.LEADER_AND_ISR,
         ApiKey.STOP_REPLICA,
@@ -55,11 +55,10 @@ _EXEMPT: Final = frozenset(
         ApiKey.CONTROLLED_SHUTDOWN,
         ApiKey.ALTER_PARTITION,
         ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.SASL_HANDSHAKE,
-        ApiKey.SASL_AUTHENTICATE,
     }
 )
-"""Requests whose time does not count: those between brokers, and those before a client is authenticated. Kafka's."""
+"""Requests whose time does not count, unless they are refused: Kafka's."""
+_OF_LOGINS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 class FetchThrottle(NamedTuple):
@@ -77,6 +76,11 @@ IsBrokers: TypeAlias = Callable[[RequestContext], bool]
 def _is_a_clients(context: RequestContext) -> bool:
     """Take no request for another broker's."""
     return False
+
+
+def _may_act(context: RequestContext) -> bool:
+    """Allow every client what brokers do."""
+    return True
 
 
 class ClientQuotas:
@@ -98,6 +102,8 @@ class ClientQuotas:
         self.nanoseconds = nanoseconds
         self.is_brokers: IsBrokers = _is_a_clients
         """Whether a request comes from another broker, for which there are no limits but those of bytes."""
+        self.may_act: IsBrokers = _may_act
+        """Whether a client may do what brokers do."""
         self.limits_produce = self.limits_fetch = self.watches_fetches = False
         """Whether there is any limit for it; a fetch is also watched for the time that its client's requests take."""
         self._metered: list[Metered] = []
@@ -198,7 +204,7 @@ class ClientQuotas:
         connection = context.connection
         if api_key is ApiKey.API_VERSIONS and connection.carries_heartbeats:
             return  # A broker whose heartbeats wait counts as dead. Their time counts with another response, if any.
-        if response is None or api_key in _EXEMPT or connection.is_replica_fetcher or self.is_brokers(context):
+        if response is None or self._is_exempt(api_key, context):
             connection.loop_nanoseconds = 0
             return
         delay = self._settle(context)
@@ -206,6 +212,11 @@ class ClientQuotas:
             milliseconds = self._throttle(context, self.request.throttles, delay)
             if hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = milliseconds
+
+    def _is_exempt(self, api_key: ApiKey, context: RequestContext) -> bool:
+        if api_key in _OF_LOGINS or context.connection.is_replica_fetcher or self.is_brokers(context):
+            return True
+        return api_key in _BETWEEN_BROKERS and self.may_act(context)
 
     def _settle(self, context: RequestContext) -> float:
         connection = context.connection

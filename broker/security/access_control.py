@@ -45,14 +45,13 @@ class AccessControl(NamedTuple):
         controller.stored.acls = self.acls
         controller.stored.tokens = self.tokens
 
-    def watch(self, dispatcher: Dispatcher) -> None:
-        """Have requests audited, if that is wanted."""
+    def watch(self, dispatcher: Dispatcher, listeners: Listeners, metadata: MetadataCache) -> FellowBrokers:
+        """Have requests audited, if that is wanted; returns what tells other brokers' requests from clients'."""
         if self.audit is not None:
             self.audit.watch_changes(dispatcher)
-
-    def fellow_brokers(self, listeners: Listeners, metadata: MetadataCache) -> FellowBrokers:
-        """Return what tells the requests of other brokers from those of clients."""
-        return FellowBrokers(self.authorizer, listeners, metadata)
+        brokers = FellowBrokers(self.authorizer, listeners, metadata)
+        dispatcher.may_act = brokers.may_act
+        return brokers
 
     def begin(
         self, config: BrokerConfig, controller: Controller, supervisor: Supervisor, wall_clock: WallClock

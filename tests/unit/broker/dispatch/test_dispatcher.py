@@ -21,6 +21,7 @@ from oncelog.protocol.messages.api_versions import ApiVersionsResponse
 from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.protocol.messages.list_offsets import ListOffsetsRequest
 from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
 from oncelog.protocol.schema import Message
 
 
@@ -161,6 +162,29 @@ def test_exception_in_api_without_error_field_closes_the_connection() -> None:
 
     with pytest.raises(CloseConnection, match="ListOffsetsResponse v1 cannot carry UNKNOWN_SERVER_ERROR"):
         dispatch(handle_list_offsets, ListOffsetsRequest(), 1)
+
+
+async def test_large_request_of_a_controller_is_not_decoded_for_a_client_that_may_not_send_it() -> None:
+    handled: list[Message] = []
+
+    @handles(ApiKey.STOP_REPLICA, versions="0-4")
+    def handle_stop_replica(broker: Any, context: RequestContext, request: StopReplicaRequest) -> Outcome:
+        handled.append(request)
+        return StopReplicaResponse()
+
+    connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
+    dispatcher = Dispatcher(SimpleNamespace(sliced_work=SlicedWork()), [handle_stop_replica], max_elements=100)  # type: ignore[arg-type]
+    large = StopReplicaRequest(topic_states=[StopReplicaTopicState(topic_name="t" * 20)] * 20_000)
+    for may_act in (True, False):
+        dispatcher.may_act = lambda context, may_act=may_act: may_act  # type: ignore[misc]
+        pending = dispatcher.dispatch(frame(large, 4), connection)
+        assert isinstance(pending, PendingResponse)
+        if may_act:
+            await pending.awaitable
+        else:
+            with pytest.raises(CloseConnection, match="more than 100"):
+                await pending.awaitable
+    assert len(handled) == 1
 
 
 @pytest.mark.parametrize("length", range(12))

@@ -122,6 +122,19 @@ async def test_time_of_requests_between_brokers_and_without_response_does_not_co
 
 
 @in_virtual_time
+async def test_time_of_requests_that_only_brokers_may_send_counts_for_a_client_that_may_not() -> None:
+    quotas = ClientQuotas()
+    quotas.learn(quota("clients/<default>"), {"request_percentage": "1"})
+    quotas.may_act = lambda context: context.client_id == "broker"
+    throttled: list[float] = []
+    for client_id in ("broker", "c"):
+        context = context_of(client_id, throttled=throttled)
+        context.connection.loop_nanoseconds = 10**12
+        quotas.settle(ApiKey.WRITE_TXN_MARKERS, context, WriteTxnMarkersResponse())
+    assert throttled == [1.0]
+
+
+@in_virtual_time
 async def test_requests_of_another_broker_are_neither_throttled_nor_refused() -> None:
     quotas = ClientQuotas()
     quotas.learn(quota("clients/<default>"), {"request_percentage": "1", "controller_mutation_rate": "1"})
