@@ -53,4 +53,27 @@ AUDIT_MUTATIONS: Final = (
         '            user = message.user if known else ""\n', "            user = message.user\n",
         f"{_TEST_GATE}::test_logins_and_failures_are_audited_without_what_the_client_sent",
     ),
+    Mutation(
+        "B140", "broker/dispatch/dispatcher.py",
+        "            most = self._max_elements\n", "            pass\n",
+        "tests/unit/broker/dispatch/test_dispatcher.py"
+        "::test_large_request_of_a_controller_is_not_decoded_for_a_client_that_may_not_send_it",
+    ),
+    Mutation(
+        "B140", "broker/quotas/client_quotas.py",
+        "api_key in _BETWEEN_BROKERS and self.may_act(context)", "api_key in _BETWEEN_BROKERS",
+        "tests/unit/broker/quotas/test_client_quotas.py"
+        "::test_time_of_requests_that_only_brokers_may_send_counts_for_a_client_that_may_not",
+    ),
+    Mutation(
+        "B140", "broker/security/audit_log.py",
+        "_shortened(value, _LONGER.get(key, _LONGEST_VALUE))", "value",
+        "tests/unit/broker/security/test_audit_log.py"
+        "::test_line_with_the_longest_names_is_one_that_a_start_finds_again",
+    ),
+    Mutation(
+        "B140", "broker/security/audit_log.py",
+        " or self._waiting_bytes >= _MOST_WAITING_BYTES", "",
+        "tests/unit/broker/security/test_audit_log.py::test_lines_that_wait_are_bounded_in_bytes",
+    ),
 )  # fmt: skip
