@@ -38,6 +38,7 @@ class Audit:
         if not isinstance(authorizer, AclAuthorizer):
             return
         authorizer.denials.on_line = self._note_denial
+        authorizer.denials.on_rest = lambda count: self._log.add("denied", count=count)
         if self._has_allowed:
             authorizer.allowed = AllowedCounts(self._note_allowed)
             self._supervisor.repeat(authorizer.allowed.end_window, "count of what is allowed", WINDOW_SECONDS)

@@ -10,6 +10,7 @@ A broker that starts carries on with the chain that it finds. A last line that a
 line says so. A file that is no audit log is refused.
 """
 
+import asyncio
 import logging
 from collections import deque
 from datetime import UTC, datetime
@@ -29,6 +30,8 @@ HEAD_SECONDS: Final = 3_600.0
 _MOST_WAITING: Final = 10_000
 """Lines that wait for a file that cannot be written."""
 _MOST_WAITING_BYTES: Final = 8 << 20
+_LINES_AT_ONCE: Final = 200
+"""That are written in one turn of the loop, once the file can be written again."""
 _LONGEST_VALUE: Final = 1_024
 """Characters of a text: clients choose names, and each character can become six bytes. A line must stay shorter than
 what is read of the end of a file (``audit_files``)."""
@@ -96,6 +99,11 @@ class AuditLog:
 
     async def flush(self) -> None:
         """Write what waits, and sync the file; end it if it is large."""
+        for _ in range(_MOST_WAITING // _LINES_AT_ONCE):
+            self._write()
+            if len(self._waiting) < _LINES_AT_ONCE:
+                break
+            await asyncio.sleep(0)
         self._write()
         if not self._waiting and self._lost:
             lost, self._lost = self._lost, 0
@@ -122,7 +130,7 @@ class AuditLog:
         self._lock.release()
 
     def _write(self) -> None:
-        while self._waiting:
+        for _ in range(min(len(self._waiting), _LINES_AT_ONCE)):
             line = self._waiting[0]
             try:
                 written = self._file.append([line])

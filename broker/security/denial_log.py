@@ -41,6 +41,8 @@ class DenialLog:
         self._uncounted = 0
         self.on_line: Callable[[Denial, str, int], None] | None = None
         """Called with each line: the name of the resource, or none, and how many denials it is about."""
+        self.on_rest: Callable[[int], None] | None = None
+        """Called with the number of denials that had no line."""
 
     def add(self, denial: Denial, name: str) -> None:
         """Note one denial."""
@@ -84,3 +86,5 @@ class DenialLog:
         uncounted, self._uncounted = self._uncounted, 0
         if uncounted:
             logger.info("Denied others %d times within %d s", uncounted, WINDOW_SECONDS)
+            if self.on_rest is not None:
+                self.on_rest(uncounted)

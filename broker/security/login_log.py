@@ -18,7 +18,7 @@ TLS: Final = "TLS"
 SUCCEEDED: Final = "login"
 FAILED: Final = "login_failed"
 _MOST_COUNTED: Final = 1_000
-"""Kinds of one window."""
+"""Kinds of one window, of each event: failures, which need no account, leave the lines of logins to be written."""
 
 
 class _Kind(NamedTuple):
@@ -44,6 +44,7 @@ class LoginLog:
         self._write = write
         self._more: dict[_Kind, int] = {}
         """The logins of this window that have no line."""
+        self._kinds = {SUCCEEDED: 0, FAILED: 0}
         self._uncounted = {SUCCEEDED: 0, FAILED: 0}
 
     def succeeded(self, connection: ConnectionInfo, mechanism: str, *, is_delegated: bool = False) -> None:
@@ -63,6 +64,7 @@ class LoginLog:
     def write_counts(self) -> None:
         """Do so, also when the broker stops."""
         ended, self._more = self._more, {}
+        self._kinds = dict.fromkeys(self._kinds, 0)
         uncounted, self._uncounted = self._uncounted, dict.fromkeys(self._uncounted, 0)
         if self._write is None:
             return
@@ -79,7 +81,8 @@ class LoginLog:
         more = self._more.get(kind)
         if more is not None:
             self._more[kind] = more + 1
-        elif len(self._more) < _MOST_COUNTED:
+        elif self._kinds[kind.event] < _MOST_COUNTED:
+            self._kinds[kind.event] += 1
             self._more[kind] = 0
             self._write(kind.event, **kind.fields(), **reason, count=1)
         else:

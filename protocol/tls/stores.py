@@ -10,9 +10,9 @@ first call, so that a process without TLS does not load it.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -25,7 +25,7 @@ _JAVA_STORES: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 _REWRITE_STORE: Final = "`keytool -importkeystore -srckeystore FILE -destkeystore store.p12 -deststoretype PKCS12`"
 _CONVERT_CERTIFICATE: Final = "`openssl x509 -inform DER -in FILE -out certificate.pem`"
 _CONVERT_KEY: Final = "`openssl pkcs8 -topk8 -in FILE -out key.pem`"
-_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s.*?-----END \1-----", re.DOTALL)
+_BEGIN: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s")
 _CERTIFICATE_LABELS: Final = (b"CERTIFICATE", b"X509 CERTIFICATE")
 _ENCRYPTED_LABEL: Final = b"ENCRYPTED PRIVATE KEY"
 _ENCRYPTED_BODY: Final = b"Proc-Type: 4,ENCRYPTED"
@@ -50,6 +50,26 @@ class KeyMaterial:
     """Each in PEM: that of the key, then that of its issuer, and so on."""
 
 
+class _Block(NamedTuple):
+    """One object in PEM."""
+
+    label: bytes
+    pem: bytes
+
+
+def _blocks(data: bytes) -> Iterator[_Block]:
+    """Return what is in PEM, up to an object that does not end: one pass, whatever the data are."""
+    begin = _BEGIN.search(data)
+    while begin is not None:
+        last = b"-----END " + begin[1] + b"-----"
+        position = data.find(last, begin.end())
+        if position < 0:
+            return
+        end = position + len(last)
+        yield _Block(begin[1], data[begin.start() : end])
+        begin = _BEGIN.search(data, end)
+
+
 def store_type(data: bytes) -> StoreType:
     """Return what a store is, from its first bytes. Raises ``StoreError`` for what cannot be read."""
     java = _JAVA_STORES.get(data[:4])
@@ -59,7 +79,7 @@ def store_type(data: bytes) -> StoreType:
         if _is_pkcs12(data):
             return "PKCS12"
         raise StoreError(f"is DER and no PKCS#12: if it is a certificate, convert it to PEM, {_CONVERT_CERTIFICATE}")
-    if b"-----BEGIN " in data:
+    if b"-----BEGIN " in data and b"\0" not in data:
         return "PEM"
     raise StoreError("is empty" if not data.strip() else "is no PEM and no PKCS#12")
 
@@ -114,12 +134,12 @@ def _refuse_store_password(store_password: str | None) -> None:
 
 
 def _from_pem(data: bytes, key_password: str | None) -> KeyMaterial:
-    keys = [found for found in _BLOCK.finditer(data) if found[1].endswith(b"PRIVATE KEY")]
+    keys = [found for found in _blocks(data) if found.label.endswith(b"PRIVATE KEY")]
     if not keys:
         raise StoreError("has no private key: a key store in PEM has the key and its certificates in one")
     if len(keys) > 1:
         raise StoreError(f"has {len(keys)} private keys: leave one")
-    key = _load_pem_key(keys[0][0], is_encrypted=_is_encrypted(keys[0]), password=key_password)
+    key = _load_pem_key(keys[0].pem, is_encrypted=_is_encrypted(keys[0]), password=key_password)
     certificates = _pem_certificates(data)
     if not certificates:
         raise StoreError("has no certificate: a key store in PEM has the key and its certificates in one")
@@ -127,8 +147,8 @@ def _from_pem(data: bytes, key_password: str | None) -> KeyMaterial:
     return _material(key, certificates)
 
 
-def _is_encrypted(block: "re.Match[bytes]") -> bool:
-    return block[1] == _ENCRYPTED_LABEL or _ENCRYPTED_BODY in block[0]
+def _is_encrypted(block: _Block) -> bool:
+    return block.label == _ENCRYPTED_LABEL or _ENCRYPTED_BODY in block.pem
 
 
 def _load_pem_key(pem: bytes, *, is_encrypted: bool, password: str | None) -> "PrivateKeyTypes":
@@ -154,7 +174,7 @@ def _load_pem_key(pem: bytes, *, is_encrypted: bool, password: str | None) -> "P
 def _pem_certificates(data: bytes) -> list["Certificate"]:
     from cryptography.x509 import load_pem_x509_certificate
 
-    blocks = [found[0] for found in _BLOCK.finditer(data) if found[1] in _CERTIFICATE_LABELS]
+    blocks = [found.pem for found in _blocks(data) if found.label in _CERTIFICATE_LABELS]
     try:
         return [load_pem_x509_certificate(block) for block in blocks]
     except ValueError:
