@@ -4,6 +4,7 @@ AlterConfigs and IncrementalAlterConfigs differ only in what their operations me
 the levels of a broker's loggers (BROKER_LOGGER), which are altered here and now and kept nowhere.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -30,6 +31,8 @@ from oncelog.protocol import topic_name
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_walk import WorkBudget
 
+_BROKER_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
+"""As a resource is named: ``01`` would be another one in the metadata store."""
 _NAMED_AGAIN: Final = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 _UNITS_PER_RESOURCE: Final = 4
@@ -89,7 +92,7 @@ def resource_of(broker: Broker, resource_type: int, name: str) -> ConfigResource
         return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     if not name and resource_type == ResourceType.BROKER_LOGGER:
         return ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    if name and not name.isdecimal():
+    if name and _BROKER_ID.fullmatch(name) is None:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     if name and int(name) != broker.broker_id:
         return ApiError(

@@ -22,7 +22,7 @@ from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 _MIN_REAUTHENTICATION_SECONDS: Final = 1.0
-"""A client that authenticates again sooner is refused."""
+"""A client that authenticates again so soon after it did so last is refused; the first time it may at any moment."""
 _LONGEST_LIFETIME_MS: Final = 365 * 86_400_000
 """Of a session by a token: a token may be valid for any time."""
 
@@ -81,10 +81,12 @@ class Reply(NamedTuple):
 class SaslAuthenticator:
     """The authentications of one connection, the first one and those that follow. Times are seconds of one clock."""
 
-    __slots__ = ("_mechanisms", "_server", "mechanism", "session", "state")
+    __slots__ = ("_is_first", "_mechanisms", "_server", "mechanism", "session", "state")
 
     def __init__(self, mechanisms: Mapping[str, Mechanism]) -> None:
         self._mechanisms = mechanisms
+        self._is_first = True
+        """Whether no session came before the last one."""
         self.mechanism = ""
         """The one that was chosen last; none at first."""
         self._server: SaslServer | None = None
@@ -99,10 +101,9 @@ class SaslAuthenticator:
     def may_begin_again(self, now: float) -> bool:
         """Return whether an authenticated client may authenticate again."""
         session = self.session
-        return (
-            session is not None and session.lifetime_ms > 0
-            and now - session.began_at >= _MIN_REAUTHENTICATION_SECONDS
-        )  # fmt: skip
+        if session is None or session.lifetime_ms <= 0:
+            return False
+        return self._is_first or now - session.began_at >= _MIN_REAUTHENTICATION_SECONDS
 
     def handshake(self, request: SaslHandshakeRequest, version: int) -> Reply:
         """Choose the mechanism."""
@@ -150,6 +151,7 @@ class SaslAuthenticator:
             step = self._why_other(step) or step
         if isinstance(step, Authenticated):
             lifetime_ms = _lifetime_ms(self._mechanisms[self.mechanism].max_reauth_ms, step.remaining_ms)
+            self._is_first = self.session is None
             self.session = Session(step.user, self.mechanism, now, lifetime_ms, step.is_delegated)
             self._become(SaslState.COMPLETE)
         elif isinstance(step, Refusal):

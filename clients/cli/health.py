@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import click
@@ -13,6 +14,7 @@ from oncelog.clients.cli.cluster_health import (
     table_rows,
 )
 from oncelog.clients.cli.directories import about_directory, failed_directories
+from oncelog.clients.cli.hidden_topics import HIDDEN, may_hide_topics
 from oncelog.clients.cli.output import format_json, format_table
 from oncelog.clients.cli.responding_brokers import responding_brokers
 from oncelog.clients.cli.seen_cluster import see_cluster
@@ -43,7 +45,7 @@ def health(session: Session, ready: bool) -> None:
         session.run(_require_ready)
         click.echo("ready")
         return
-    found = session.run(see_cluster)
+    found = session.run(_see_all)
     if session.output == "json":
         extra = {"brokers": found.brokers, "problem_partitions": found.partitions, "problems": found.problems}
         click.echo(format_json({**found.summary, **extra}))
@@ -51,6 +53,14 @@ def health(session: Session, ready: bool) -> None:
         _print(session, found)
     if not found.is_healthy:
         raise click.exceptions.Exit(REFUSED)
+
+
+async def _see_all(cluster: Cluster) -> ClusterHealth:
+    """Return the health of a cluster, of which this client must see every topic."""
+    found = await see_cluster(cluster)
+    if not await may_hide_topics(cluster):
+        return found
+    return replace(found, summary={**found.summary, "healthy": False}, problems=[*found.problems, HIDDEN])
 
 
 def _print(session: Session, found: ClusterHealth) -> None:

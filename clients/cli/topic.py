@@ -16,6 +16,7 @@ from oncelog.clients.admin.topics import (
     list_topics,
 )
 from oncelog.clients.cli.arguments import config_change_options, parse_assignments
+from oncelog.clients.cli.hidden_topics import may_hide_topics
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.remedies import MARKED_FOR_DELETION, remedy
@@ -54,6 +55,9 @@ def list_command(session: Session, internal: bool) -> None:
         for topic in topics
         if internal or not topic.is_internal
     ]
+    if not topics and session.run(may_hide_topics):
+        session.show_rows([], (), none="No topics that this client may describe.")
+        return
     none = "No topics." if not topics else "No topics, except internal ones: --internal shows these, too."
     session.show_rows(rows, ("topic", "partitions", "replication_factor"), none=f"{none} {_CREATE}")
 

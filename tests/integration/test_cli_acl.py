@@ -79,7 +79,16 @@ def test_client_that_is_no_super_user_goes_by_the_lists(tmp_path: Path) -> None:
         command("acl add User:ANONYMOUS read write --topic mine")
     with OncelogProcess(tmp_path, [AUTHORIZER, FOR_ADMIN], port=process.port):
         assert [topic["topic"] for topic in command.json("topic list")] == ["mine"]
+        unseen = command.run("health")
+        assert (unseen.returncode, "may not see every topic" in unseen.stdout) == (1, True)
         command("produce mine", text="a\n")
         assert "TOPIC_AUTHORIZATION_FAILED" in command.fails("produce theirs", text="a\n")
         assert "CLUSTER_AUTHORIZATION_FAILED" in command.fails("acl add User:ANONYMOUS all --topic theirs")
         assert "TOPIC_AUTHORIZATION_FAILED" in command.fails("topic create other")
+
+
+def test_client_without_rights_does_not_hear_that_there_are_no_topics(tmp_path: Path) -> None:
+    with OncelogProcess(tmp_path, [AUTHORIZER, FOR_ADMIN]) as process:
+        command = Oncelog(process.address)
+        assert command.run("topic list").stderr.strip() == "No topics that this client may describe."
+        assert command.json("topic list") == []

@@ -391,9 +391,11 @@ async def test_authentication_within_a_second_of_the_last_is_refused_and_the_con
     async with guarded(Handlers(), max_reauth_ms=10_000) as served:
         client = await served.connect()
         await log_in(client)
-        client.send((3, HANDSHAKE, 1))
-        await client.correlation_ids(3)
-        response = parse_response(SaslHandshakeResponse, 1, memoryview(client.frames[2]))[1]
+        client.send((3, HANDSHAKE, 1), (4, SaslAuthenticateRequest(auth_bytes=RIGHT), 2), (5, HANDSHAKE, 1))
+        await client.correlation_ids(5)
+        first = parse_response(SaslHandshakeResponse, 1, memoryview(client.frames[2]))[1]
+        assert first.error_code == ErrorCode.NONE
+        response = parse_response(SaslHandshakeResponse, 1, memoryview(client.frames[4]))[1]
         assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert not client.lost.done()
 
