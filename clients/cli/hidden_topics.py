@@ -1,7 +1,7 @@
 """Whether there may be topics that a client does not see, because it may not describe them.
 
 A broker leaves those out of a list without a word. But it refuses a name that the client may not describe whether there
-is such a topic or not: so it is asked for a name that no topic has.
+is such a topic or not: so the request is for a name that no topic has.
 """
 
 from typing import Final

@@ -64,8 +64,8 @@ def test_listener_has_the_certificate_that_was_set_last(tmp_path: Path, port: in
         await_serial(port, authority, lambda serial: serial == first)
 
 
-def test_no_connection_has_the_stores_from_before_an_alteration(tmp_path: Path, port: int, authority: Path) -> None:
-    """A broker whose altered stores are gone does not go back to those of its file."""
+def test_broker_whose_altered_stores_are_gone_does_not_start(tmp_path: Path, port: int, authority: Path) -> None:
+    """It does not go back to those of its file."""
     make_certificates(tmp_path / "other")
     trusted = tmp_path / "trusted.pem"
     trusted.write_bytes(authority.read_bytes())

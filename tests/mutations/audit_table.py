@@ -45,7 +45,7 @@ AUDIT_MUTATIONS: Final = (
     ),
     Mutation(
         "B139", "broker/security/login_log.py",
-        "        elif len(self._more) < _MOST_COUNTED:\n", "        elif True:\n",
+        "        elif self._kinds[kind.event] < _MOST_COUNTED:\n", "        elif True:\n",
         f"{_TEST_LOGINS}::test_logins_from_many_addresses_are_bounded_lines",
     ),
     Mutation(

@@ -87,8 +87,7 @@ QUOTA_MUTATIONS: Final = (
     ),
     Mutation(
         "B138", "broker/security/fellow_brokers.py",
-        "return authorizer.permits(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)",
-        "return True",
+        "return self.may_act(context)", "return True",
         f"{_FELLOWS}::test_request_that_lacks_one_sign_of_a_broker_is_a_clients",
     ),
 )  # fmt: skip
