@@ -194,7 +194,8 @@ def test_transactions_go_on_while_a_broker_of_a_secured_cluster_is_killed(
         oncelog = Oncelog(bootstrap)
         oncelog("topic create orders --partitions 3 --replication-factor 3 --config min.insync.replicas=2")
         written = []
-        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t", "message.timeout.ms": 300_000})
+        timeouts = {"message.timeout.ms": 300_000, "transaction.timeout.ms": 300_000}
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t", **timeouts})
         producer.init_transactions(SECONDS)
         for number in range(RECORDS):
             if number == 10:
