@@ -16,13 +16,13 @@ from oncelog.broker.metadata.store_choice import zookeeper_security
 from oncelog.coordinator.metadata_store.zookeeper_security import ZooKeeperSecurity
 from oncelog.protocol.sasl.digest_login import DIGEST_MODULE
 from tests.certificates import make_authority
-from tests.processes import free_port
+from tests.processes import LIMIT_SECONDS, free_port
 
 USER: Final = "kafka"
 PASSWORD: Final = "sesame,\\\\open"
 """As it stands in a JAAS file: one backslash, and a comma."""
 OTHER_USER: Final = "other"
-SECONDS: Final = 60.0
+SECONDS: Final = LIMIT_SECONDS
 
 
 class SecuredZooKeeper:
@@ -45,7 +45,7 @@ class SecuredZooKeeper:
             requires_login=False,
             client_auth="want",
         )
-        self.server = ZooKeeperServer(directory / "zookeeper", free_port(), tick_ms=200, security=security)
+        self.server = ZooKeeperServer(directory / "zookeeper", free_port(), security=security)
 
     def _write(self, name: str, content: bytes) -> str:
         path = self.directory / name

@@ -14,9 +14,9 @@ from kazoo.exceptions import NoAuthError
 
 from tests.cluster.secured_zookeeper import SecuredZooKeeper, access_lists
 from tests.command import Oncelog
-from tests.processes import KAFKA_3_9, KafkaProcess, OncelogProcess, class_path, free_port
+from tests.processes import KAFKA_3_9, LIMIT_SECONDS, KafkaProcess, OncelogProcess, class_path, free_port
 
-SECONDS = 60
+SECONDS = LIMIT_SECONDS
 RECORDS = 50
 MOST_LOOKS = 30
 """A broker of Kafka's serves before it knows the topics."""
@@ -43,7 +43,7 @@ def broker_settings(broker_id: int, plain_port: int, sasl_port: int) -> list[str
         "super.users=User:ANONYMOUS;User:alice",
         "offsets.topic.replication.factor=1",
         "group.initial.rebalance.delay.ms=0",
-        "zookeeper.session.timeout.ms=4000",
+        "zookeeper.connection.timeout.ms=60000",
     ]
 
 
@@ -194,7 +194,8 @@ def test_transactions_go_on_while_a_broker_of_a_secured_cluster_is_killed(
         oncelog = Oncelog(bootstrap)
         oncelog("topic create orders --partitions 3 --replication-factor 3 --config min.insync.replicas=2")
         written = []
-        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t", "message.timeout.ms": 60_000})
+        timeouts = {"message.timeout.ms": 300_000, "transaction.timeout.ms": 300_000}
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t", **timeouts})
         producer.init_transactions(SECONDS)
         for number in range(RECORDS):
             if number == 10:

@@ -36,7 +36,7 @@ from tests.unit.coordinator.metadata_store.contract import (
 READ, ALL = 1, 31
 CREATOR = (ALL, "sasl", USER)
 WORLD_READS = (READ, "world", "anyone")
-SOON_SECONDS = 15.0
+SOON_SECONDS = 60.0
 """Less than the connection time-out."""
 _chroots = itertools.count()
 
@@ -59,7 +59,7 @@ class Brokers:
     async def connect(self, security: ZooKeeperSecurity | None = None) -> ZooKeeperStore:
         store = await connect_zookeeper(
             f"{self.secured.address}{self.chroot}",
-            session_timeout_ms=4_000,
+            session_timeout_ms=10_000,
             connection_timeout_ms=PATIENCE_SECONDS * 1_000,
             security=self.security if security is None else security,
         )
@@ -87,7 +87,7 @@ class Brokers:
         await end_session(
             f"{self.secured.address}{self.chroot}",
             credentials,
-            session_timeout_ms=4_000,
+            session_timeout_ms=10_000,
             connection_timeout_ms=PATIENCE_SECONDS * 1_000,
             security=self.security,
         )
@@ -192,7 +192,7 @@ async def refusal(address: str, security: ZooKeeperSecurity) -> str:
     async with asyncio.timeout(SOON_SECONDS):
         with pytest.raises(StoreUnavailable) as refused:
             await connect_zookeeper(
-                address, session_timeout_ms=4_000, connection_timeout_ms=PATIENCE_SECONDS * 1_000, security=security
+                address, session_timeout_ms=10_000, connection_timeout_ms=PATIENCE_SECONDS * 1_000, security=security
             )
     return str(refused.value)
 

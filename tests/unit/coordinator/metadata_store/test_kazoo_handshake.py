@@ -23,14 +23,14 @@ pytestmark = pytest.mark.real_loop
 
 JAAS = "oncelog.zookeeper.sasl.jaas.config"
 SECURITY = ZooKeeperSecurity(login=DigestLogin(username=USER, password=PASSWORD))
-SOON_SECONDS = 8.0
+SOON_SECONDS = 30.0
 """Less than the connection time-out, which is that of an ensemble that does not respond."""
-SECONDS = 60.0
+SECONDS = 300.0
 
 
 async def connect(server: ScriptedZooKeeper, security: ZooKeeperSecurity = SECURITY) -> None:
     store = await connect_zookeeper(
-        server.address, session_timeout_ms=9_000, connection_timeout_ms=60_000, security=security
+        server.address, session_timeout_ms=9_000, connection_timeout_ms=300_000, security=security
     )
     await store.close()
 
@@ -56,7 +56,7 @@ async def test_server_that_takes_no_login_does_not_end_the_start_if_another_one_
             store = await connect_zookeeper(
                 f"{other.address},{server.address}",
                 session_timeout_ms=9_000,
-                connection_timeout_ms=60_000,
+                connection_timeout_ms=300_000,
                 security=SECURITY,
             )
             await store.close()
@@ -162,7 +162,7 @@ async def test_broker_that_is_refused_while_it_runs_ends_its_session_and_tries_a
 ) -> None:
     async with ScriptedZooKeeper().serve() as server:
         store = await connect_zookeeper(
-            server.address, session_timeout_ms=9_000, connection_timeout_ms=60_000, security=SECURITY
+            server.address, session_timeout_ms=9_000, connection_timeout_ms=300_000, security=SECURITY
         )
         ended, started, tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
         events = {SessionEvent.ENDED: ended, SessionEvent.STARTED: started}
@@ -193,7 +193,7 @@ async def test_session_goes_on_at_another_server_if_one_refuses_the_login() -> N
         store = await connect_zookeeper(
             f"{other.address},{server.address}",
             session_timeout_ms=9_000,
-            connection_timeout_ms=60_000,
+            connection_timeout_ms=300_000,
             security=SECURITY,
         )
         events: list[SessionEvent] = []
@@ -241,7 +241,7 @@ async def test_created_znode_is_for_the_user_of_the_client_if_znodes_are_protect
     security = ZooKeeperSecurity(login=SECURITY.login, protects_znodes=protects)
     async with ScriptedZooKeeper().serve() as server:
         store = await connect_zookeeper(
-            f"{server.address}/chroot", session_timeout_ms=9_000, connection_timeout_ms=60_000, security=security
+            f"{server.address}/chroot", session_timeout_ms=9_000, connection_timeout_ms=300_000, security=security
         )
         session = store.session
         assert session is not None
@@ -259,5 +259,5 @@ async def test_znode_that_may_not_be_created_ends_the_start_with_the_setting(err
         server.creation = lambda: failed_creation(error)
         with pytest.raises(NotPermitted, match=rf"/chroot.*{why}.*oncelog\.zookeeper\.sasl\.jaas\.config"):
             await connect_zookeeper(
-                f"{server.address}/chroot", session_timeout_ms=9_000, connection_timeout_ms=60_000, security=SECURITY
+                f"{server.address}/chroot", session_timeout_ms=9_000, connection_timeout_ms=300_000, security=SECURITY
             )
