@@ -8,11 +8,13 @@ Version 0 is the only one.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
+from oncelog.broker.handlers.sliced_refusal import refuse_in_slices
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.broker.security.scram_users import ScramUsers
@@ -24,6 +26,7 @@ from oncelog.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
+    UserName,
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 
@@ -35,16 +38,20 @@ def handle_describe_user_scram_credentials(
     broker: Broker, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return _denied(request)
+        return refuse_in_slices(broker, context, request.users or (), _denied, _all_denied)
     budget = new_budget()
     steps = _describe(broker.scram_users, request, budget)
     return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
 
 
-def _denied(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    results = [DescribeUserScramCredentialsResult(user=user.name, error_code=error) for user in request.users or ()]
-    return DescribeUserScramCredentialsResponse(error_code=error, results=results)
+def _denied(user: UserName) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user.name, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _all_denied(results: Sequence[DescribeUserScramCredentialsResult]) -> DescribeUserScramCredentialsResponse:
+    return DescribeUserScramCredentialsResponse(
+        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=list(results)
+    )
 
 
 def _describe(

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
+from hypothesis import reject
 from kio.index import UnknownEntity, load_entity_module
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
@@ -21,6 +22,7 @@ from kio.static.constants import EntityType
 
 from oncelog.protocol.schema import ZERO_UUID, Message
 
+_LONGEST_MS = 999_999_998 * 86_400_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -85,6 +87,8 @@ def convert_primitive(value: Any, inner: Any, kafka_type: str) -> Any:
         case "error_code":
             return ErrorCode(value)
         case "timedelta_i32" | "timedelta_i64":
+            if abs(value) > _LONGEST_MS:
+                reject()  # A ``timedelta`` of Python cannot be so long.
             return inner.parse(timedelta(milliseconds=value))
         case "datetime_i64":
             return None if value == -1 else inner.parse(EPOCH + timedelta(milliseconds=value))

@@ -592,12 +592,14 @@ def test_requests_are_numbered_and_responses_that_arrived_are_noted(loop_name: s
             client = await served.connect()
             client.send(*heartbeats("first", "second"))
             await client.correlation_ids(2)
-            client.send(*heartbeats("third", first=3))  # Too soon to be a repetition.
+            client.send(*heartbeats("third", first=3))  # Perhaps too soon for the broker to know that the two arrived.
             await until(lambda: "third" in notes.received)
             client.send(*heartbeats("fourth", first=4))
             await until(lambda: "fourth" in notes.received)
             assert notes.numbers == {"first": 1, "second": 2, "third": 3, "fourth": 4}
-            assert notes.received == {"first": 3, "second": 3, "third": 3, "fourth": 4}
+            seen = notes.received
+            assert (seen["first"], seen["second"]) in ((2, 2), (3, 3))
+            assert (seen["third"], seen["fourth"]) in ((3, 4), (4, 4))
 
     run(loop_name, scenario)
 
