@@ -66,7 +66,7 @@ async def test_login_that_failed_has_its_reason_and_a_user_that_exists() -> None
 
 
 async def test_logins_from_many_addresses_are_bounded_lines() -> None:
-    """Those that fail leave the others' lines to be written: anybody can fail."""
+    """Those that fail, which need no account, leave the lines of the others to be written."""
     kept = Lines()
     for number in range(5_000):
         kept.log.failed(connection(host=f"10.1.{number // 250}.{number % 250}"), "PLAIN", "an unknown user")
