@@ -88,7 +88,7 @@ def convert_primitive(value: Any, inner: Any, kafka_type: str) -> Any:
             return ErrorCode(value)
         case "timedelta_i32" | "timedelta_i64":
             if abs(value) > _LONGEST_MS:
-                reject()  # A ``timedelta`` of Python cannot be so long.
+                reject()  # A ``timedelta`` of Python cannot be longer.
             return inner.parse(timedelta(milliseconds=value))
         case "datetime_i64":
             return None if value == -1 else inner.parse(EPOCH + timedelta(milliseconds=value))
