@@ -24,7 +24,7 @@ from tests.unit.coordinator.metadata_store.scripted_zookeeper import ScriptedZoo
 pytestmark = pytest.mark.real_loop
 
 SOON_SECONDS = 30.0
-SECONDS = 300.0
+SECONDS = 60.0
 AUTHORITY = make_authority("authority")
 
 
