@@ -24,7 +24,7 @@ from tests.unit.coordinator.metadata_store.scripted_zookeeper import ScriptedZoo
 pytestmark = pytest.mark.real_loop
 
 SOON_SECONDS = 30.0
-SECONDS = 300.0
+SECONDS = 60.0
 AUTHORITY = make_authority("authority")
 
 
@@ -47,7 +47,7 @@ def server_context(identity: Identity, directory: Path, *, requires_client: bool
 
 async def connect(server: ScriptedZooKeeper, security: ZooKeeperSecurity) -> ZooKeeperStore:
     return await connect_zookeeper(
-        server.address, session_timeout_ms=60_000, connection_timeout_ms=300_000, security=security
+        server.address, session_timeout_ms=server.timeout_ms, connection_timeout_ms=300_000, security=security
     )
 
 

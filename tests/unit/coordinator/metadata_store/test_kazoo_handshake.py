@@ -25,7 +25,7 @@ JAAS = "oncelog.zookeeper.sasl.jaas.config"
 SECURITY = ZooKeeperSecurity(login=DigestLogin(username=USER, password=PASSWORD))
 SOON_SECONDS = 30.0
 """Less than the connection time-out, which is that of an ensemble that does not respond."""
-SECONDS = 300.0
+SECONDS = 60.0
 
 
 async def connect(server: ScriptedZooKeeper, security: ZooKeeperSecurity = SECURITY) -> None:
