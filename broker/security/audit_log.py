@@ -99,15 +99,11 @@ class AuditLog:
 
     async def flush(self) -> None:
         """Write what waits, and sync the file; end it if it is large."""
-        for _ in range(_MOST_WAITING // _LINES_AT_ONCE):
-            self._write()
-            if len(self._waiting) < _LINES_AT_ONCE:
+        for _ in range(1 + _MOST_WAITING // _LINES_AT_ONCE):
+            if not self._write():
                 break
             await asyncio.sleep(0)
-        self._write()
-        if not self._waiting and self._lost:
-            lost, self._lost = self._lost, 0
-            self.add("lost", lines=lost)
+        self._note_lost()
         if not self._is_synced:
             self._is_synced = True
             await self._file.sync_off_loop()
@@ -120,6 +116,10 @@ class AuditLog:
 
     def close(self) -> None:
         """Write the last line, and leave the file."""
+        for _ in range(1 + _MOST_WAITING // _LINES_AT_ONCE):
+            if not self._write():
+                break
+        self._note_lost()
         self.add("stop")
         try:
             self._file.sync()
@@ -129,7 +129,14 @@ class AuditLog:
         logger.info("Audit log: line %d, seal %s", *self._chain.head)
         self._lock.release()
 
-    def _write(self) -> None:
+    def _note_lost(self) -> None:
+        """Write how many lines had no room, once there is some."""
+        if not self._waiting and self._lost:
+            lost, self._lost = self._lost, 0
+            self.add("lost", lines=lost)
+
+    def _write(self) -> bool:
+        """Write some of the lines that wait; returns whether more can be written at once."""
         for _ in range(min(len(self._waiting), _LINES_AT_ONCE)):
             line = self._waiting[0]
             try:
@@ -139,12 +146,13 @@ class AuditLog:
                     raise OSError("only a part of a line was written")
             except OSError as error:
                 self._note("written", str(error))
-                return
+                return False
             self._size += written
             self._is_synced = False
             del self._waiting[0]
             self._waiting_bytes -= len(line)
         self._note("written", "")
+        return bool(self._waiting)
 
     async def _end_file(self) -> None:
         """Give the file another name, and go on in a new one. All lines are written."""

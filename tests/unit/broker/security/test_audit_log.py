@@ -151,6 +151,29 @@ async def test_lines_that_wait_are_bounded_in_bytes(tmp_path: Path, monkeypatch:
     log.close()
 
 
+async def test_broker_that_stops_writes_all_lines_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "audit"
+    log = opened(path, disk=FullDisk())
+    monkeypatch.setattr(audit_log, "_MOST_WAITING", 1_000)
+    monkeypatch.setattr(FullFile, "room", 0)
+    for _ in range(1_001):
+        log.add("change")
+    monkeypatch.setattr(FullFile, "room", 1 << 30)
+    log.close()
+    assert events(path) == ["start", *["change"] * 1_000, "lost", "stop"]
+    assert not verify(path.read_bytes().splitlines(), None, log.head).problems
+
+
+async def test_flush_tries_once_while_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, tries = opened(tmp_path / "audit", disk=FullDisk()), []
+    monkeypatch.setattr(FullFile, "room", 0)
+    for _ in range(1_000):
+        log.add("change")
+    monkeypatch.setattr(FullFile, "append", lambda file, buffers: tries.append(file) or 0)
+    await log.flush()
+    assert len(tries) == 1
+
+
 # Several files
 
 
