@@ -26,7 +26,7 @@ from oncelog.broker.config.broker_config import (
 )
 from oncelog.broker.config.listener_limits import listener_of_limit, why_invalid_limit
 from oncelog.broker.config.listeners import parse_listeners, parse_per_ip_limits
-from oncelog.broker.config.prefixed_settings import is_prefixed
+from oncelog.broker.config.prefixed_settings import is_prefixed, why_no_listener
 from oncelog.broker.config.settings import ConfigError, did_you_mean, nearest_key
 from oncelog.broker.config.sources import variable_of_key
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
@@ -137,12 +137,8 @@ class DynamicSettings:
         """Return which limit is for a listener that this broker has not, or None. What there is already may stay."""
         new = _limits(overrides).items() - self.present_overrides(resource).items()
         names = {listener.name.lower() for listener in parse_listeners(self._config).bound} if new else set()
-        for key, _ in sorted(new):
-            listener = listener_of_limit(key)
-            if listener not in names:
-                known = ", ".join(sorted(names))
-                return f"{key} is for a listener {listener}, which is none of listeners: expected one of {known}"
-        return None
+        reasons = (why_no_listener(key, listener_of_limit(key) or "", names) for key, _ in sorted(new))
+        return next(filter(None, reasons), None)
 
 
 def _limits(overrides: Mapping[str, str]) -> dict[str, str]:

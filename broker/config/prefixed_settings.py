@@ -28,6 +28,16 @@ def _match(key: str) -> re.Match[str] | None:
     return tls_config.match_prefixed(key) or sasl_config.match_prefixed(key) or oauth_config.match_prefixed(key)
 
 
+def why_no_listener(key: str, listener: str, names: Collection[str]) -> str | None:
+    """Return why a setting has no listener that it is for, or None; ``names`` are those that there are."""
+    if listener in names:
+        return None
+    return (
+        f"{key} is for a listener {listener}, which is none of listeners: expected one of "
+        f"{', '.join(sorted(names))}, in lower case"
+    )
+
+
 def refuse_useless(config: BrokerConfig, listeners: Iterable[str], with_tls: Collection[str]) -> None:
     """Raise ``ConfigError`` for a setting of a listener that there is not, and for malformed login modules.
 
@@ -40,11 +50,9 @@ def refuse_useless(config: BrokerConfig, listeners: Iterable[str], with_tls: Col
         listener = listener_of_limit(key) or ""
         if match is not None:
             listener = (match["listener"] or "").removeprefix("listener.name.").removesuffix(".")
-        if listener and listener not in names:
-            raise ConfigError(
-                f"{key} is for a listener {listener}, which is none of listeners: expected one of "
-                f"{', '.join(sorted(names))}, in lower case"
-            )
+        reason = why_no_listener(key, listener, names) if listener else None
+        if reason is not None:
+            raise ConfigError(reason)
         if tls_config.match_prefixed(key) is not None and listener not in secured:
             raise ConfigError(
                 f"{key} has no effect: listener {listener} has no TLS; make it SSL or SASL_SSL in "
