@@ -68,7 +68,7 @@ def _connect(port: int) -> socket.socket:
     return connection
 
 
-def _exchange(connection: socket.socket, request: bytes) -> None:
+def exchange(connection: socket.socket, request: bytes) -> None:
     """Send one request and read its response whole."""
     connection.sendall(request)
     expected = int.from_bytes(_receive(connection, 4), "big")
@@ -92,7 +92,7 @@ def main(port: int) -> None:
     with _connect(port) as connection:
         while True:
             began = perf_counter()
-            _exchange(connection, request)
+            exchange(connection, request)
             waits.response = max(waits.response, perf_counter() - began)
             waits.requests += 1
             readable, _, _ = select.select([commands], [], [], _PACE_SECONDS)

@@ -18,6 +18,7 @@ from typing import Final
 
 from oncelog.protocol.framing import encode_request
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.hostile.prober import exchange
 from tests.hostile.secured_broker import ORDINARY, login, trusting
 from tests.simulation.requests import batch, produce
 
@@ -48,21 +49,6 @@ def _connect(port: int, authority: Path) -> ssl.SSLSocket:
     return trusting(authority).wrap_socket(plain, server_hostname="localhost")
 
 
-def _exchange(connection: ssl.SSLSocket, request: bytes) -> bytes:
-    connection.sendall(request)
-    return _receive(connection, int.from_bytes(_receive(connection, 4), "big"))
-
-
-def _receive(connection: ssl.SSLSocket, size: int) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        part = connection.recv(size - len(received))
-        if not part:
-            raise ConnectionError("the broker closed the connection of an ordinary client")
-        received += part
-    return bytes(received)
-
-
 def main(port: int, authority: Path) -> None:
     records = produce(TopicPartition(ORDINARY, 0), batch([b"a record"]))
     request = b"".join(encode_request(3, ORDINARY, records, _VERSION))
@@ -70,10 +56,10 @@ def main(port: int, authority: Path) -> None:
     waits: list[float] = []
     with _connect(port, authority) as connection:
         for part in login(ORDINARY, ORDINARY):
-            _exchange(connection, part)
+            exchange(connection, part)
         while True:
             began = perf_counter()
-            _exchange(connection, request)
+            exchange(connection, request)
             waits.append(perf_counter() - began)
             readable, _, _ = select.select([commands], [], [], _PACE_SECONDS)
             if readable:
