@@ -23,6 +23,10 @@ from oncelog.coordinator.ports import WallClock
 
 logger = logging.getLogger(__name__)
 
+_ALTERED: Final = (
+    "The place was altered while the broker ran: put a store that can be used there, for example a copy of the former "
+    "one. `oncelog config alter broker ID --delete KEY` then takes the alteration back"
+)
 _WARN_SECONDS: Final = 86_400.0
 
 
@@ -73,7 +77,10 @@ class TlsListeners:
         interval_ms = settings.current.oncelog_ssl_reload_interval_ms
         altered = tls_listeners(settings.current, self._listeners)
         for name, listener in self.by_name.items():
-            await listener.begin(altered[name])
+            try:
+                await listener.begin(altered[name])
+            except ConfigError as error:
+                raise ConfigError(f"{error}. {_ALTERED}") from None
             listener.logins = logins
             listener.warn(wall_clock())
             supervisor.repeat(partial(_warn, listener, wall_clock), f"certificate of {name}", _WARN_SECONDS)
