@@ -9,7 +9,6 @@ from oncelog.clients.connection import Address
 DEFAULT_PORT: Final = 9092
 _LAST_PORT: Final = 65535
 _PLAINTEXT: Final = "PLAINTEXT"
-_SASL: Final = "SASL_PLAINTEXT"
 _PROTOCOLS: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _SEPARATOR: Final = re.compile(r"[;\s|]")
 
@@ -31,9 +30,7 @@ def _parse_address(part: str) -> Address:
         raise ValueError(f"{shown} is not HOST:PORT; several addresses are separated by commas: HOST:PORT,HOST:PORT")
     protocol, has_protocol, place = part.rpartition("://")
     if has_protocol and protocol.upper() in _PROTOCOLS:
-        if protocol.upper() == _SASL:
-            raise ValueError(f"{shown}: leave out {protocol}://; it is the setting security.protocol={_SASL}")
-        raise ValueError(f"{shown}: only {_PLAINTEXT} and {_SASL} listeners are supported: TLS is not supported yet")
+        raise ValueError(f"{shown}: leave out {protocol}://; it is the setting security.protocol={protocol.upper()}")
     if has_protocol and protocol.upper() != _PLAINTEXT:
         raise ValueError(f"{shown} is not HOST:PORT: an address has no {protocol}:// in front")
     host, colon, port = place.rpartition(":")

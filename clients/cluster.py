@@ -41,6 +41,7 @@ from oncelog.clients.errors import (
 )
 from oncelog.clients.negotiation import NO_FEATURES, newer_features
 from oncelog.clients.obstacles import Obstacle, Obstacles, at_broker
+from oncelog.clients.required_login import require_no_login
 from oncelog.clients.retry import Backoff, Retry
 from oncelog.clients.routes import AnyBroker, Controller, Coordinator, Node, Route
 from oncelog.clients.sasl import SaslClient
@@ -113,6 +114,8 @@ class Cluster:
         self._tasks = BackgroundTasks(client_id)
         self.pool = ConnectionPool(self.connect, self._tasks)
         self._obstacles = Obstacles()
+        self._turned_away: set[Address] = set()
+        """Where the last connection ended at its first request, which may be for want of a login."""
         self._coordinators: dict[Coordinator, int] = {}
         self.unreachable: dict[Address, str] = {}
         """Why an address has no connection: its last attempt failed, or one is under way."""
@@ -373,6 +376,9 @@ class Cluster:
 
     async def connect(self, address: Address) -> Connection:
         """Open a connection that the caller closes. Raises what ``connection.connect`` raises."""
+        if address in self._turned_away:
+            self._turned_away.discard(address)
+            await require_no_login(address, self._client_id, self._connect_seconds, self._tls)
         self.unreachable.setdefault(address, f"{address}: no response yet")
         begin = partial(self._obstacles.begin, address)
         begin("no response to the attempt to connect", self._now())
@@ -393,10 +399,16 @@ class Cluster:
             self.unreachable[address] = str(error)
             self._obstacles.fail(address, str(error).removeprefix(f"{address}: "), self._now())
             raise
+        connection.closed.add_done_callback(partial(_note_end, connection, self._turned_away))
         self.unreachable.pop(address, None)
         self._obstacles.overcome(address)
         self.features = newer_features(self.features, connection.versions.features)
         return connection
+
+
+def _note_end(connection: Connection, turned_away: set[Address], _: object) -> None:
+    if connection.was_turned_away:
+        turned_away.add(connection.address)
 
 
 def find_partition(topic: MetadataResponseTopic, index: int) -> MetadataResponsePartition | None:

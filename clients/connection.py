@@ -94,6 +94,7 @@ class Connection(asyncio.Protocol):
         "request_seconds",
         "session",
         "versions",
+        "was_turned_away",
     )
 
     _transport: asyncio.Transport
@@ -116,6 +117,8 @@ class Connection(asyncio.Protocol):
         self._end: ClientError | None = None
         """Why the connection is over; None while it is not."""
         self.is_secured = False
+        self.was_turned_away = False
+        """Whether the broker ended it at the first request after its introduction, without a response."""
         """Whether it is encrypted by TLS."""
         self.is_writable = True
         """Whether almost all written bytes have left; writers of requests without responses must respect it."""
@@ -201,8 +204,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = f": {error}" if error else ""
-        is_refused = self.session is None and self._pending and self._pending[0].correlation_id == self._greeted
-        hint = _PERHAPS_SASL.format("SASL_SSL" if self.is_secured else "SASL_PLAINTEXT") if is_refused else ""
+        if self.session is None and self._pending:
+            self.was_turned_away = self._pending[0].correlation_id == self._greeted
+        hint = _PERHAPS_SASL.format("SASL_SSL" if self.is_secured else "SASL_PLAINTEXT") if self.was_turned_away else ""
         if isinstance(error, ssl.SSLError) and self._greeted < 0:  # In TLS 1.3, what a broker requires comes so late.
             self._finish(tls_failed(self.address, error))
         else:

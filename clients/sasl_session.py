@@ -9,8 +9,8 @@ from oncelog.clients.sasl import SaslClient
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from oncelog.protocol.sasl.login import Login, OauthLogin
 from oncelog.protocol.sasl.mechanisms import PLAIN
-from oncelog.protocol.sasl.oauthbearer import OAUTHBEARER
 from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -30,6 +30,10 @@ _PASSWORD_ADVICE: Final = (
 )
 _USERS_OF_PLAIN: Final = "Users of PLAIN are in sasl.jaas.config of the broker"
 _USERS_OF_SCRAM: Final = "`oncelog user list` shows users and mechanisms to those who may see them"
+_DELEGATION_ADVICE: Final = (
+    "has the delegation token expired, or was it removed? `oncelog token list`, with the password of its owner, shows "
+    "what there is; `oncelog token create` makes another one"
+)
 _TOKEN_ADVICE: Final = "see that the token is valid now, and for this broker: the broker's log says which check failed"
 
 
@@ -86,7 +90,7 @@ class SaslSession:
         async def send(token: bytes) -> bytes:
             nonlocal last
             last = await self._send(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
-            _require_none(last.error_code, last.error_message, _login_advice(mechanism))
+            _require_none(last.error_code, last.error_message, _login_advice(self._client.login))
             return last.auth_bytes
 
         await self._client.authenticate(send)
@@ -128,9 +132,12 @@ def _require_none(error: int, message: str | None, advice: str = "") -> None:
         raise AuthenticationFailed(message or error_code(error).name, advice=advice)
 
 
-def _login_advice(mechanism: str) -> str:
-    if mechanism == OAUTHBEARER:
+def _login_advice(login: Login) -> str:
+    if isinstance(login, OauthLogin):
         return _TOKEN_ADVICE
+    if login.is_token:
+        return _DELEGATION_ADVICE
+    mechanism = login.mechanism
     return _PASSWORD_ADVICE.format(
         mechanism=mechanism, place=_USERS_OF_PLAIN if mechanism == PLAIN else _USERS_OF_SCRAM
     )

@@ -143,7 +143,10 @@ class AuthenticationGate:
             if not isinstance(response, PendingResponse) and _has_versions(response):
                 self._authenticator.note_greeting()
             return response
-        raise CloseConnection(f"a request for API key {header.api_key} before authentication")
+        raise CloseConnection(
+            f"a request for API key {header.api_key} before authentication: the client's security.protocol has to be "
+            "that of this listener"
+        )
 
     def _take_handshake(self, frame: memoryview, header: RequestHeader, position: int) -> ResponseBuffers:
         request = _decode(SaslHandshakeRequest, frame, header, position)

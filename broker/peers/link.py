@@ -220,6 +220,7 @@ class Link:
             )
         except ClientError as error:
             self._refused = isinstance(error.__cause__, ConnectionRefusedError)
+            peer.security.note_failure(peer.broker_id, error, self._loop.time())
             if self._failing_since is None:
                 logger.info("Broker %d cannot be reached: %s", peer.broker_id, error)
             return None

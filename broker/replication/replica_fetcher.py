@@ -147,6 +147,7 @@ class ReplicaFetcher:
                 sasl=self._security.sasl,
             )
         except ClientError as error:
+            self._security.note_failure(self.leader_id, error, asyncio.get_running_loop().time())
             logger.info("Broker %d, a leader, cannot be reached: %s", self.leader_id, error)
             return None
 

@@ -17,6 +17,7 @@ from oncelog.clients.admin.groups import (
     remove_members,
 )
 from oncelog.clients.admin.offsets import LATEST, list_offsets
+from oncelog.clients.cli.hidden_names import may_hide_groups
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.session import Session, complain, example, with_session
@@ -60,6 +61,8 @@ def list_command(session: Session, states: tuple[str, ...]) -> None:
         for found in session.run(lambda cluster: list_groups(cluster, states))
     ]
     none = f"No groups in state {', '.join(states)}." if states else "No groups."
+    if not rows and session.run(may_hide_groups):
+        none = f"{none.removesuffix('.')} that this client may describe."
     session.show_rows(rows, ("group", "state", "protocol_type", "coordinator"), none=none)
 
 

@@ -14,7 +14,7 @@ from oncelog.clients.cli.cluster_health import (
     table_rows,
 )
 from oncelog.clients.cli.directories import about_directory, failed_directories
-from oncelog.clients.cli.hidden_topics import HIDDEN, may_hide_topics
+from oncelog.clients.cli.hidden_names import HIDDEN, may_hide_topics
 from oncelog.clients.cli.output import format_json, format_table
 from oncelog.clients.cli.responding_brokers import responding_brokers
 from oncelog.clients.cli.seen_cluster import see_cluster

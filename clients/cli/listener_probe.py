@@ -10,18 +10,15 @@ from typing import Final
 
 from oncelog.clients.connection import Address, connect
 from oncelog.clients.errors import ClientError
+from oncelog.clients.required_login import required_mechanisms
 from oncelog.clients.security_config import SecurityConfig, uses_sasl
 from oncelog.clients.tls import trusting_context
 from oncelog.clients.tls_failures import NO_TLS_ADVICE, TLS_ADVICE, Failure, speaks_tls
-from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 _PLAIN: Final = "its listener speaks no TLS, and security.protocol is {}"
 _SECURED: Final = "its listener speaks TLS, and security.protocol is {}"
 _WITH_LOGIN: Final = "its listener wants a login ({}), and security.protocol is {}"
 _LOGIN_ADVICE: Final = "set security.protocol={}, and sasl.mechanism, sasl.username and sasl.password of a user"
-_NO_MECHANISM: Final = "oncelog-doctor"
-"""A listener with SASL refuses it, and lists the mechanisms that it has."""
 
 
 async def other_protocol(address: Address, security: SecurityConfig, seconds: float) -> Failure | None:
@@ -38,24 +35,11 @@ async def wanted_login(
     """Return that a listener wants a login, and the client has none; None if that is not so."""
     if uses_sasl(security):
         return None
-    try:
-        connection = await connect(
-            address, client_id="oncelog-cli", connect_seconds=seconds, request_seconds=seconds, tls=tls
-        )
-    except ClientError:
-        return None
-    try:
-        response = await connection.send(
-            SaslHandshakeRequest(mechanism=_NO_MECHANISM), SaslHandshakeResponse, at_least=1
-        )
-    except ClientError:
-        return None
-    finally:
-        connection.close()
-    if response.error_code != ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+    mechanisms = await required_mechanisms(address, "oncelog-cli", seconds, tls)
+    if not mechanisms:
         return None
     protocol = "SASL_PLAINTEXT" if tls is None else "SASL_SSL"
-    reason = _WITH_LOGIN.format(" or ".join(response.mechanisms), security.security_protocol)
+    reason = _WITH_LOGIN.format(" or ".join(mechanisms), security.security_protocol)
     return Failure(reason, _LOGIN_ADVICE.format(protocol))
 
 

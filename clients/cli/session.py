@@ -18,6 +18,7 @@ import click
 
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cli.command_config import read_command_config
+from oncelog.clients.cli.needed_rights import right_on_cluster
 from oncelog.clients.cli.output import Row, format_fields, format_json, format_table
 from oncelog.clients.cli.remedies import NO_RESPONSE, remedy
 from oncelog.clients.cli.standard_streams import abandon_output
@@ -47,6 +48,7 @@ from oncelog.clients.errors import (
 )
 from oncelog.clients.retry import attempt_seconds
 from oncelog.clients.security_config import SecurityConfig
+from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.printable import without_controls
 
 T = TypeVar("T")
@@ -57,7 +59,7 @@ REFUSED: Final = 1
 NO_BROKER: Final = 3
 
 _NO_SECURITY: Final = SecurityConfig()
-_LOGIN_ADVICE: Final = "--command-config FILE names the mechanism, the user and the password"
+_LOGIN_ADVICE: Final = "--command-config FILE names the protocol, the mechanism, the user and the password"
 _ENVIRONMENT: Final = ["ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"]
 
 
@@ -104,7 +106,7 @@ class Session:
         except (ConnectionLost, RequestTimedOut) as error:
             _end(NO_BROKER, str(error), "whether it was done is unknown: check before you try again")
         except AuthenticationFailed as error:
-            _end(REFUSED, str(error), error.advice or _LOGIN_ADVICE)
+            _end(REFUSED, str(error), f"{error.advice}: {_LOGIN_ADVICE}" if error.advice else _LOGIN_ADVICE)
         except ClientError as error:
             _end(REFUSED, str(error), None)
 
@@ -187,7 +189,8 @@ class Session:
     def fail(self, refusals: Mapping[str, Refusal]) -> NoReturn:
         """Explain what a broker refused, and end the command."""
         for subject, refused in refusals.items():
-            complain(f"Error: {subject}: {refused}", remedy(refused))
+            is_of_cluster = refused.error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            complain(f"Error: {subject}: {refused}", right_on_cluster() if is_of_cluster else remedy(refused))
         had_no_response = all(refused.error in NO_RESPONSE for refused in refusals.values())
         raise click.exceptions.Exit(NO_BROKER if had_no_response else REFUSED)
 

@@ -16,7 +16,7 @@ from oncelog.clients.admin.topics import (
     list_topics,
 )
 from oncelog.clients.cli.arguments import config_change_options, parse_assignments
-from oncelog.clients.cli.hidden_topics import may_hide_topics
+from oncelog.clients.cli.hidden_names import may_hide_topics
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.remedies import MARKED_FOR_DELETION, remedy

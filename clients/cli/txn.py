@@ -10,6 +10,7 @@ import click
 
 from oncelog.clients.admin.producers import ProducersOfPartitions, describe_producers
 from oncelog.clients.admin.transactions import STATES, TransactionDescription, describe_transaction, list_transactions
+from oncelog.clients.cli.hidden_names import may_hide_transactional_ids
 from oncelog.clients.cli.lazy_group import LazyGroup
 from oncelog.clients.cli.named_partitions import find_partitions
 from oncelog.clients.cli.session import Session, example, wall_clock, with_session
@@ -87,6 +88,8 @@ def list_command(
     ]
     is_filtered = bool(states or producer_ids or pattern or longer_than_ms is not None)
     none = "No transactional ids match." if is_filtered else "No transactional ids."
+    if not rows and session.run(may_hide_transactional_ids):
+        none = f"{none.removesuffix('.')} among those that this client may describe."
     session.show_rows(rows, ("transactional_id", "coordinator", "producer_id", "state"), none=none)
 
 

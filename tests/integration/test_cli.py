@@ -220,7 +220,7 @@ def test_hints_lead_to_what_is_wrong(oncelog: Oncelog) -> None:
     assert "have their defaults: see --all" in done.stderr
     assert "--all" in oncelog.fails("config alter topic dots.and_more --set nonsense=1")
     assert "ports are 1 to 65535" in oncelog.fails("topic list -b localhost:99999", exit_code=2)
-    assert "TLS is not supported yet" in oncelog.fails("topic list -b SASL_SSL://localhost:9092", exit_code=2)
+    assert "security.protocol=SASL_SSL" in oncelog.fails("topic list -b SASL_SSL://localhost:9092", exit_code=2)
 
 
 def test_bootstrap_address_may_name_its_listener(oncelog: Oncelog) -> None:

@@ -90,5 +90,10 @@ def test_client_that_is_no_super_user_goes_by_the_lists(tmp_path: Path) -> None:
 def test_client_without_rights_does_not_hear_that_there_are_no_topics(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path, [AUTHORIZER, FOR_ADMIN]) as process:
         command = Oncelog(process.address)
-        assert command.run("topic list").stderr.strip() == "No topics that this client may describe."
-        assert command.json("topic list") == []
+        for kind, none in (
+            ("topic", "No topics that this client may describe."),
+            ("group", "No groups that this client may describe."),
+            ("txn", "No transactional ids among those that this client may describe."),
+        ):
+            assert command.run(f"{kind} list").stderr.strip() == none
+            assert command.json(f"{kind} list") == []

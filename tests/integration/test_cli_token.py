@@ -76,7 +76,9 @@ def test_token_in_a_file_opens_the_broker_until_it_is_removed(
     assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in job.fails("token list")
     assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in job.fails("token create")
     admin(f"token expire {created['token']}")
-    assert "Authentication failed" in job.fails("topic list")
+    said = job.fails("topic list")
+    assert "Authentication failed" in said
+    assert "has the delegation token expired" in said
 
 
 def test_secret_is_printed_once_and_only_by_the_command_that_creates(admin: AsUser) -> None:

@@ -24,8 +24,9 @@ _TEST_CONNECTIONS: Final = "tests/scenarios/test_authenticated_clients.py"
 SECURITY_MUTATIONS: Final = (
     Mutation(
         "B118", _GATE,
-        "        raise CloseConnection(f\"a request for API key {header.api_key} before authentication\")\n",
-        "        return self._dispatcher.dispatch(frame, connection)\n",
+        "            return response\n        raise CloseConnection(\n",
+        "            return response\n        return self._dispatcher.dispatch(frame, connection)\n"
+        "        raise CloseConnection(\n",
         f"{_TEST_STATES}::test_apis_in_every_state_have_the_outcome_of_kafka",
     ),
     Mutation(

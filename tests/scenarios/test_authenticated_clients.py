@@ -1,10 +1,12 @@
 """Our client's connection on listeners with and without SASL, in virtual time."""
 
 import asyncio
+from random import Random
 from typing import Final
 
 import pytest
 
+from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address, Connection, connect
 from oncelog.clients.errors import AuthenticationFailed, ConnectionLost
 from oncelog.clients.sasl import SaslClient
@@ -95,3 +97,13 @@ async def test_client_without_login_is_pointed_to_the_setting(stage: Stage) -> N
     connection = await connect(SASL)
     with pytest.raises(ConnectionLost, match=r"does its listener need authentication \(security\.protocol="):
         await ask(connection)
+
+
+@scenario(settings=SETTINGS)
+async def test_cluster_without_login_fails_within_seconds_and_names_the_setting(stage: Stage) -> None:
+    began = stage.loop.time()
+    async with Cluster([SASL], rng=Random(1)) as cluster:
+        with pytest.raises(AuthenticationFailed, match=r"requires authentication \(PLAIN") as failed:
+            await cluster.refresh(())
+    assert "security.protocol=SASL_PLAINTEXT" in failed.value.advice
+    assert stage.loop.time() - began < 3
