@@ -40,8 +40,8 @@ ResponseBuffers: TypeAlias = list[Buffer]
 
 DEFAULT_MAX_ELEMENTS: Final = 10_000
 """The default of ``oncelog.request.max.elements``."""
-_LARGE_FRAME: Final = 256 * 1024
-"""Bytes of a request above which it is decoded in slices: less takes some milliseconds, 30 at most."""
+_LARGE_FRAME: Final = 32 * 1024
+"""Bytes of a request above which it is decoded in slices: of the smallest elements, so many take some milliseconds."""
 _PERHAPS_ZOOKEEPER: Final = " (a ZooKeeper client begins with the same bytes: is this address in a zookeeper.connect?)"
 _NEVER: Final = 1 << 62
 """For Produce: its bytes are records, which are not decoded here."""
