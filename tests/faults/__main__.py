@@ -37,6 +37,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=[*FAULTS], metavar="FAULT", help=f"of {', '.join(FAULTS)}")
     parser.add_argument("--times", type=int, default=5, help="how often each fault strikes [5]")
+    parser.add_argument("--sample", type=int, metavar="N", help="play so many of them, drawn by the seed [all]")
     parser.add_argument("--clients", nargs="+", choices=[*CLIENTS], default=[*CLIENTS], help=f"of {', '.join(CLIENTS)}")
     parser.add_argument("--seed", type=int, help="of the order, the victims and the pauses, to repeat a run")
     parser.add_argument("--rounds", type=int, default=10, help="how many faults strike one cluster [10]")
@@ -68,6 +69,7 @@ class Run:
             chosen = [fault for fault in chosen if fault not in VOLUME_FAULTS]
         plan = [fault for fault in chosen for _ in range(self._arguments.times)]
         self._rng.shuffle(plan)
+        del plan[self._arguments.sample or len(plan) :]
         plan.sort(key=lambda fault: fault in POWER_FAULTS)  # On clusters of their own, with other settings.
         number = 0
         while plan:
