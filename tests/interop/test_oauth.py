@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
+from confluent_kafka import Producer
 
 from tests.integration.test_oauth import OauthProcess
 from tests.interop.drivers.program import java
@@ -73,6 +74,24 @@ async def test_aiokafka_produces_with_a_token(process: OauthProcess, issuer: Tok
     }
     async with AIOKafkaProducer(**settings) as producer:
         await producer.send_and_wait("aiokafka", b"v")
+
+
+def test_librdkafka_produces_with_tokens_of_an_endpoint(process: OauthProcess, issuer: TokenIssuer) -> None:
+    delivered: list[object] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": process.address,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": issuer.token_url,
+            "sasl.oauthbearer.client.id": "broker-app",
+            "sasl.oauthbearer.client.secret": SECRETS["broker-app"],  # It sends them as they are, not form-encoded.
+        }
+    )
+    producer.produce("librdkafka", b"v", on_delivery=lambda error, _: delivered.append(error))
+    assert producer.flush(LIMIT_SECONDS) == 0
+    assert delivered == [None]
 
 
 @LIBRARIES
