@@ -43,6 +43,7 @@ class Verification:
         self._verdict = Verdict(head=after)
         self._former = ""
         """The name of the last file."""
+        self._wrong_seals = 0
 
     def read(self, lines: Iterable[bytes], name: str = "") -> None:
         """Judge the next file. Problems name it if it has a name."""
@@ -65,6 +66,10 @@ class Verification:
     def end(self) -> Verdict:
         """Return the verdict on all files."""
         verdict, expected = self._verdict, self._expected
+        if self._wrong_seals == verdict.lines > 1:
+            key = "no key is given" if self._key is None else "this is another key"
+            verdict.problems = [f"no line has the seal that is due: {key}, or all lines were written anew"]
+            verdict.unlisted = 0
         if expected is not None and verdict.head.line < expected.line:
             verdict.add(f"the log ends with number {verdict.head.line}, and number {expected.line} was written")
         return verdict
@@ -80,6 +85,7 @@ class Verification:
         if head.line != verdict.head.line + 1:
             verdict.add(f"{where} has number {head.line} where {verdict.head.line + 1} is due")
         elif not hmac.compare_digest(seal_line(self._key, verdict.head.seal, body), head.seal):
+            self._wrong_seals += 1
             verdict.add(f"{where} is not what was written, or another was before it, or the key is not the broker's")
         if expected is not None and head.line == expected.line and head.seal != expected.seal:
             verdict.add(f"{where} has another seal than the one that is expected")

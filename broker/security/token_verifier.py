@@ -9,7 +9,7 @@ contains a part of the token, except the name of the user after the signature is
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -67,7 +67,7 @@ class _Refused(Exception):
         self.outcome = BadToken(reason, lacks_key)
 
 
-def verify_token(token: str, keys: Iterable[JsonWebKey], rules: TokenRules, now_ms: int) -> TokenOutcome:
+def verify_token(token: str, keys: Sequence[JsonWebKey], rules: TokenRules, now_ms: int) -> TokenOutcome:
     """Return what a signed token says, or why it is refused."""
     try:
         header, payload, _ = _split(token)
@@ -134,10 +134,12 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _key_for(header: Mapping[str, Any], algorithm: str, keys: Iterable[JsonWebKey]) -> JsonWebKey:
+def _key_for(header: Mapping[str, Any], algorithm: str, keys: Sequence[JsonWebKey]) -> JsonWebKey:
     kid = header.get("kid")
     if kid is not None and (not isinstance(kid, str) or len(kid) > _MAX_KID_CHARACTERS):
         raise _Refused("its key id is not valid")
+    if not keys:
+        raise _Refused("there are no keys to verify it: the JWKS could not be fetched so far", lacks_key=True)
     fitting = fitting_keys(keys, algorithm, kid)
     if not fitting:
         named = "a key id and algorithm" if kid is not None else "an algorithm"

@@ -80,6 +80,13 @@ def test_first_line_without_the_former_seal_is_a_problem_after_a_gap(first: byte
     assert len(judged({"a": [chain.add(json.loads(first))]}, key=None).problems) == 2
 
 
+@pytest.mark.parametrize(("key", "why"), [(None, "no key is given"), (b"another" * 8, "this is another key")])
+def test_wrong_key_is_one_problem(key: bytes | None, why: str) -> None:
+    files, _ = written()
+    (problem,) = judged(files, key=key).problems
+    assert why in problem
+
+
 def run(*words: str | Path) -> tuple[int, list[str]]:
     result = CliRunner().invoke(command, ["verify", *map(str, words)])
     return result.exit_code, result.output.splitlines()

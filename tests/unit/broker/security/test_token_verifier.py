@@ -67,6 +67,7 @@ def test_token_by_a_curve_is_accepted_and_only_by_its_algorithm(curve: str, algo
     for other in others:
         forged = f"{encode({'alg': other, 'kid': 'ec'})}.{payload}.{signature}"
         assert "the JWKS has no key" in reason(verify(forged, keys))
+    assert "could not be fetched so far" in reason(verify(token, ()))
 
 
 @pytest.mark.parametrize("audience", [AUDIENCE, [AUDIENCE], ["x", "another"]])
