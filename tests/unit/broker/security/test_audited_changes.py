@@ -11,6 +11,10 @@ from oncelog.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
     ScramCredentialUpsertion,
 )
+from oncelog.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from oncelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -67,11 +71,16 @@ def test_values_of_secret_and_unknown_settings_are_hidden() -> None:
     assert "sasl.jaas.confg" in line["request"]
 
 
-def test_secret_of_a_delegation_token_is_hidden() -> None:
-    request = RenewDelegationTokenRequest(hmac=b"secret", renew_period_ms=5)
-    line = describe_change(CONTEXT, "RenewDelegationToken", request, RenewDelegationTokenResponse())
-    assert json.loads(line["request"]) == {"hmac": "(6 bytes)", "renew_period_ms": 5}
-    assert "secret" not in str(line)
+def test_secret_of_a_delegation_token_is_hidden_and_its_digest_leads_from_line_to_line() -> None:
+    secret = b"\x01secret" * 9
+    created = CreateDelegationTokenResponse(token_id="7c1f", hmac=secret)
+    first = describe_change(CONTEXT, "CreateDelegationToken", CreateDelegationTokenRequest(), created)
+    renewal = RenewDelegationTokenRequest(hmac=memoryview(secret), renew_period_ms=5)
+    second = describe_change(CONTEXT, "RenewDelegationToken", renewal, RenewDelegationTokenResponse())
+    digest = json.loads(second["request"])["hmac"]
+    assert first["token"] == f"7c1f {digest}"
+    assert "token" not in second
+    assert "secret" not in json.dumps([first, second])
 
 
 def test_long_request_is_cut() -> None:
