@@ -7,6 +7,7 @@ all resources of the type; a ``PREFIXED`` one is about all whose name begins so,
 An ``AclBindingFilter`` selects bindings; a part that is None or ``ANY`` selects all.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -76,6 +77,42 @@ RESOURCE_TYPES: Final = tuple(kind for kind in AclResourceType if kind > AclReso
 """Those that resources have."""
 OPERATIONS: Final = tuple(operation for operation in AclOperation if operation > AclOperation.ANY)
 """Those that entries have."""
+OPERATIONS_ON: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = {
+    AclResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+    AclResourceType.TRANSACTIONAL_ID: (
+        AclOperation.DESCRIBE,
+        AclOperation.WRITE,
+        AclOperation.TWO_PHASE_COMMIT,
+    ),
+    AclResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    AclResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
+}
+"""The operations that something is decided by, for each type of resource; entries may have others, without effect."""
 
 
 class ResourcePattern(NamedTuple):

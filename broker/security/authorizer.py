@@ -5,44 +5,14 @@ A broker without ``authorizer.class.name`` has ``AllowAll``; one with it decides
 ``authorized_operations`` bit fields of Metadata, DescribeGroups and DescribeCluster.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from oncelog.broker.dispatch.request import RequestContext
-from oncelog.protocol.acl import CLUSTER_NAME
+from oncelog.protocol.acl import CLUSTER_NAME, OPERATIONS_ON
 from oncelog.protocol.acl import AclOperation as Operation
 from oncelog.protocol.acl import AclResourceType as ResourceType
 
 __all__ = ["AllowAll", "Authorizer", "CLUSTER_NAME", "Operation", "ResourceType", "authorized_operations"]
-
-_DESCRIBED_OPERATIONS: Final = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    ),
-}
-"""The operations that responses describe, for each type of resource."""
 
 
 class Authorizer(Protocol):
@@ -76,7 +46,7 @@ def authorized_operations(
 ) -> int:
     """Return the bit field of the operations that this client may do to a resource: bit n for operation n."""
     allowed = 0
-    for operation in _DESCRIBED_OPERATIONS[resource_type]:
+    for operation in OPERATIONS_ON[resource_type]:
         if authorizer.permits(context, operation, resource_type, name):
             allowed |= 1 << operation
     return allowed

@@ -15,6 +15,7 @@ from oncelog.clients.errors import Refusal
 from oncelog.protocol.acl import (
     CLUSTER_NAME,
     OPERATIONS,
+    OPERATIONS_ON,
     AccessControlEntry,
     AclBinding,
     AclBindingFilter,
@@ -35,7 +36,6 @@ _RESOURCES: Final = (
     ("user", AclResourceType.USER, "TYPE:NAME", "The user whose tokens are created and described, such as User:bob."),
 )
 """Parameter, type, form of the value and help of the options that name a resource, beside --cluster."""
-_OPERATIONS: Final = tuple(operation.name.lower().replace("_", "-") for operation in OPERATIONS)
 
 
 class _Operation(click.Choice[str]):
@@ -44,7 +44,7 @@ class _Operation(click.Choice[str]):
     name = "operation"
 
     def __init__(self) -> None:
-        super().__init__(_OPERATIONS, case_sensitive=False)
+        super().__init__([_spelled(each) for each in OPERATIONS], case_sensitive=False)
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         if isinstance(value, AclOperation):
@@ -57,6 +57,21 @@ def _principal(context: click.Context, parameter: click.Parameter, value: str | 
     if value is not None and not all(value.partition(":")):
         raise click.BadParameter(f"{value!r} is not of the form User:name")
     return value
+
+
+def _require_effect(kind: AclResourceType, operations: Sequence[AclOperation]) -> None:
+    """Refuse operations by which nothing is decided about a resource of this type."""
+    possible = (AclOperation.ALL, *OPERATIONS_ON[kind])
+    for operation in operations:
+        if operation not in possible:
+            raise click.UsageError(
+                f"{_spelled(operation)} has no effect on a {kind.name.lower().replace('_', ' ')}: "
+                f"possible are {', '.join(map(_spelled, possible))}"
+            )
+
+
+def _spelled(operation: AclOperation) -> str:
+    return operation.name.lower().replace("_", "-")
 
 
 def _resource_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -147,9 +162,10 @@ def add(
     may also describe.
     """
     permission = AclPermissionType.DENY if is_denied else AclPermissionType.ALLOW
+    pattern = _required(pattern)
+    _require_effect(pattern.resource_type, operations)
     bindings = [
-        AclBinding(_required(pattern), AccessControlEntry(principal, host, operation, permission))
-        for operation in operations
+        AclBinding(pattern, AccessControlEntry(principal, host, operation, permission)) for operation in operations
     ]
     outcomes = session.change(lambda cluster: create_acls(cluster, bindings))
     session.show_outcomes("acl", "added", {_text(binding): refused for binding, refused in outcomes.items()})

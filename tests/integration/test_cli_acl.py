@@ -57,6 +57,8 @@ def test_acl_that_is_refused_ends_the_command_with_the_reason(oncelog: Oncelog) 
         "acl add User:alice fly --topic t",
         "acl add User:alice read --topic t --group g",
         "acl add User:alice read --cluster --prefixed",
+        "acl add User:alice write --group g",
+        "acl add User:alice read --cluster --deny",
         "acl remove User:alice",
         "acl remove User:alice --topic t --everywhere",
     ],
