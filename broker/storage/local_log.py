@@ -69,6 +69,7 @@ class LocalLog:
         self.config = config
         self.segments = LogSegments(loaded.segments)
         self.epochs = loaded.epochs
+        self.snapshots = loaded.snapshots
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.flush_state = FlushState(host.disk, directory, loaded.recovery_point)
@@ -289,6 +290,9 @@ class LocalLog:
         if self.failed or not self.has_unflushed_segments:
             return
         try:
+            await self.snapshots.encode_frozen()
+            if self.failed:
+                return
             await self.flush_state.carry_out_off_loop(self.plan_full_flush(self.segments.active.base_offset))
             self.flush_shortage = None
         except OSError as error:
@@ -305,6 +309,7 @@ class LocalLog:
 
     def plan_full_flush(self, end_offset: int) -> FlushPlan:
         """Return a flush of the segments below an offset that ends one, and of what is needed to trust them."""
+        self.snapshots.write_frozen(self.flush_state.written)
         return self.flush_state.plan_full(end_offset, self.epochs, self.segments)
 
     # Failing

@@ -60,7 +60,6 @@ class PartitionLog(LocalLog):
         super().__init__(host, directory, topic_partition, config, loaded)
         self.topic_id = read_topic_id(host.disk, directory)
         self.producer_state = loaded.producer_state
-        self.snapshots = loaded.snapshots
         self._transactions = loaded.producer_state.transactions
         self.high_watermark = loaded.log_start_offset
         self.lower_checkpointed_high_watermark: Callable[[int], None] = lambda _: None
@@ -298,7 +297,7 @@ class PartitionLog(LocalLog):
             return
         self.segments.active.note_largest_timestamp()
         self.producer_state.map_end_offset = base_offset
-        self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))
+        self.snapshots.freeze(self.producer_state)
         self.segments.add(self.create_segment(base_offset))
         self.log_end_offset = base_offset
 
@@ -320,6 +319,7 @@ class PartitionLog(LocalLog):
             self._note_truncation_error(error, generation)
 
     def _truncate_to(self, offset: int) -> None:
+        self.snapshots.write_frozen(self.flush_state.written)
         cut = prepare_cut(self.segments, self.snapshots, self.log_start_offset, offset)
         offset = cut.offset
         self._lower_checkpoints(cut.base_offset, offset, offset)
@@ -482,6 +482,7 @@ class PartitionLog(LocalLog):
         if not self.failed and self.log_end_offset > 0:
             with failing_unless_transient(self.mark_failed):
                 self.producer_state.map_end_offset = self.log_end_offset
+                self.snapshots.write_frozen(self.flush_state.written)
                 self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))
                 self.epochs.truncate_from_end(self.log_end_offset)
                 self.epochs.save_if_changed()

@@ -1,31 +1,33 @@
 """``<offset>.snapshot``: the producer state that a log's batches below the offset in its name add up to.
 
-There is one snapshot at the base offset of each segment but the first, taken when the segment before was rolled, and
-one where the log was closed. Snapshots only shorten the way from the log to the state: the log is the truth. One that a
-power loss left torn fails its CRC and counts as missing.
+There is one snapshot at the base offset of each segment but the first, and one where the log was closed. When a segment
+is rolled its state is frozen, and the flush of the segment before writes it: no segment counts as flushed without the
+snapshot behind it. Snapshots only shorten the way from the log to the state: the log is the truth. One that a power
+loss left torn fails its CRC and counts as missing.
 
 Layout, big-endian: version (int16, 1), CRC-32C of all that follows (uint32), number of entries (int32), entries. An
 entry has only the producer's last batch: after a restart a retry of an older one is refused, not recognised.
 """
 
+import asyncio
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from logging import getLogger
 from struct import Struct
 from typing import Final, NamedTuple
 
 from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.frozen_producers import ENTRY, FrozenProducers
 from oncelog.broker.storage.log_files import SNAPSHOT_SUFFIX, offset_file, offsets_with_suffix
 from oncelog.broker.storage.producer_state import ProducerStateManager
 from oncelog.broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
-from oncelog.protocol.compiler import decode, encode
-from oncelog.protocol.internal.producer_snapshot import ProducerEntry, ProducerSnapshot
-from oncelog.protocol.primitives import DecodeError
 from oncelog.protocol.records.checksum import crc32c
 
 _VERSION: Final = 1
 _PREFIX: Final = Struct(">hI")
-_NO_OFFSET: Final = -1
+_COUNT: Final = Struct(">i")
+_ENTRIES_AT_ONCE: Final = 4_000
+"""Producers that are encoded in one turn of the loop."""
 
 _log = getLogger(__name__)
 
@@ -44,14 +46,16 @@ class Snapshot(NamedTuple):
 class ProducerSnapshots:
     """The snapshot files of one log."""
 
-    __slots__ = ("_directory", "_disk", "_last_offset", "_offsets")
+    __slots__ = ("_directory", "_disk", "_frozen", "_last_offset", "_offsets")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._offsets: list[int] = []
         self._last_offset = 0
-        """Of the snapshot that was taken or restored last."""
+        """Of the snapshot that was taken, frozen or restored last."""
+        self._frozen: list[FrozenProducers] = []
+        """Those that are not written yet, in order; shared with the state, which changes under them."""
 
     def open(self) -> None:
         """Find the files."""
@@ -67,11 +71,42 @@ class ProducerSnapshots:
         offset = state.map_end_offset
         if offset <= self._last_offset:
             return None
-        path = self._path(offset)
-        self._disk.write_atomic(path, encode_snapshot(state.producers.values()), sync=sync)
+        path = self._write(FrozenProducers(state.producers, offset), sync=sync)
         self._last_offset = offset
-        if offset not in self._offsets:
-            insort(self._offsets, offset)
+        return path
+
+    def freeze(self, state: ProducerStateManager) -> None:
+        """Keep the state at its end offset, for the next flush to write."""
+        offset = state.map_end_offset
+        if offset > self._last_offset:
+            self._frozen.append(FrozenProducers(state.producers, offset))
+            state.frozen = self._frozen
+            self._last_offset = offset
+
+    def write_frozen(self, written: Callable[[str], None]) -> None:
+        """Write what is frozen; ``written`` gets the path of each file.
+
+        Raise ``OSError``: then the rest is still frozen.
+        """
+        while self._frozen:
+            path = self._write(self._frozen[0], sync=False)
+            del self._frozen[0]
+            written(path)
+
+    async def encode_frozen(self) -> None:
+        """Encode what is frozen, in portions between which the loop runs: ``write_frozen`` then takes little time."""
+        for _ in self._portions():
+            await asyncio.sleep(0)
+
+    def _portions(self) -> Iterator[None]:
+        while any(frozen.encode_some(_ENTRIES_AT_ONCE) for frozen in self._frozen):
+            yield
+
+    def _write(self, frozen: FrozenProducers, *, sync: bool) -> str:
+        path = self._path(frozen.offset)
+        self._disk.write_atomic(path, _with_prefix(frozen.count, frozen.encoded()), sync=sync)
+        if frozen.offset not in self._offsets:
+            insort(self._offsets, frozen.offset)
         return path
 
     def restore(self, state: ProducerStateManager, log_start_offset: int, end_offset: int) -> None:
@@ -104,22 +139,35 @@ class ProducerSnapshots:
     def truncate(self, end_offset: int) -> None:
         """Remove the snapshots beyond an offset at which the log was cut."""
         self.remove(offset for offset in self._offsets if offset > end_offset)
-        self._last_offset = max(self._offsets, default=0)
+        self._thaw(offset for offset in self._frozen_offsets() if offset > end_offset)
+        self._last_offset = max((*self._offsets, *self._frozen_offsets()), default=0)
 
     def clear(self) -> None:
         """Remove all snapshots."""
         self.remove(self.offsets)
+        self._thaw(self._frozen_offsets())
         self._last_offset = 0
 
     def remove(self, offsets: Iterable[int]) -> None:
         """Remove the snapshots at some offsets, of those where there is one."""
-        for offset in list(offsets):
+        offsets = list(offsets)
+        self._thaw(offsets)
+        for offset in offsets:
             slot = bisect_left(self._offsets, offset)
             if self._offsets[slot : slot + 1] != [offset]:
                 continue
             del self._offsets[slot]
             if self._disk.exists(self._path(offset)):
                 self._disk.remove(self._path(offset))
+
+    def _frozen_offsets(self) -> list[int]:
+        return [frozen.offset for frozen in self._frozen]
+
+    def _thaw(self, offsets: Iterable[int]) -> None:
+        """Write the snapshots at some offsets no more."""
+        if self._frozen:
+            gone = set(offsets)
+            self._frozen[:] = [frozen for frozen in self._frozen if frozen.offset not in gone]
 
     def remove_strays(self, base_offsets: Iterable[int]) -> None:
         """Remove the snapshots of no segment, except the latest if it lies beyond the last segment's base offset."""
@@ -135,50 +183,42 @@ class ProducerSnapshots:
 
 
 def encode_snapshot(producers: Iterable[ProducerStateEntry]) -> bytes:
-    body = encode(ProducerSnapshot(producer_entries=[_to_message(entry) for entry in producers]), _VERSION)
-    entries = body[4:]
-    return _PREFIX.pack(_VERSION, crc32c(entries)) + entries
+    by_id = {entry.producer_id: entry for entry in producers}
+    return _with_prefix(len(by_id), FrozenProducers(by_id, 0).encoded())
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     """Return the producers in a snapshot file. Raise ``CorruptSnapshot``."""
-    if len(data) < _PREFIX.size:
+    if len(data) < _PREFIX.size + _COUNT.size:
         raise CorruptSnapshot(f"{len(data)} bytes")
     version, crc = _PREFIX.unpack_from(data)
     if version != _VERSION:
         raise CorruptSnapshot(f"version {version}")
-    if crc != crc32c(memoryview(data)[_PREFIX.size :]):
+    body = memoryview(data)[_PREFIX.size :]
+    if crc != crc32c(body):
         raise CorruptSnapshot("the CRC does not match")
-    try:
-        snapshot = decode(ProducerSnapshot, _VERSION, memoryview(data)[2:])
-    except DecodeError as error:
-        raise CorruptSnapshot(str(error)) from error
-    return [_from_message(entry) for entry in snapshot.producer_entries]
+    (count,) = _COUNT.unpack_from(body)
+    entries = body[_COUNT.size :]
+    if len(entries) != count * ENTRY.size:
+        raise CorruptSnapshot(f"{len(entries)} bytes of {count} entries")
+    return [_decoded(fields) for fields in ENTRY.iter_unpack(entries)]
 
 
-def _to_message(entry: ProducerStateEntry) -> ProducerEntry:
-    last = entry.batches[-1] if entry.batches else None
-    return ProducerEntry(
-        producer_id=entry.producer_id,
-        epoch=entry.producer_epoch,
-        last_sequence=entry.last_sequence,
-        last_offset=last.last_offset if last else _NO_OFFSET,
-        offset_delta=last.last_offset - last.first_offset if last else 0,
-        timestamp=entry.last_timestamp,
-        coordinator_epoch=entry.coordinator_epoch,
-        current_txn_first_offset=_NO_OFFSET if entry.txn_first_offset is None else entry.txn_first_offset,
+def _with_prefix(count: int, entries: bytearray) -> bytes:
+    body = _COUNT.pack(count) + entries
+    return _PREFIX.pack(_VERSION, crc32c(body)) + body
+
+
+def _decoded(fields: tuple[int, ...]) -> ProducerStateEntry:
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, txn_first_offset = (
+        fields
     )
-
-
-def _from_message(message: ProducerEntry) -> ProducerStateEntry:
-    entry = ProducerStateEntry(message.producer_id, message.epoch)
-    entry.aborted_epoch = message.epoch
-    entry.coordinator_epoch = message.coordinator_epoch
-    entry.last_timestamp = message.timestamp
-    if message.current_txn_first_offset >= 0:
-        entry.txn_first_offset = message.current_txn_first_offset
-    if message.last_offset >= 0:
-        entry.batches.append(
-            BatchMetadata.ending(message.last_sequence, message.last_offset, message.offset_delta, message.timestamp)
-        )
+    entry = ProducerStateEntry(producer_id, epoch)
+    entry.aborted_epoch = epoch
+    entry.coordinator_epoch = coordinator_epoch
+    entry.last_timestamp = timestamp
+    if txn_first_offset >= 0:
+        entry.txn_first_offset = txn_first_offset
+    if last_offset >= 0:
+        entry.batches.append(BatchMetadata.ending(last_sequence, last_offset, offset_delta, timestamp))
     return entry

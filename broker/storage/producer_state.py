@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from oncelog.broker.storage.append_info import AppendInfo
 from oncelog.broker.storage.awaited_batches import AwaitedBatches, Place
 from oncelog.broker.storage.batch_scan import ScannedBatch
+from oncelog.broker.storage.frozen_producers import FrozenProducers
 from oncelog.broker.storage.producer_state_entry import BatchMetadata, Decision, ProducerStateEntry
 from oncelog.broker.storage.refused_batches import RefusedBatches
 from oncelog.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
@@ -92,6 +93,7 @@ class ProducerStateManager:
         "_verifications",
         "_wall_clock",
         "expired_ms",
+        "frozen",
         "map_end_offset",
         "producer_id_expiration_ms",
         "producers",
@@ -107,6 +109,8 @@ class ProducerStateManager:
         self.expired_ms = 0
         """When a producer was last forgotten, by the loop's clock; 0 if none was."""
         self.producers: dict[int, ProducerStateEntry] = {}
+        self.frozen: Sequence[FrozenProducers] = ()
+        """The snapshots that are not written yet: they must see a producer before it changes."""
         self.transactions = UnstableTransactions()
         self.map_end_offset = 0
         """The state is that of the log up to here."""
@@ -278,6 +282,8 @@ class ProducerStateManager:
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self._new_entry(header)
+        elif self.frozen:
+            self._keep(producer_id)
         if self._refused.by_producer:
             self._refused.forget(header)
         if self._verifications.entries and header.attributes & _TRANSACTIONAL:
@@ -285,6 +291,10 @@ class ProducerStateManager:
         entry.last_active_ms = self._wall_clock()
         if entry.add_batch(header, first_offset):
             self.transactions.begin(first_offset, producer_id)
+
+    def _keep(self, producer_id: int) -> None:
+        for frozen in self.frozen:
+            frozen.keep(producer_id)
 
     def _new_entry(self, header: BatchHeader) -> ProducerStateEntry:
         producer_id = header.producer_id
@@ -310,6 +320,8 @@ class ProducerStateManager:
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self._new_entry(header)
+        elif self.frozen:
+            self._keep(producer_id)
         if self._verifications.entries:
             self._verifications.end(producer_id, header.producer_epoch, transaction_version)
         entry.last_active_ms = self._wall_clock()

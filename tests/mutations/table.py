@@ -353,7 +353,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B111", "broker/storage/producer_snapshots.py",
-        "    entry.aborted_epoch = message.epoch\n",
+        "    entry.aborted_epoch = epoch\n",
         "",
         f"{_TEST_SNAPSHOTS}::test_producer_of_a_snapshot_may_have_aborted",
     ),
@@ -1143,10 +1143,21 @@ MUTATIONS: Final = (
         f"{_TEST_PRODUCE}::test_unexpected_exception_is_a_storage_error",
     ),
     Mutation(
-        "B36", _LOG,
-        "        self.flush_state.written(self.snapshots.take(self.producer_state, sync=False))\n        self.segments",
-        "        self.snapshots.take(self.producer_state, sync=False)\n        self.segments",
+        "B36", "broker/storage/local_log.py",
+        "        self.snapshots.write_frozen(self.flush_state.written)\n", "",
         f"{_TEST_FAILURES}::test_snapshot_is_on_the_medium_before_the_recovery_point_passes_it",
+    ),
+    Mutation(
+        "B36", "broker/storage/producer_snapshots.py",
+        "            written(path)\n", "",
+        f"{_TEST_FAILURES}::test_snapshot_is_on_the_medium_before_the_recovery_point_passes_it",
+    ),
+    Mutation(
+        "B36", "broker/storage/producer_state.py",
+        "            frozen.keep(producer_id)\n",
+        "            pass\n",
+        "tests/unit/broker/storage/test_frozen_producers.py"
+        "::test_snapshot_is_that_of_its_offset_whatever_happens_before_it_is_written",
     ),
     Mutation(
         "B37", _LOG,

@@ -487,6 +487,7 @@ def test_snapshot_of_another_history_is_not_trusted() -> None:
     for number in range(offset):
         must_append(stranger, batch(producer_id=99, epoch=7, sequence=number))
     stranger.roll()
+    stranger.flush()
     disk.crash("process", Random(0))
     name = f"{DIRECTORY}/{offset:020}.snapshot"
     disk.write_atomic(name, other.read(name))

@@ -173,7 +173,7 @@ def test_retention_of_a_whole_log_on_a_full_disk_deletes_all_but_the_active_segm
     disk = new_disk()
     log = aged_log(LogConfig(segment_bytes=800, retention_ms=1), disk)
     segments = len(log.segments)
-    disk.fail("append", ".snapshot.tmp", error=errno.ENOSPC, times=2)
+    disk.fail("open", ".log", error=errno.ENOSPC, times=2)
     assert expire(log, 10**9) == segments - 1
     assert not log.failed
     assert expire(log, 10**9) == 1

@@ -202,10 +202,7 @@ class TestMoreRefusedProducersThanAreRemembered:
 
 
 @pytest.mark.parametrize("error", SHORTAGES)
-@pytest.mark.parametrize(
-    ("operation", "ending"),
-    [("append", ".log"), ("open", ".log"), ("append", ".snapshot.tmp"), ("open", ".snapshot.tmp")],
-)
+@pytest.mark.parametrize(("operation", "ending"), [("append", ".log"), ("open", ".log")])
 def test_append_that_meets_a_shortage_is_refused_and_succeeds_later(error: int, operation: str, ending: str) -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
@@ -221,7 +218,7 @@ def test_append_that_meets_a_shortage_is_refused_and_succeeds_later(error: int, 
 
 
 @pytest.mark.parametrize("error", SHORTAGES)
-@pytest.mark.parametrize(("operation", "ending"), [("append", ".log"), ("open", ".log"), ("open", ".snapshot.tmp")])
+@pytest.mark.parametrize(("operation", "ending"), [("append", ".log"), ("open", ".log")])
 def test_replicated_batches_that_meet_a_shortage_are_refused_and_accepted_later(
     error: int, operation: str, ending: str
 ) -> None:
@@ -239,7 +236,16 @@ def test_replicated_batches_that_meet_a_shortage_are_refused_and_accepted_later(
 
 
 @pytest.mark.parametrize("error", SHORTAGES)
-@pytest.mark.parametrize(("operation", "ending"), [("append", ".index"), ("open", ".timeindex"), ("open", ".txnindex")])
+@pytest.mark.parametrize(
+    ("operation", "ending"),
+    [
+        ("append", ".index"),
+        ("open", ".timeindex"),
+        ("open", ".txnindex"),
+        ("append", ".snapshot.tmp"),
+        ("open", ".snapshot.tmp"),
+    ],
+)
 async def test_flush_that_meets_a_shortage_is_not_done_and_done_later(error: int, operation: str, ending: str) -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
