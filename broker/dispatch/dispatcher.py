@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 request_log = logging.getLogger("oncelog.broker.requests")
 """At DEBUG one line for each request. It can be switched on while the broker runs (BROKER_LOGGER)."""
 
-Watcher: TypeAlias = Callable[[RequestContext, str, Message, Message], None]
+Watcher: TypeAlias = Callable[[RequestContext, str, Message, Message | ErrorCode], None]
 """Sees the API's name, a request and its response."""
 ResponseBuffers: TypeAlias = list[Buffer]
 """The buffers of one response frame; empty if the request has no response."""
@@ -44,7 +44,10 @@ _LARGE_FRAME: Final = 32 * 1024
 """Bytes of a request above which it is decoded in slices: of the smallest elements, so many take some milliseconds."""
 _PERHAPS_ZOOKEEPER: Final = " (a ZooKeeper client begins with the same bytes: is this address in a zookeeper.connect?)"
 _NEVER: Final = 1 << 62
-"""For Produce: its bytes are records, which are not decoded here."""
+_UNDIVIDED: Final = frozenset({ApiKey.PRODUCE, ApiKey.API_VERSIONS})
+"""Produce has records, which are not decoded here; ApiVersions has no arrays, and comes before authentication."""
+_LARGEST_REFUSED: Final = 8 * 1024
+"""Bytes of a request that is decoded for the sake of its refusal."""
 _NO_RESPONSE: Final[ResponseBuffers] = []
 _new_tuple: Final = tuple.__new__
 """Creates a named tuple without the cost of its constructor."""
@@ -75,7 +78,7 @@ class _Route:
         self.max_elements = max_elements
         if version in handler.versions:
             self.decode: Decoder[Any] = decoder(handler.request_type, version)
-            self.divided_above = _NEVER if handler.api_key == ApiKey.PRODUCE else _LARGE_FRAME
+            self.divided_above = _NEVER if handler.api_key in _UNDIVIDED else _LARGE_FRAME
             self.response_version = version
         else:
             self.decode = _decode_nothing(handler.request_type)
@@ -102,7 +105,7 @@ class _Encoded(NamedTuple):
 class PendingResponse:
     """A request whose response is not ready: a future completes it, or a coroutine that the connection must run."""
 
-    __slots__ = ("_context", "_dispatcher", "_route", "_shape", "awaitable", "request")
+    __slots__ = ("_context", "_dispatcher", "_is_under_way", "_route", "_shape", "awaitable", "request")
 
     awaitable: Later | Coroutine[Any, Any, Message | _Encoded | None | Later]
 
@@ -112,6 +115,7 @@ class PendingResponse:
         self._context = context
         self._shape: Callable[[Any], Message] | None = None
         """Makes the response of the future's result, unless that is the response."""
+        self._is_under_way = False
         self.request = request
         """The request; one with default fields until a large request is decoded."""
 
@@ -131,11 +135,21 @@ class PendingResponse:
             return result
         return shape(result)
 
+    def begin(self) -> None:
+        """Note that the handler of a watched API begins: what it changes has a response to be seen, whoever is left."""
+        if self._route.is_watched and not self._is_under_way:
+            self._is_under_way = True
+            self._context.connection.changes_under_way += 1
+
     def finish(self, done: "asyncio.Future[Any]") -> ResponseBuffers:
         """Return the response, once the future (or the task of the coroutine) is done."""
-        if done.cancelled():
-            raise CloseConnection(f"{self.name} was cancelled")
+        if self._is_under_way:
+            self._is_under_way = False
+            self._context.connection.changes_under_way -= 1
         dispatcher, route, context, request = self._dispatcher, self._route, self._context, self.request
+        if done.cancelled():
+            dispatcher.watch_unknown(route, context, request)
+            raise CloseConnection(f"{self.name} was cancelled")
         failure = done.exception()
         if failure is not None:
             return dispatcher.fail(route, context, request, failure)
@@ -155,7 +169,7 @@ def _allow(context: RequestContext) -> bool:
     return True
 
 
-def _ignore_request(context: RequestContext, name: str, request: Message, response: Message) -> None:
+def _ignore_request(context: RequestContext, name: str, request: Message, outcome: Message | ErrorCode) -> None:
     """Do nothing: no API is watched."""
 
 
@@ -231,8 +245,10 @@ class Dispatcher:
         if resolved is None or isinstance(resolved, Message):
             return self.encode(route, context, pending.request, resolved)
         if isinstance(resolved, asyncio.Future):
+            pending.begin()
             pending.awaitable = resolved
             return pending.finish(resolved) if resolved.done() else pending
+        pending.begin()
         pending.awaitable = self._encode_in_slices(pending, route, context, resolved)
         return pending
 
@@ -253,6 +269,7 @@ class Dispatcher:
             route.requests += 1
             _log_request(route, context, frame)
             began = 0 if self.meter is None else self.meter.nanoseconds()
+            pending.begin()
             outcome = pending.resolve(route.handler.function(self._broker, context, request))
             if began and self.meter is not None:
                 context.connection.loop_nanoseconds += self.meter.nanoseconds() - began
@@ -264,14 +281,19 @@ class Dispatcher:
         pending.awaitable = decode_and_handle()
         return pending
 
-    def refuse(self, frame: memoryview, error: ErrorCode) -> ResponseBuffers:
-        """Return the response that has this error wherever the API has a field for one. Raises CloseConnection."""
+    def refuse(self, frame: memoryview, error: ErrorCode, *, max_elements: int) -> ResponseBuffers:
+        """Return the response that has this error wherever the API has a field for one.
+
+        Return none to a request that is large or malformed: its client may be anybody. Raises CloseConnection.
+        """
+        if len(frame) > _LARGEST_REFUSED:
+            return _NO_RESPONSE
         try:
             header, position = parse_request_header(frame)
             route = self._routes.get(header[:2]) or self._add_route(header.api_key, header.api_version)
-            request, _ = route.decode(frame, position, route.max_elements)
-        except DecodeError as malformed:
-            raise CloseConnection(f"a malformed request: {malformed}") from None
+            request, _ = route.decode(frame, position, min(max_elements, route.max_elements))
+        except DecodeError:
+            return _NO_RESPONSE
         response = route.handler.error_response(request, route.response_version, error)
         return route.encode(header.correlation_id, response)
 
@@ -316,6 +338,11 @@ class Dispatcher:
         )
         return _Encoded(await encoding)
 
+    def watch_unknown(self, route: _Route, context: RequestContext, request: Message) -> None:
+        """Have a request of a watched API seen whose outcome is not known: it may have changed something."""
+        if route.is_watched:
+            self._on_watched(context, route.handler.name, request, ErrorCode.NETWORK_EXCEPTION)
+
     def fail(self, route: _Route, context: RequestContext, request: Message, error: BaseException) -> ResponseBuffers:
         """Return the response to an unexpected exception of a request: the one place where these end."""
         if isinstance(error, CloseConnection):  # A new one: ``error`` would reference itself through its traceback.
@@ -331,6 +358,8 @@ class Dispatcher:
             exc_info=error,
         )
         try:
+            if route.is_watched:
+                self._on_watched(context, name, request, ErrorCode.UNKNOWN_SERVER_ERROR)
             response = route.handler.error_response(request, route.response_version, ErrorCode.UNKNOWN_SERVER_ERROR)
             return route.encode(context.correlation_id, response)
         except CloseConnection:

@@ -42,6 +42,7 @@ class ConnectionInfo:
 
     __slots__ = (
         "carries_heartbeats",
+        "changes_under_way",
         "client_host",
         "client_port",
         "client_software_name",
@@ -104,6 +105,8 @@ class ConnectionInfo:
         """Called with the seconds for which nothing more is read; None without a connection, and once it is lost."""
         self.is_open = True
         """False once the connection is lost: its responses have no reader."""
+        self.changes_under_way = 0
+        """Requests that change something for others, and are carried to their end although the connection is lost."""
 
     def request_number(self) -> int:
         """Return the place of the request in hand among those of the connection, from 1; 0 if it is lost."""

@@ -11,7 +11,7 @@ coroutine:
   waits for few of those that are long, and has no need of a place. Decompressors wait for theirs first.
 * What begins in one turn of the loop is bounded together: a client may send many requests at once.
 * At most ``_PLACES`` requests are under way that may hold a decompressor's window. Others wait for a place.
-* Work for a connection that is lost ends before its next slice.
+* Work for a connection that is lost ends before its next slice, unless it changes something for others.
 
 A generator yields None to pause, or a ``ReadRequest`` for bytes of a file, which are read off the loop unless they are
 in memory.
@@ -140,7 +140,7 @@ class SlicedWork:
         """Decode a large request: what the budget allows now, the rest in later turns. Raises DecodeError."""
         budget = new_budget()
         steps = sliced_decoder(request_type, version)(frame, position, max_elements, budget)
-        request, _ = await self.finish(steps, budget, connection)
+        request, _ = await self._finish_metered(steps, budget, connection)
         return request
 
     async def encode(
@@ -149,7 +149,15 @@ class SlicedWork:
         """Encode a response that may be large: what the budget allows now, the rest in later turns of the loop."""
         budget = new_budget()
         steps = encode_response_in_slices(correlation_id, response, version, budget)
-        return await self.finish(steps, budget, connection)
+        return await self._finish_metered(steps, budget, connection)
+
+    async def _finish_metered(self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo) -> T:
+        """Do what ``finish`` does where no handler is called, whose time is measured as a whole."""
+        began = 0 if self.meter is None else self.meter.nanoseconds()
+        outcome = self.start(steps, budget, connection, needs_place=False)
+        if began and self.meter is not None:
+            connection.loop_nanoseconds += self.meter.nanoseconds() - began
+        return await outcome if asyncio.iscoroutine(outcome) else outcome
 
     def _end_turn_soon(self) -> None:
         if not self._turn_ends:
@@ -246,7 +254,7 @@ class SlicedWork:
 
 
 def _check_open(connection: ConnectionInfo | None) -> None:
-    if connection is not None and not connection.is_open:
+    if connection is not None and not connection.is_open and not connection.changes_under_way:
         raise CloseConnection("its client has gone")
 
 

@@ -140,7 +140,9 @@ class AuthenticationGate:
         if header.api_key == ApiKey.API_VERSIONS and self._authenticator.state is SaslState.INITIAL:
             response = self._dispatcher.dispatch(frame, connection)
             connection.carries_heartbeats = False  # Such a connection leaves this loop: not before it may.
-            if not isinstance(response, PendingResponse) and _has_versions(response):
+            if isinstance(response, PendingResponse):
+                raise CloseConnection("a request before authentication whose response takes time")
+            if _has_versions(response):
                 self._authenticator.note_greeting()
             return response
         raise CloseConnection(
@@ -155,7 +157,7 @@ class AuthenticationGate:
     def _take_token(self, frame: memoryview) -> ResponseBuffers:
         header, position = _header(frame)
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
-            response = self._dispatcher.refuse(frame, ErrorCode.ILLEGAL_SASL_STATE)
+            response = self._dispatcher.refuse(frame, ErrorCode.ILLEGAL_SASL_STATE, max_elements=_MAX_ELEMENTS)
             self._authenticator.fail()
             raise self._end(f"a request for API key {header.api_key} in place of SaslAuthenticate", response)
         request = _decode(SaslAuthenticateRequest, frame, header, position)

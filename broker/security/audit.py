@@ -16,6 +16,7 @@ from oncelog.broker.security.denial_log import WINDOW_SECONDS, Denial
 from oncelog.broker.security.login_log import LoginLog
 from oncelog.broker.storage.disk import Disk
 from oncelog.coordinator.ports import WallClock
+from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.schema import Message
 
 _ALL: Final = "all"
@@ -47,8 +48,9 @@ class Audit:
         """Write the requests that change something, with what became of them."""
         dispatcher.watch(AUDITED, self._note_change)
 
-    def _note_change(self, context: RequestContext, name: str, request: Message, response: Message) -> None:
-        self._log.add("change", **describe_change(context, name, request, response))
+    def _note_change(self, context: RequestContext, name: str, request: Message, outcome: Message | ErrorCode) -> None:
+        for fields in describe_change(context, name, request, outcome):
+            self._log.add("change", **fields)
 
     def _note_denial(self, denial: Denial, name: str, count: int) -> None:
         self._log.add("denied", **_decision(denial._asdict() | {"name": name}), count=count)

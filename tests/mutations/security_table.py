@@ -16,6 +16,7 @@ _TEST_STATES: Final = "tests/scenarios/test_authentication_states.py"
 _TEST_AUTHENTICATOR: Final = "tests/unit/broker/security/test_sasl_authenticator.py"
 _TEST_SCRAM: Final = "tests/unit/broker/security/test_scram_server.py"
 _TEST_PLAIN: Final = "tests/unit/broker/security/test_plain_server.py"
+_TEST_WATCHED: Final = "tests/unit/broker/dispatch/test_watched_requests.py"
 _TEST_CLIENT: Final = "tests/unit/clients/test_sasl.py"
 _TEST_CONFIG: Final = "tests/unit/broker/config/test_sasl_config.py"
 _TEST_CLUSTER: Final = "tests/simulation/test_authenticated_cluster.py"
@@ -161,5 +162,27 @@ SECURITY_MUTATIONS: Final = (
         "await loop.run_in_executor(None, salt_password, mechanism, login.password, *key)",
         "salt_password(mechanism, login.password, *key)",
         f"{_TEST_CLIENT}::test_salted_password_is_computed_once_and_off_the_loop",
+    ),
+    Mutation(
+        "B141", "broker/dispatch/sliced_work.py",
+        "not connection.is_open and not connection.changes_under_way:\n",
+        "not connection.is_open:\n",
+        f"{_TEST_WATCHED}::test_change_whose_client_goes_while_the_response_is_made_is_seen",
+    ),
+    Mutation(
+        "B141", "broker/dispatch/dispatcher.py",
+        "            dispatcher.watch_unknown(route, context, request)\n", "",
+        f"{_TEST_WATCHED}::test_change_whose_outcome_no_client_waits_for_is_seen_as_unknown",
+    ),
+    Mutation(
+        "B141", "broker/dispatch/dispatcher.py",
+        "        if len(frame) > _LARGEST_REFUSED:\n            return _NO_RESPONSE\n", "",
+        f"{_TEST_GATE}::test_large_request_in_place_of_a_token_is_not_decoded_and_has_no_response",
+    ),
+    Mutation(
+        "B141", "broker/dispatch/dispatcher.py",
+        "_UNDIVIDED: Final = frozenset({ApiKey.PRODUCE, ApiKey.API_VERSIONS})\n",
+        "_UNDIVIDED: Final = frozenset({ApiKey.PRODUCE})\n",
+        f"{_TEST_GATE}::test_large_api_versions_does_not_leave_the_gate_behind",
     ),
 )  # fmt: skip

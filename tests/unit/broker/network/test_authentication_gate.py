@@ -327,6 +327,28 @@ async def test_heartbeat_client_id_does_not_leave_the_gate_behind() -> None:
 
 
 @in_virtual_time
+async def test_large_api_versions_does_not_leave_the_gate_behind() -> None:
+    loop: Any = asyncio.get_running_loop()
+    async with guarded(Handlers(), heartbeats=Heartbeats(SimSideLoop(loop))) as served:
+        client = await served.connect()
+        greeting = ApiVersionsRequest(client_software_name="c" * 32_000, client_software_version="1" * 32_000)
+        client.transport.write(b"".join(encode_request(1, heartbeat_client_id(1), greeting, 3)))
+        await client.correlation_ids(1)
+        client.transport.write(b"".join(encode_request(2, heartbeat_client_id(1), greeting, 3)))
+        await client.lost  # One is served before authentication.
+        assert len(client.frames) == 1
+
+
+@in_virtual_time
+async def test_large_request_in_place_of_a_token_is_not_decoded_and_has_no_response() -> None:
+    async with guarded(Handlers()) as served:
+        client = await served.connect()
+        client.send((1, HANDSHAKE, 1), (2, HeartbeatRequest(group_id="g" * 9_000), 3))
+        await client.lost
+        assert len(client.frames) == 1
+
+
+@in_virtual_time
 async def test_client_without_authentication_counts_as_one_that_has_sent_nothing() -> None:
     async with guarded(Handlers(), max_connections=1) as served:
         silent = await served.connect()

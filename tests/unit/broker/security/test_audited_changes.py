@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from oncelog.broker.dispatch.request import ConnectionInfo, Principal, RequestContext
 from oncelog.broker.security.audited_changes import describe_change
 from oncelog.protocol.errors import ErrorCode
@@ -15,7 +17,7 @@ from oncelog.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from oncelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -38,7 +40,7 @@ def test_change_names_the_client_and_what_became_of_it() -> None:
             AlterUserScramCredentialsResult(user="eve"),
         ]
     )
-    line = describe_change(CONTEXT, "AlterUserScramCredentials", request, response)
+    (line,) = describe_change(CONTEXT, "AlterUserScramCredentials", request, response)
     assert line["principal"] == "User:alice"
     assert (line["host"], line["listener"], line["client_id"]) == ("10.0.0.7", "SASL_SSL", "client")
     assert line["errors"] == ["UNACCEPTABLE_CREDENTIAL"]
@@ -64,7 +66,7 @@ def test_values_of_secret_and_unknown_settings_are_hidden() -> None:
             )
         ]
     )
-    line = describe_change(CONTEXT, "IncrementalAlterConfigs", request, IncrementalAlterConfigsResponse())
+    (line,) = describe_change(CONTEXT, "IncrementalAlterConfigs", request, IncrementalAlterConfigsResponse())
     assert "secret" not in line["request"]
     assert "1000" in line["request"]
     assert "2000" in line["request"]
@@ -74,16 +76,39 @@ def test_values_of_secret_and_unknown_settings_are_hidden() -> None:
 def test_secret_of_a_delegation_token_is_hidden_and_its_digest_leads_from_line_to_line() -> None:
     secret = b"\x01secret" * 9
     created = CreateDelegationTokenResponse(token_id="7c1f", hmac=secret)
-    first = describe_change(CONTEXT, "CreateDelegationToken", CreateDelegationTokenRequest(), created)
+    (first,) = describe_change(CONTEXT, "CreateDelegationToken", CreateDelegationTokenRequest(), created)
     renewal = RenewDelegationTokenRequest(hmac=memoryview(secret), renew_period_ms=5)
-    second = describe_change(CONTEXT, "RenewDelegationToken", renewal, RenewDelegationTokenResponse())
+    (second,) = describe_change(CONTEXT, "RenewDelegationToken", renewal, RenewDelegationTokenResponse())
     digest = json.loads(second["request"])["hmac"]
     assert first["token"] == f"7c1f {digest}"
     assert "token" not in second
     assert "secret" not in json.dumps([first, second])
 
 
-def test_long_request_is_cut() -> None:
-    request = DeleteTopicsRequest(topic_names=[f"topic-{number}" * 5 for number in range(100_000)])
-    line = describe_change(CONTEXT, "DeleteTopics", request, DeleteTopicsResponse())
-    assert len(line["request"]) < 10_000
+def refused_deletion(count: int, name: str) -> tuple[DeleteTopicsRequest, DeleteTopicsResponse]:
+    request = DeleteTopicsRequest(topic_names=[name.format(number) for number in range(count)])
+    results = [DeletableTopicResult(name="", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for _ in range(count)]
+    return request, DeleteTopicsResponse(responses=results)
+
+
+@pytest.mark.parametrize(
+    ("count", "name"), [(100_000, "topic-{0}" * 5), (480, "\x01" * 32_000 + "{0}")], ids=["many", "long"]
+)
+def test_long_request_that_changed_nothing_is_cut_and_costs_little(count: int, name: str) -> None:
+    request, response = refused_deletion(count, name)
+    lines = describe_change(CONTEXT, "DeleteTopics", request, response)
+    assert sum(len(line["request"]) for line in lines) < 60_000
+    assert lines[0]["left_out"] > 0
+    assert lines[0]["errors"] == ["TOPIC_AUTHORIZATION_FAILED"]
+
+
+def test_what_was_changed_is_written_wherever_it_stands_in_a_long_request() -> None:
+    request, response = refused_deletion(2_000, "some-long-name-of-a-topic-{0}")
+    request.topic_names.append("payroll")
+    response.responses.append(DeletableTopicResult(name="payroll", error_code=ErrorCode.NONE))
+    lines = describe_change(CONTEXT, "DeleteTopics", request, response)
+    assert [line["part"] for line in lines] == [f"{number} of {len(lines)}" for number in range(1, len(lines) + 1)]
+    assert all(len(line["request"]) <= 8_192 for line in lines)
+    written = json.loads("".join(line["request"] for line in lines))
+    assert written["topic_names"][-1] == "payroll"
+    assert len(written["topic_names"]) == 2_001
