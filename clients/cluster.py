@@ -397,7 +397,8 @@ class Cluster:
             raise
         except ClientError as error:
             self.unreachable[address] = str(error)
-            self._obstacles.fail(address, str(error).removeprefix(f"{address}: "), self._now())
+            advice = error.advice if isinstance(error, _REFUSALS) else ""
+            self._obstacles.fail(address, str(error).removeprefix(f"{address}: "), self._now(), advice=advice)
             raise
         connection.closed.add_done_callback(partial(_note_end, connection, self._turned_away))
         self.unreachable.pop(address, None)

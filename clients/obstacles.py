@@ -30,6 +30,8 @@ class Obstacle:
     """The broker that advertises the address, if any is known to."""
     error: ErrorCode | None = None
     """The error that brokers return again and again, if that is the obstacle."""
+    advice: str = ""
+    """What to set instead where the broker refuses this client, or its certificate is not accepted."""
     is_connected: bool = False
     """Whether connections are accepted at the address, so that a process listens there."""
     is_usual: bool = False
@@ -53,6 +55,7 @@ class _Attempts:
     """Whether that of the attempt under way is."""
     error: ErrorCode | None = None
     """The error that a broker returned, if that is the reason."""
+    advice: str = ""
 
 
 class Obstacles:
@@ -66,17 +69,21 @@ class Obstacles:
 
         How the attempt before it failed says more: that stays the reason until this one fails, or is connected.
         """
-        before, was_connected = self._attempts.get(subject), is_connected
+        before, was_connected, advice = self._attempts.get(subject), is_connected, ""
         if before is not None and not is_connected and not before.is_under_way and _is_current(before, now):
-            reason, was_connected = before.reason, before.is_connected
+            reason, was_connected, advice = before.reason, before.is_connected, before.advice
         self._note(subject, reason, now, is_under_way=True, is_connected=was_connected)
+        self._attempts[subject].advice = advice
         self._attempts[subject].is_accepted = is_connected
 
-    def fail(self, subject: Hashable, reason: str, now: float, error: ErrorCode | None = None) -> None:
-        """Report that an attempt has failed. ``error``: what a broker returned."""
+    def fail(
+        self, subject: Hashable, reason: str, now: float, error: ErrorCode | None = None, *, advice: str = ""
+    ) -> None:
+        """Report that an attempt has failed. ``error``: what a broker returned; ``advice``: what to set instead."""
         known = self._attempts.get(subject)
         self._note(subject, reason, now, is_under_way=False, is_connected=known is not None and known.is_accepted)
         self._attempts[subject].error = error
+        self._attempts[subject].advice = advice
 
     def overcome(self, subject: Hashable) -> None:
         """Report that an attempt has succeeded: the obstacle is gone."""
@@ -99,6 +106,7 @@ class Obstacles:
                 seconds=now - each.began_at,
                 address=key if isinstance(key, Address) else None,
                 error=each.error,
+                advice=each.advice,
                 is_connected=each.is_connected,
             )
             for key, each in sorted(lasting, key=lambda item: item[1].began_at)

@@ -60,3 +60,12 @@ def seal_line(key: bytes | None, before: str, body: bytes) -> str:
     """Return the seal of a line whose text is ``body``, after a line with the seal ``before``."""
     data = before.encode() + body
     return hashlib.sha256(data).hexdigest() if key is None else hmac.digest(key, data, "sha256").hex()
+
+
+def previous_seal(body: bytes) -> str:
+    """Return the seal before the first line of a file, as that line says it; nothing if it does not."""
+    try:
+        found = json.loads(body + b"}").get(PREVIOUS_SEAL)
+    except ValueError:
+        return ""
+    return found if isinstance(found, str) else ""

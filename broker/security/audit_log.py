@@ -60,7 +60,7 @@ class AuditLog:
         self._wall_clock = wall_clock
         try:
             self._lock = disk.lock(f"{path}.lock")
-            found = open_file(disk, path)
+            found = open_file(disk, path, key)
         except AlreadyLocked:
             raise ConfigError(f"{_FILE}={path}: another broker writes it, each needs a file of its own") from None
         except OSError as error:

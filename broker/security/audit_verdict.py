@@ -6,12 +6,11 @@ the seal before it: what follows a gap is judged by that.
 """
 
 import hmac
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.broker.security.audit_chain import EMPTY, PREVIOUS_SEAL, Head, parse_line, seal_line
+from oncelog.broker.security.audit_chain import EMPTY, Head, parse_line, previous_seal, seal_line
 
 _MOST_PROBLEMS: Final = 20
 
@@ -58,7 +57,7 @@ class Verification:
             body, head = parsed
             if is_first and head.line > verdict.head.line + 1:
                 self._note_gap(name, head.line)
-                verdict.head = Head(head.line - 1, _previous_seal(body))
+                verdict.head = Head(head.line - 1, previous_seal(body))
             is_first = False
             self._judge(where, body, head)
         self._former = name
@@ -103,15 +102,6 @@ def first_number(line: bytes) -> int | None:
     """Return the number of a file's first line, by which files are put in order; None if it has none."""
     parsed = parse_line(line.removesuffix(b"\n"))
     return None if parsed is None else parsed[1].line
-
-
-def _previous_seal(body: bytes) -> str:
-    """Return the seal before the first line of a file, as that line says it; nothing if it does not."""
-    try:
-        found = json.loads(body + b"}").get(PREVIOUS_SEAL)
-    except ValueError:
-        return ""
-    return found if isinstance(found, str) else ""
 
 
 def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:

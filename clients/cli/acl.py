@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from typing import Any, Final
 
 import click
@@ -16,6 +17,7 @@ from oncelog.protocol.acl import (
     CLUSTER_NAME,
     OPERATIONS,
     OPERATIONS_ON,
+    WILDCARD,
     AccessControlEntry,
     AclBinding,
     AclBindingFilter,
@@ -57,6 +59,16 @@ def _principal(context: click.Context, parameter: click.Parameter, value: str | 
     if value is not None and not all(value.partition(":")):
         raise click.BadParameter(f"{value!r} is not of the form User:name")
     return value
+
+
+def _address(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Accept an address or ``*``: an entry with anything else is about no client, and a denial would deny nothing."""
+    if value is None or value == WILDCARD:
+        return value
+    try:
+        return str(ip_address(value))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no IP address; ranges and names of hosts have no effect") from None
 
 
 def _require_effect(kind: AclResourceType, operations: Sequence[AclOperation]) -> None:
@@ -144,7 +156,9 @@ def list_command(session: Session, pattern: ResourcePattern | None, principal: s
 @click.argument("principal", callback=_principal, metavar="TYPE:NAME")
 @click.argument("operations", type=_Operation(), nargs=-1, required=True, metavar="OPERATION…")
 @_resource_options
-@click.option("--host", default="*", show_default=True, metavar="ADDRESS", help="Address of the client.")
+@click.option(
+    "--host", default="*", show_default=True, callback=_address, metavar="ADDRESS", help="IP address of the client."
+)
 @click.option("--deny", "is_denied", is_flag=True, help="Deny the operations, whatever else allows them.")
 @with_session()
 def add(
@@ -183,6 +197,7 @@ def add(
 @_resource_options
 @click.option("--everywhere", is_flag=True, help="On every resource, instead of one.")
 @click.option("--host", metavar="ADDRESS", help="Only for this address of the client.")
+@click.option("--deny", "is_denied", is_flag=True, help="Remove what denies, and not what allows.")
 @with_session()
 def remove(
     session: Session,
@@ -191,16 +206,20 @@ def remove(
     pattern: ResourcePattern | None,
     everywhere: bool,
     host: str | None,
+    is_denied: bool,
 ) -> None:
-    """Remove what a principal is allowed and denied on a resource: the named operations, or all.
+    """Remove what a principal is allowed on a resource, or with --deny what it is denied: the operations, or all.
 
-    Only what was added with the same name and principal is removed: other lists may still allow the operations.
+    --everywhere removes both, unless --deny is given. Only what was added with the same name and principal is removed:
+    other lists may still allow the operations.
     """
     if everywhere == (pattern is not None):
         raise click.UsageError("name a resource, or pass --everywhere")
     kind, name, pattern_type = pattern or (AclResourceType.ANY, None, PatternType.ANY)
+    permission = AclPermissionType.ANY if everywhere else AclPermissionType.ALLOW
+    permission = AclPermissionType.DENY if is_denied else permission
     filters = [
-        AclBindingFilter(kind, name, pattern_type, principal, host, operation)
+        AclBindingFilter(kind, name, pattern_type, principal, host, operation, permission)
         for operation in operations or (AclOperation.ANY,)
     ]
     removed, refusals = session.change(lambda cluster: _remove(cluster, filters))

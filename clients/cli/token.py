@@ -21,6 +21,7 @@ from oncelog.clients.cli.session import Session, example, with_session
 from oncelog.clients.cli.whole_file import SECRET, write_whole
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.clients.security_config import SecurityConfig
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.principal import Principal, parse_principal
 from oncelog.protocol.sasl.jaas import SCRAM_MODULE
@@ -28,6 +29,13 @@ from oncelog.protocol.sasl.login import TOKEN_OPTION
 from oncelog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from oncelog.protocol.sasl.scram import SCRAM_SHA_512
 
+_TRUST: Final = (
+    "ssl_truststore_location",
+    "ssl_truststore_certificates",
+    "ssl_truststore_password",
+    "ssl_truststore_type",
+    "ssl_endpoint_identification_algorithm",
+)
 _COLUMNS: Final = ("token", "owner", "requester", "renewers", "issued", "expires", "renewable_until")
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PERIOD: Final = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS_MS)})")
@@ -202,8 +210,20 @@ def _properties(session: Session, created: DelegationToken, mechanism: str) -> b
     return (
         f"# A delegation token that expires at {_time(created.information.expiry_timestamp_ms)}\n"
         f"security.protocol={session.security.security_protocol}\n"
-        f"sasl.mechanism={mechanism}\nsasl.jaas.config={login}\n"
+        f"sasl.mechanism={mechanism}\nsasl.jaas.config={login}\n{_trust(session.security)}"
     ).encode()
+
+
+def _trust(security: SecurityConfig) -> str:
+    """Return the properties by which the client that creates the token trusts its brokers."""
+    values = {name: getattr(security, name) for name in _TRUST}
+    if security.ssl_truststore_location is not None:
+        values["ssl_truststore_location"] = str(Path(security.ssl_truststore_location).resolve())
+    return "".join(
+        f"{name.replace('_', '.')}={str(value).replace(chr(10), chr(92) + 'n')}\n"
+        for name, value in values.items()
+        if value is not None
+    )
 
 
 def _row(token: DelegationToken) -> Row:

@@ -139,6 +139,9 @@ class Notices:
 
     def advise(self, obstacles: Collection[Obstacle]) -> str:
         """Return what can be done about these."""
+        refused = next((each.advice for each in obstacles if each.advice), "")
+        if refused:
+            return refused
         if self._wrongly_advertised(obstacles):
             return DOCTOR_ADVICE
         if any(each.reason == _DELETION for each in obstacles):
@@ -174,6 +177,8 @@ def _sentence(obstacle: Obstacle) -> str:
         return f"{name}: {reason} yet, which waits for all brokers with replicas of the topic"
     if reason.startswith(_CLOSED):
         return f"{name} {reason}"
+    if obstacle.advice:
+        return f"{name} and this client do not accept each other: {reason}"
     if obstacle.is_connected:
         return f"{name} accepts connections and does not respond: {reason}"
     return f"{name} cannot be reached: {reason}"

@@ -45,6 +45,14 @@ def test_acls_are_added_listed_and_removed(oncelog: Oncelog) -> None:
     assert "no such" in oncelog.run("acl remove User:alice --everywhere").stderr
 
 
+def test_what_denies_is_removed_only_by_its_own_option(oncelog: Oncelog) -> None:
+    oncelog("acl add User:alice all --topic orders")
+    oncelog("acl add User:alice all --topic orders --deny --host 10.0.0.7")
+    assert [each["permission"] for each in oncelog.json("acl remove User:alice --topic orders")] == ["ALLOW"]
+    assert [each["permission"] for each in oncelog.json("acl list")] == ["DENY"]
+    assert [each["permission"] for each in oncelog.json("acl remove User:alice --topic orders --deny")] == ["DENY"]
+
+
 def test_acl_that_is_refused_ends_the_command_with_the_reason(oncelog: Oncelog) -> None:
     assert "INVALID_REQUEST" in oncelog.fails("acl add User:alice read --topic a/b")
 
@@ -58,6 +66,8 @@ def test_acl_that_is_refused_ends_the_command_with_the_reason(oncelog: Oncelog) 
         "acl add User:alice read --topic t --group g",
         "acl add User:alice read --cluster --prefixed",
         "acl add User:alice write --group g",
+        "acl add User:alice read --topic t --deny --host 127.0.0.0/8",
+        "acl add User:alice read --topic t --deny --host localhost",
         "acl add User:alice read --cluster --deny",
         "acl remove User:alice",
         "acl remove User:alice --topic t --everywhere",
