@@ -136,7 +136,7 @@ class PendingResponse:
         return shape(result)
 
     def begin(self) -> None:
-        """Note that the handler of a watched API begins: what it changes has a response to be seen, whoever is left."""
+        """Note that the handler of a watched API begins: what it changes is seen though its client goes."""
         if self._route.is_watched and not self._is_under_way:
             self._is_under_way = True
             self._context.connection.changes_under_way += 1

@@ -45,7 +45,7 @@ def test_acls_are_added_listed_and_removed(oncelog: Oncelog) -> None:
     assert "no such" in oncelog.run("acl remove User:alice --everywhere").stderr
 
 
-def test_what_denies_is_removed_only_by_its_own_option(oncelog: Oncelog) -> None:
+def test_denials_are_removed_by_their_own_option_only(oncelog: Oncelog) -> None:
     oncelog("acl add User:alice all --topic orders")
     oncelog("acl add User:alice all --topic orders --deny --host 10.0.0.7")
     assert [each["permission"] for each in oncelog.json("acl remove User:alice --topic orders")] == ["ALLOW"]

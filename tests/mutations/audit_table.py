@@ -19,7 +19,7 @@ AUDIT_MUTATIONS: Final = (
     ),
     Mutation(
         "B139", _VERDICT,
-        "                verdict.head = Head(head.line - 1, _previous_seal(body))\n", "                pass\n",
+        "                verdict.head = Head(head.line - 1, previous_seal(body))\n", "                pass\n",
         f"{_TEST_VERDICT}::test_file_that_is_missing_is_named_and_all_others_are_judged",
     ),
     Mutation(
@@ -30,7 +30,7 @@ AUDIT_MUTATIONS: Final = (
     ),
     Mutation(
         "B139", "broker/security/audit_files.py",
-        "        head = _last_ended(disk, path)\n", "        pass\n",
+        "        head = _last_ended(disk, path, key)\n", "        pass\n",
         f"{_TEST_LOG}::test_broker_that_crashed_between_two_files_carries_on_with_the_chain",
     ),
     Mutation(

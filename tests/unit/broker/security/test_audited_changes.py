@@ -102,7 +102,7 @@ def test_long_request_that_changed_nothing_is_cut_and_costs_little(count: int, n
     assert lines[0]["errors"] == ["TOPIC_AUTHORIZATION_FAILED"]
 
 
-def test_what_was_changed_is_written_wherever_it_stands_in_a_long_request() -> None:
+def test_changes_are_written_wherever_they_stand_in_a_long_request() -> None:
     request, response = refused_deletion(2_000, "some-long-name-of-a-topic-{0}")
     request.topic_names.append("payroll")
     response.responses.append(DeletableTopicResult(name="payroll", error_code=ErrorCode.NONE))
