@@ -146,7 +146,7 @@ class AuthenticationGate:
                 self._authenticator.note_greeting()
             return response
         raise CloseConnection(
-            f"a request for API key {header.api_key} before authentication: the client's security.protocol has to be "
+            f"a request for {_name_of(header.api_key)} before authentication: the client's security.protocol has to be "
             "that of this listener"
         )
 
@@ -248,6 +248,12 @@ def _decode(request_type: type[M], frame: memoryview, header: RequestHeader, pos
         return decoder(request_type, header.api_version)(frame, position, _MAX_ELEMENTS)[0]
     except DecodeError as error:
         raise CloseConnection(f"a malformed request before authentication: {error}") from None
+
+
+def _name_of(api_key: int) -> str:
+    """Return the API as its log lines name it; one that there is not has only a number."""
+    names = {int(each): each.name for each in ApiKey}
+    return names.get(api_key, f"API key {api_key}")
 
 
 def _has_versions(response: ResponseBuffers) -> bool:

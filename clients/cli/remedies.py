@@ -64,12 +64,12 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.LEADER_NOT_AVAILABLE: "no replica can lead now: see `oncelog health`",
     ErrorCode.NETWORK_EXCEPTION: "the leader could not be reached from here at the address that it advertises: "
     "`oncelog doctor` shows which addresses this machine can use, and what to set instead",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not do that with this topic: "
-    "`oncelog acl list --topic TOPIC` shows which principals may, to those that may see it",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this client may not do that with this group: "
-    "`oncelog acl list --group GROUP` shows which principals may, to those that may see it",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this client may not use this transactional id: "
-    "`oncelog acl list --transactional-id ID` shows which principals may, to those that may see it",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not do that with this topic: `oncelog doctor` with --produce "
+    "or --consume names the rights that it lacks, and who adds them",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this client may not do that with this group: `oncelog doctor` with --group "
+    "names the right that it lacks, and who adds it",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this client may not use this transactional id: `oncelog doctor` "
+    "with --transactional-id names the right that it lacks, and who adds it",
     ErrorCode.SECURITY_DISABLED: "the broker lets every client do everything: authorizer.class.name changes that",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this client may not do that",
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "brokers have delegation tokens if delegation.token.secret.key is set",

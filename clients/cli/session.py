@@ -106,7 +106,8 @@ class Session:
         except (ConnectionLost, RequestTimedOut) as error:
             _end(NO_BROKER, str(error), "whether it was done is unknown: check before you try again")
         except AuthenticationFailed as error:
-            _end(REFUSED, str(error), f"{error.advice}: {_LOGIN_ADVICE}" if error.advice else _LOGIN_ADVICE)
+            parts = [error.advice, _LOGIN_ADVICE if self.security == _NO_SECURITY else ""]
+            _end(REFUSED, str(error), ": ".join(filter(None, parts)))
         except ClientError as error:
             _end(REFUSED, str(error), None)
 
