@@ -39,6 +39,7 @@ from oncelog.clients.errors import (
     error_code,
     refusal,
 )
+from oncelog.clients.lasting_refusal import LastingRefusal
 from oncelog.clients.negotiation import NO_FEATURES, newer_features
 from oncelog.clients.obstacles import Obstacle, Obstacles, at_broker
 from oncelog.clients.required_login import require_no_login
@@ -114,6 +115,7 @@ class Cluster:
         self._tasks = BackgroundTasks(client_id)
         self.pool = ConnectionPool(self.connect, self._tasks)
         self._obstacles = Obstacles()
+        self.refusal = LastingRefusal()
         self._turned_away: set[Address] = set()
         """Where the last connection ended at its first request, which may be for want of a login."""
         self._coordinators: dict[Coordinator, int] = {}
@@ -397,11 +399,13 @@ class Cluster:
             raise
         except ClientError as error:
             self.unreachable[address] = str(error)
+            self.refusal.note(error, self._now())
             advice = error.advice if isinstance(error, _REFUSALS) else ""
             self._obstacles.fail(address, str(error).removeprefix(f"{address}: "), self._now(), advice=advice)
             raise
         connection.closed.add_done_callback(partial(_note_end, connection, self._turned_away))
         self.unreachable.pop(address, None)
+        self.refusal.overcome()
         self._obstacles.overcome(address)
         self.features = newer_features(self.features, connection.versions.features)
         return connection

@@ -64,8 +64,8 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.LEADER_NOT_AVAILABLE: "no replica can lead now: see `oncelog health`",
     ErrorCode.NETWORK_EXCEPTION: "the leader could not be reached from here at the address that it advertises: "
     "`oncelog doctor` shows which addresses this machine can use, and what to set instead",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not do that with this topic: `oncelog doctor` with --produce "
-    "or --consume names the rights that it lacks, and who adds them",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not do that with this topic: `oncelog doctor` with "
+    "--produce or --consume names the rights that it lacks, and who adds them",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this client may not do that with this group: `oncelog doctor` with --group "
     "names the right that it lacks, and who adds it",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this client may not use this transactional id: `oncelog doctor` "

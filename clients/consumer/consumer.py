@@ -122,7 +122,11 @@ class Consumer:
         self._positions = PositionControl(
             self._lifecycle, partitions, self._buffer, self._metadata, reading, self._wakeup
         )
-        self._polls = PollLoop(self._lifecycle, self._subscription, self._buffer, reading, self._group, self._wakeup)
+        refusal = self._runtime.cluster.refusal
+        refusal.on_error = self._wakeup.set
+        self._polls = PollLoop(
+            self._lifecycle, self._subscription, self._buffer, reading, self._group, self._wakeup, refusal
+        )
         self._connections = ConsumerConnections(self._runtime.cluster, group_cluster, fetcher)
 
     def __repr__(self) -> str:
@@ -250,8 +254,9 @@ class Consumer:
         With 0 records the call takes none, and keeps the membership of a member that has no room for more.
 
         Those of a partition come in the order of their offsets. Raises the ``ConsumerError`` s of positions, records
-        and the group; ``BrokerRefused`` for topics that may not be read; and what the listener raises. Records are
-        never lost with an exception: it comes alone, and the next poll goes on.
+        and the group; ``BrokerRefused`` for topics that may not be read; ``AuthenticationFailed`` while brokers refuse
+        the login for more than ten seconds; and what the listener raises. Records are never lost with an exception: it
+        comes alone, and the next poll goes on.
         """
         self._own_loop.require()
         deadline = asyncio.get_running_loop().time() + durations.checked_seconds(timeout_seconds, "timeout_seconds")

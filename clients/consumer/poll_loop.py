@@ -14,6 +14,7 @@ from oncelog.clients.consumer.lifecycle import Lifecycle, State
 from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.consumer.wakeup import Wakeup
 from oncelog.clients.errors import IllegalState
+from oncelog.clients.lasting_refusal import LastingRefusal
 
 _RECORDS_BETWEEN_POLLS: Final = 100
 """Records that an iteration takes from the buffer before it polls again."""
@@ -30,6 +31,7 @@ class PollLoop:
         reading: BackgroundReading,
         group: GroupConsumption | None,
         wakeup: Wakeup,
+        refusal: LastingRefusal,
     ) -> None:
         self._lifecycle = lifecycle
         self._subscription = subscription
@@ -37,6 +39,7 @@ class PollLoop:
         self._reading = reading
         self._group = group
         self._wakeup = wakeup
+        self._refusal = refusal
         self._is_polling = False
         self._iterated = 0
 
@@ -89,6 +92,8 @@ class PollLoop:
                 self._reading.begin_due()
             records = self._buffer.take(limit)
             self._reading.fetch_more()
+            if not records:
+                self._refusal.raise_if_any()
             if records or loop.time() >= deadline - TIMER_SLACK:
                 return records
             await self._wait_until(deadline)

@@ -98,6 +98,7 @@ class Producer:
         self._partitioner = config.partitioner
         self._max_block_seconds = config.max_block_ms / 1000
         self._runtime = _runtime(config, rng or Random(), wall_clock)
+        self._refusal = self._runtime.cluster.refusal
         self._manager = TransactionManager(config)
         self._accumulator = RecordAccumulator(
             config,
@@ -225,6 +226,8 @@ class Producer:
         accumulator = self._accumulator
         if get_ident() != self._open_in_thread or not self._manager.state.accepts_records:
             self._refuse()
+        if self._refusal.error is not None:
+            self._refusal.raise_if_any()
         try:
             queues = accumulator.topics.get(topic)
             if queues is None:
@@ -262,8 +265,9 @@ class Producer:
 
         Raises ``OperationTimedOut``; ``BrokerRefused`` for a topic that may not be written to, at once, and for a topic
         or partition that does not exist, after ``max_block_ms``; ``RecordTooLarge``; ``TypeError`` and ``ValueError``
-        for an argument that no record can hold; ``IllegalState`` outside a transaction; and the error of the
-        transaction or the producer, if it has one. Then, and when the call is cancelled, the record was not accepted.
+        for an argument that no record can hold; ``IllegalState`` outside a transaction; ``AuthenticationFailed`` while
+        brokers refuse the login for more than ten seconds; and the error of the transaction or the producer, if it has
+        one. Then, and when the call is cancelled, the record was not accepted.
         """
         if self._sender.is_behind or (self._pausing.topics and self._pausing.concern(topic, partition)):
             with self._pausing.one_more(topic, partition):

@@ -2,21 +2,25 @@
 
 import asyncio
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address, Connection, connect
+from oncelog.clients.consumer.consumer import Consumer
 from oncelog.clients.errors import AuthenticationFailed, ConnectionLost
+from oncelog.clients.producer.producer import Producer
 from oncelog.clients.sasl import SaslClient
 from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog.protocol.sasl.login import SaslLogin
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.sasl_states import PLAINTEXT_PORT, SASL_PORT, SETTINGS
 from tests.scenarios.stage import Stage, scenario
 
 SASL: Final = Address("127.0.0.1", SASL_PORT)
 PLAINTEXT: Final = Address("127.0.0.1", PLAINTEXT_PORT)
+PASSWORDS: Final = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
 EXPIRING: Final = {**SETTINGS, "connections.max.reauth.ms": "10000"}
 
 
@@ -107,3 +111,33 @@ async def test_cluster_without_login_fails_within_seconds_and_names_the_setting(
             await cluster.refresh(())
     assert "security.protocol=SASL_PLAINTEXT" in failed.value.advice
     assert stage.loop.time() - began < 3
+
+
+async def send_for_ever(producer: Producer) -> None:
+    for number in range(300):
+        await producer.send("orders", str(number).encode())
+        await asyncio.sleep(1)
+
+
+@scenario(settings=SETTINGS)
+async def test_running_producer_and_consumer_raise_when_their_login_stays_refused(stage: Stage) -> None:
+    login: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    login |= {"sasl_username": "alice", "sasl_password": "wonderland"}
+    producer = Producer(str(SASL), wall_clock=stage.broker.wall_clock, **login)
+    async with producer, Consumer(str(SASL), **login) as consumer:
+        await (await producer.send("orders", b"1"))
+        consumer.assign([TopicPartition("orders", 0)])
+        consumer.seek_to_beginning()
+        assert await consumer.poll(5.0)
+        before = stage.broker.settings
+        stage.broker.settings = {**before, PASSWORDS: before[PASSWORDS].replace("wonderland", "changed")}
+        await stage.restart()
+        began = stage.loop.time()
+        with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
+            await consumer.poll(120.0)
+        with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
+            await send_for_ever(producer)
+        assert stage.loop.time() - began < 30
+        stage.broker.settings = before
+        await stage.restart()
+        await stage.until(lambda: consumer.is_connected(SASL))
