@@ -1,4 +1,4 @@
-"""``LastingRefusal``: brokers have refused a client's login for so long that its user has to know. Pure.
+"""``LastingRefusal``: brokers have refused a client's login for seconds, so that its user has to know. Pure.
 
 A login that fails once may succeed a moment later: users are added, tokens renewed, brokers restarted with other
 settings. One that goes on failing is a matter of settings, which no retry changes.
