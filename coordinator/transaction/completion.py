@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from oncelog.coordinator.ports import WallClock
 from oncelog.coordinator.timers import Backoff
+from oncelog.coordinator.transaction.figures import MarkerQueues
 from oncelog.coordinator.transaction.marker_sender import MarkerSender, PendingMarkers
 from oncelog.coordinator.transaction.state import Transaction, Transition, decide_completion
 from oncelog.coordinator.transaction.state_manager import Commit, OwnedPartition, TransactionStateManager
@@ -51,6 +52,10 @@ class TransactionCompletion:
         """Send no more markers, and retry no append."""
         self._markers.stop()
         self._retries.stop()
+
+    def queues(self) -> MarkerQueues:
+        """Return how much is still to be written."""
+        return MarkerQueues(len(self._markers), self._markers.leaderless_count(), len(self._retries))
 
     def forget(self, log_partition: int) -> None:
         """Send no more markers for a partition of the transaction log: its leadership has changed."""
