@@ -1,8 +1,8 @@
 """Metric families as Prometheus' text, written so that the broker does not stand still meanwhile.
 
 One family is collected and written in one step of the loop, and others run between two of them. A row costs some
-3 µs, so a family with many rows comes in parts: families of the same name, one after the other, are written as one. What
-counts for long before it has a family yields ``PAUSE`` meanwhile.
+4 µs, so a family with many rows comes in parts: families of the same name, one after the other, are written as one.
+What counts for long before it has a family yields ``PAUSE`` meanwhile.
 """
 
 import asyncio

@@ -116,11 +116,10 @@ def _min_isr(leading: LeadingPartition) -> int:
 def _has_late_transaction(log: PartitionLog, clock: Clock) -> int:
     """Judge by the last batch of the producer whose transaction is the oldest open one, as Kafka does."""
     producer_id = log.producer_state.transactions.first_undecided_producer
-    if producer_id is None:
+    entry = None if producer_id is None else log.producer_state.producers.get(producer_id)
+    if entry is None or entry.last_timestamp <= 0:
         return 0
-    entry = log.producer_state.producers.get(producer_id)
-    is_known = entry is not None and entry.last_timestamp > 0
-    return int(is_known and clock.now_ms - entry.last_timestamp > clock.max_timeout_ms + LATE_AFTER_MS)
+    return int(clock.now_ms - entry.last_timestamp > clock.max_timeout_ms + LATE_AFTER_MS)
 
 
 def log_metrics(replicas: ReplicaManager) -> Iterator[Metric]:

@@ -1,4 +1,6 @@
-"""The broker's process: how idle its loop is, and its disk I/O (Kafka: SocketServer, KafkaRequestHandlerPool, KafkaServer).
+"""The broker's process: how idle its loop is, and its disk I/O.
+
+(Kafka: SocketServer, KafkaRequestHandlerPool, KafkaServer.)
 
 Names are in both spellings of Strimzi's dashboards. The metrics reporter shows the idle time of Kafka's request
 handlers as a counter of nanoseconds, as Kafka measures it.

@@ -464,10 +464,7 @@ class TransactionCoordinator:
 
     @property
     def figures(self) -> TransactionFigures:
-        states = self._states
-        return TransactionFigures(
-            states.load_times, states.id_count(), self._sweeps.timed_out_count, self._completion.queues()
-        )
+        return self._completion.figures(self._sweeps.timed_out_count)
 
     def _find(self, transactional_id: str) -> tuple[OwnedPartition, Transaction] | ErrorCode:
         """Return a known transactional id and its open partition."""

@@ -710,13 +710,13 @@ async def test_log_that_cannot_be_cleaned_is_set_aside_and_others_are_cleaned(
         await clean(broker, A, B)
     assert whole.size < before / 2
     assert (damaged.uncleanable, damaged.failed, whole.uncleanable) == (True, False, False)
-    assert broker.manager.uncleanable_count == 1
+    assert len(broker.manager.uncleanable()) == 1
     lines = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(lines) == 1
     assert "/data/a-0" in lines[0]
     broker.manager.delete(A)
     broker.create(A, ID_B)
-    assert broker.manager.uncleanable_count == 0
+    assert broker.manager.uncleanable() == []
 
 
 async def test_unexpected_exception_of_one_log_sets_it_aside(caplog: pytest.LogCaptureFixture) -> None:
