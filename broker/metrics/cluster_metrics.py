@@ -85,11 +85,10 @@ def _leads_preferred(partition: PartitionImage) -> bool:
 
 def _exporter_metrics(image: ClusterImage, listener: str, partitions: list[_PartitionRow]) -> Iterator[Metric]:
     """Yield what kafka_exporter says of the cluster. Only the controller has rows, so that sums count each one once."""
-    yield GaugeMetricFamily(
-        "kafka_brokers",
-        "Live brokers (kafka_exporter, as all down to kafka_topic_partition_*).",
-        value=len(image.brokers),
-    )
+    brokers = GaugeMetricFamily("kafka_brokers", "Live brokers; of kafka_exporter, as the next seven.", labels=())
+    if image.brokers:
+        brokers.add_metric((), len(image.brokers))
+    yield brokers
     yield from in_parts(
         partial(GaugeMetricFamily, "kafka_broker_info", "1 for each live broker.", labels=("id", "address")),
         lambda family, each: family.add_sample(family.name, _broker_labels(each, listener), 1),
