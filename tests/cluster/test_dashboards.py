@@ -19,6 +19,7 @@ from tests.cluster.dashboard_cluster import (
     WatchedCluster,
     load,
     rows_of,
+    scrape_when_cleaned,
 )
 from tests.cluster.deployed import queried_metrics
 
@@ -64,6 +65,7 @@ OF_GROUP: Final = {"consumergroup": GROUP, "topic": "single"}
 REPLICAS: Final = "kafka_server_replicamanager_"
 TRAFFIC: Final = "kafka_server_brokertopicmetrics_"
 CONTROLLER: Final = "kafka_controller_"
+HANDLERS: Final = "kafka_server_kafkarequesthandlerpool"
 
 BOTH_SCHEMES: Final = (
     Query(f"{REPLICAS}leadercount", {}, per_broker(lambda count: count > 0)),
@@ -101,14 +103,12 @@ def traffic(spelling: str) -> Iterator[Query]:
 JMX_EXPORTER: Final = (
     *traffic(""),
     Query("kafka_network_socketserver_networkprocessoravgidle_percent", {}, per_broker(is_share)),
-    Query("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", {}, per_broker(is_share)),
+    Query(f"{HANDLERS}_requesthandleravgidle_percent", {}, per_broker(is_share)),
 )
 METRICS_REPORTER: Final = (
     *traffic("persec"),
     Query("kafka_network_socketserver_networkprocessoravgidlepercent", {}, per_broker(is_share)),
-    Query(
-        "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total", {}, per_broker(lambda ns: ns > 1e6)
-    ),
+    Query(f"{HANDLERS}_requesthandleravgidlepercent_total", {}, per_broker(lambda nanoseconds: nanoseconds > 1e6)),
 )
 KAFKA_EXPORTER: Final = (
     Query("kafka_brokers", {}, total(BROKERS)),
@@ -151,7 +151,7 @@ QUERIES: Final = [pytest.param(query, id=f"{board}-{query.name}") for board, row
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Row]]]:
     with WatchedCluster(tmp_path_factory.mktemp("cluster")) as cluster:
         load(cluster)
-        yield cluster.scrape()
+        yield scrape_when_cleaned(cluster)
 
 
 @pytest.mark.parametrize("query", QUERIES)
