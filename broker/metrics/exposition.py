@@ -20,21 +20,29 @@ PAUSE: Final = None
 Families: TypeAlias = Iterable[Metric | None]
 """In the order of the page, with pauses."""
 
+_ROWS_IN_A_PART: Final = 500
+
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _DOCUMENTATION_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
-async def write_families(families: Families) -> bytes:
-    """Return the text of all families; other work runs between them."""
-    text, name = bytearray(), ""
+async def write_families(families: Families) -> list[bytes]:
+    """Return the text of all families, in parts that are sent one after the other; other work runs between them."""
+    parts: list[bytes] = []
+    rows: list[str] = []
+    name = ""
     for family in families:
         if family is not None:
             if family.name != name:
-                text += _head(family).encode()
-            text += "".join(map(_row, family.samples)).encode()
+                rows.append(_head(family))
+            rows += map(_row, family.samples)
             name = family.name
+            if len(rows) >= _ROWS_IN_A_PART:
+                parts.append("".join(rows).encode())
+                rows.clear()
         await asyncio.sleep(0)
-    return bytes(text)
+    parts.append("".join(rows).encode())
+    return parts
 
 
 def _head(family: Metric) -> str:

@@ -102,12 +102,13 @@ class Monitor:
                 disk_metrics(read_io_counts()),
                 *(collector.collect() for collector in self._of_the_process),
             )
-            return Page(await write_families(families), content_type=CONTENT_TYPE)
+            return Page(tuple(await write_families(families)), content_type=CONTENT_TYPE)
 
         async def ready() -> Page:
             reason = why_not_ready(broker)
             status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
-            return Page("".join(f"{line}\n" for line in (reason or "ready", *warnings(broker))).encode(), status)
+            lines = (reason or "ready", *warnings(broker))
+            return Page(tuple(f"{line}\n".encode() for line in lines), status)
 
         self._endpoint.pages = {"/metrics": metrics, "/ready": ready}
 

@@ -20,8 +20,8 @@ from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.storage.partition_log import PartitionLog
 
-PARTITIONS_AT_ONCE: Final = 1_000
-"""Counted in one turn of the loop: some 3 ms."""
+PARTITIONS_AT_ONCE: Final = 250
+"""Counted in one turn of the loop: some milliseconds."""
 
 LATE_AFTER_MS: Final = 300_000
 """A transaction is late when it is open so much longer than any may be (Kafka's constant)."""

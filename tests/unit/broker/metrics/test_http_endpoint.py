@@ -58,11 +58,11 @@ class Site:
         return await client.closed
 
     async def _page(self) -> Page:
-        return Page(b"content", content_type="text/x")
+        return Page((b"con", b"tent"), content_type="text/x")
 
     async def _gated(self) -> Page:
         await self.gate.wait()
-        return Page(b"late")
+        return Page((b"late",))
 
     async def _broken(self) -> Page:
         raise ValueError("a bug")

@@ -50,7 +50,7 @@ async def test_whole_broker_can_be_written_and_read() -> None:
     async with running_broker() as broker:
         request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
         await ask(broker, handle_create_topics, request, CreateTopicsResponse)
-        text = (await write_families(broker_families(broker))).decode()
+        text = b"".join(await write_families(broker_families(broker))).decode()
         families = {family.name: family for family in text_string_to_metric_families(text)}
         (leaders,) = families["kafka_server_replicamanager_leadercount"].samples
         (everything,) = families["kafka_controller_kafkacontroller_globalpartitioncount"].samples
@@ -171,7 +171,7 @@ async def test_tasks_run_while_families_are_written() -> None:
 
     async with asyncio.TaskGroup() as group:
         counting = group.create_task(count())
-        text = await write_families(families())
+        text = b"".join(await write_families(families()))
         counting.cancel()
     assert seen == sorted(set(seen))
     assert text.count(b"# TYPE") == 5
@@ -184,7 +184,7 @@ async def test_family_of_many_partitions_is_written_as_one_though_it_comes_in_pa
     parts = [part for part in log_metrics(side.replica_manager) if part is not None]
     assert max(len(part.samples) for part in parts) == ROWS_AT_ONCE
     families = log_metrics(side.replica_manager)
-    text = (await write_families(chain([next(families)], gone_meanwhile(side), families))).decode()
+    text = b"".join(await write_families(chain([next(families)], gone_meanwhile(side), families))).decode()
     assert text.count("# TYPE kafka_log_log_size ") == 1
     counted = {family.name: len(family.samples) for family in text_string_to_metric_families(text)}
     assert counted["kafka_log_log_size"] == 2 * ROWS_AT_ONCE
