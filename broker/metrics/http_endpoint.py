@@ -119,6 +119,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._deadline.cancel()
+        self._unsent.clear()
         self._endpoint.forget(self)
 
     def abort(self) -> None:
@@ -155,10 +156,14 @@ class _Connection(asyncio.Protocol):
         self._send()
 
     def _send(self) -> None:
-        while self._unsent and not self._is_paused:
-            self._transport.write(self._unsent.popleft())
+        """Send one part in this turn of the loop, if the client has read enough of those before."""
+        if self._is_paused or not self._unsent:
+            return
+        self._transport.write(self._unsent.popleft())
         if not self._unsent:
             self._transport.close()
+        elif not self._is_paused:
+            asyncio.get_running_loop().call_soon(self._send)
 
 
 def _problem(status: HTTPStatus, message: str = "") -> Page:
