@@ -14,17 +14,24 @@ from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.metrics.exposition import Families, write_families
 from oncelog.broker.metrics.family_parts import ROWS_AT_ONCE
 from oncelog.broker.metrics.monitor import broker_families, storage_metrics, task_metrics, warnings, why_not_ready
-from oncelog.broker.metrics.partition_metrics import Clock, led_partition_metrics, log_metrics, replica_metrics
+from oncelog.broker.metrics.partition_metrics import (
+    LATE_AFTER_MS,
+    Clock,
+    led_partition_metrics,
+    log_metrics,
+    replica_metrics,
+)
 from oncelog.broker.metrics.topic_metrics import topic_metrics
 from oncelog.broker.metrics.transaction_metrics import verification_metrics
 from oncelog.broker.replication.follower_state import NEVER
 from oncelog.broker.replication.requested_states import EPOCH_DURING_DELETE
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendOrigin
 from oncelog.broker.transactions.verification_metrics import VerificationMetrics
 from oncelog.coordinator.controller.cluster_image import BrokerImage
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from tests.unit.broker.batches import batch
+from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.handlers.administration import ask, running_broker
 from tests.unit.broker.replica_side import ME, OTHER, ReplicaSide
 from tests.unit.broker.virtual_time import in_virtual_time
@@ -131,14 +138,26 @@ async def test_partition_metrics_are_those_of_led_partitions_and_log_metrics_tho
     assert of_topics["kafka_server_brokertopicmetrics_bytesout_total/t"] == 0
     assert of_topics["kafka_server_brokertopicmetrics_totalproducerequests_total"] == 5
     assert of_topics["kafka_server_brokertopicmetrics_totalfetchrequestspersec_total"] == 7
-    assert {name for name in of_topics if "persec" in name} == {
-        name.replace("_total", "persec_total", 1)
-        if "brokertopicmetrics_total" not in name
-        else name.replace("requests_total", "requestspersec_total")
-        for name in of_topics
-        if "persec" not in name
-    }
+    reporters = {name for name in of_topics if "persec" in name}
+    assert {name.replace("persec", "") for name in reporters} == of_topics.keys() - reporters
     assert replica_values(side)["kafka_server_replicamanager_produceridcount"] == 1
+
+
+async def test_partition_with_a_transaction_that_hangs_is_counted_once_it_is_late() -> None:
+    side = ReplicaSide()
+    side.lead("t", count=2)
+    written_ms = 1_700_000_000_000
+    side.append(batch(b"c", timestamp=written_ms, producer_id=7, epoch=0, sequence=0, transactional=True))
+
+    def late(after_ms: int) -> float:
+        clock = Clock(now_ms=written_ms + after_ms, max_timeout_ms=900_000)
+        counted = values(replica_metrics(side.replica_manager, side.replica_control, clock))
+        return counted["kafka_server_replicamanager_partitionswithlatetransactionscount"]
+
+    assert late(900_000 + LATE_AFTER_MS) == 0
+    assert late(900_001 + LATE_AFTER_MS) == 1
+    side.append(marker(7, commit=True), origin=AppendOrigin.COORDINATOR)
+    assert late(900_001 + LATE_AFTER_MS) == 0
 
 
 def test_verification_metrics_count_time_and_failures() -> None:
