@@ -15,7 +15,7 @@ from tests.unit.broker.network.frame_client import LOOPS, run
 every_loop = pytest.mark.parametrize("loop_name", LOOPS)
 
 
-PART_SIZE, PARTS = 1 << 16, 500
+PART_SIZE, PARTS = 1 << 16, 120
 """Of a page that no socket takes at once."""
 
 
