@@ -1,6 +1,6 @@
 """Where partitions end that other brokers lead: for the lag of consumer groups, whose coordinator may have no replica.
 
-The leaders are asked with OffsetForLeaderEpoch, which brokers may send each other. What is not known in time is absent:
+The leaders receive OffsetForLeaderEpoch, which brokers may send each other. What is not known in time is absent:
 a lag that is not known is not shown. The log end is a little ahead of the high watermark, by what is being replicated.
 """
 
@@ -26,7 +26,7 @@ _SECONDS: Final = 1.0
 
 
 class PartitionEnds:
-    """Asks the leaders of partitions for their ends."""
+    """Requests the ends of partitions from their leaders."""
 
     def __init__(self, channel: BrokerChannel, metadata: MetadataCache) -> None:
         self._channel = channel

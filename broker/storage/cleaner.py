@@ -67,7 +67,7 @@ class LogCleaner:
         max_keys: int = _DEFAULT_MAX_KEYS,
         figures: CleaningFigures | None = None,
     ) -> None:
-        """Note in ``figures`` what is measured; None: nobody else reads it."""
+        """Note in ``figures`` what is measured; None: in figures of its own."""
         self.figures = figures or CleaningFigures()
         self._disk = disk
         self._wall_clock = wall_clock

@@ -12,7 +12,7 @@ SECOND = 1_000_000_000
 
 
 class Thread:
-    """A thread that has run for so long."""
+    """A thread, and how long it has run."""
 
     def __init__(self) -> None:
         self.nanoseconds = 0

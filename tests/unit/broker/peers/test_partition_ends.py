@@ -20,10 +20,10 @@ PARTITIONS = 2_500
 
 
 class Leaders:
-    """A ``BrokerChannel`` to brokers that respond as ``answer`` says, or not at all."""
+    """A ``BrokerChannel`` to brokers that respond as ``end_at`` says, or not at all."""
 
-    def __init__(self, answer: Callable[[int, int], EpochEndOffset | None]) -> None:
-        self._answer = answer
+    def __init__(self, end_at: Callable[[int, int], EpochEndOffset | None]) -> None:
+        self._end_at = end_at
         self.sent: list[tuple[int, int]] = []
         """(broker, partitions) of each request."""
 
@@ -31,7 +31,7 @@ class Leaders:
         assert isinstance(request, OffsetForLeaderEpochRequest)
         results = []
         for topic in request.topics:
-            found = [self._answer(broker_id, each.partition) for each in topic.partitions]
+            found = [self._end_at(broker_id, each.partition) for each in topic.partitions]
             results.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=[each for each in found if each]))
             self.sent.append((broker_id, len(topic.partitions)))
         if any(result.partitions for result in results):
@@ -49,7 +49,7 @@ def metadata(leader_of: Callable[[int], int]) -> MetadataCache:
 
 
 @in_virtual_time
-async def test_each_leader_is_asked_for_its_partitions_in_requests_of_bounded_size() -> None:
+async def test_leaders_receive_their_partitions_in_requests_of_bounded_size() -> None:
     leaders = Leaders(lambda broker, index: EpochEndOffset(partition=index, end_offset=100 * broker + index))
     ends = PartitionEnds(leaders, metadata(lambda index: 2 if index < 2_400 else 3))
     found = await ends.of([TopicPartition("t", index) for index in range(PARTITIONS)])
@@ -60,14 +60,14 @@ async def test_each_leader_is_asked_for_its_partitions_in_requests_of_bounded_si
 
 
 @in_virtual_time
-async def test_what_no_leader_says_in_time_is_absent() -> None:
-    def answer(broker: int, index: int) -> EpochEndOffset | None:
+async def test_end_that_no_leader_reports_in_time_is_absent() -> None:
+    def end_at(broker: int, index: int) -> EpochEndOffset | None:
         if broker == 3:
             return None  # It is silent.
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER if index == 1 else ErrorCode.NONE
         return EpochEndOffset(partition=index, error_code=error, end_offset=7)
 
-    ends = PartitionEnds(Leaders(answer), metadata(lambda index: {0: 2, 1: 2, 2: 3}.get(index, -1)))
+    ends = PartitionEnds(Leaders(end_at), metadata(lambda index: {0: 2, 1: 2, 2: 3}.get(index, -1)))
     unknown = TopicPartition("unknown", 0)
     assert await ends.of([*(TopicPartition("t", index) for index in range(4)), unknown]) == {TopicPartition("t", 0): 7}
     assert await ends.of([]) == {}
