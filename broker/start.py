@@ -282,7 +282,7 @@ class _Start:
         self._quotas.is_brokers, self._quotas.may_act = brokers.sent, brokers.may_act
         self._quotas.measure(dispatcher, broker.sliced_work)
         if monitor is not None:
-            monitor.show(broker, dispatcher, server)
+            monitor.show(broker, dispatcher, server, None if member is None else member.channel)
         self._oauth.begin(self._supervisor)
         await server.serve(dispatcher, sasl_guards(broker, self._oauth, self._access.logins), self._tls.by_name)
         if member is not None:

@@ -45,7 +45,7 @@ from typing import Any, Final, TypeAlias
 from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
 from oncelog.broker.dispatch.request import CloseConnection, RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, new_budget
-from oncelog.broker.handlers.refused_batch import refused_batch, rejected_records, with_current_leaders
+from oncelog.broker.handlers.refused_batch import not_appended, refused_batch, with_current_leaders
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_produce import DelayedProduce, Unacknowledged
 from oncelog.broker.replication.leading_partition import LeadingPartition
@@ -435,19 +435,21 @@ class _Produce:
             partition, judged = batch.partition, batch.judged
             if unverified and isinstance(partition, LeadingPartition) and not isinstance(judged, RejectedRecords):
                 partition = unverified.get(partition.topic_partition) or partition
-            batch.topic.partition_responses.append(self._append(batch.data.index, partition, judged))
+            response = self._append(batch.data.index, partition, judged)
+            if isinstance(batch.partition, LeadingPartition):
+                batch.partition.traffic.note_produce(response.error_code)
+            batch.topic.partition_responses.append(response)
 
     def _append(
         self, index: int, partition: LeadingPartition | ErrorCode, judged: _Judged | _Unwalked
     ) -> PartitionProduceResponse:
         if not isinstance(judged, tuple) or not isinstance(partition, LeadingPartition):
-            return _not_appended(index, partition, judged)
+            return not_appended(index, partition, judged)
         batch, header = judged
         acks = self._request.acks
         if header.attributes & TRANSACTIONAL_BIT and acks != _NO_ACKS:
-            transactional_id = self._request.transactional_id or ""
             batches = self._broker.transaction_verifier.batches
-            if batches.is_challenged(partition, header, transactional_id, self._context):
+            if batches.is_challenged(partition, header, self._request.transactional_id or "", self._context):
                 partition.log.producer_state.withdraw_verification(header)
                 return refused_batch(index, CHALLENGE_ERROR)
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
@@ -463,17 +465,6 @@ class _Produce:
         if acks != _NO_ACKS and not partition.is_acknowledged(end_offset, acks):
             self._unacknowledged.append(Unacknowledged(partition, end_offset, response))
         return response
-
-
-def _not_appended(
-    index: int, partition: LeadingPartition | ErrorCode, judged: _Judged | _Unwalked
-) -> PartitionProduceResponse:
-    """Return the error of a batch; its own comes before its partition's."""
-    error = judged if isinstance(judged, ErrorCode) else partition
-    if isinstance(error, ErrorCode):
-        return refused_batch(index, error)
-    assert isinstance(judged, RejectedRecords), "records are walked before they are appended"
-    return rejected_records(index, judged, error.log.log_start_offset)
 
 
 def _transactional_batches(batches: Sequence[_Batch]) -> Sequence[WrittenBatch]:

@@ -5,6 +5,7 @@ from typing import Final
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.leader_hint import leader_hint
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -40,7 +41,16 @@ def refused_batch(index: int, error: ErrorCode) -> PartitionProduceResponse:
     )
 
 
-def rejected_records(index: int, rejected: RejectedRecords, log_start_offset: int) -> PartitionProduceResponse:
+def not_appended(index: int, partition: LeadingPartition | ErrorCode, judged: object) -> PartitionProduceResponse:
+    """Return the error of a batch; its own, which ``judged`` is then, comes before its partition's."""
+    error = judged if isinstance(judged, ErrorCode) else partition
+    if isinstance(error, ErrorCode):
+        return refused_batch(index, error)
+    assert isinstance(judged, RejectedRecords), "records are walked before they are appended"
+    return _rejected_records(index, judged, error.log.log_start_offset)
+
+
+def _rejected_records(index: int, rejected: RejectedRecords, log_start_offset: int) -> PartitionProduceResponse:
     """Return the error of a batch, and which of its records are the reason (KIP-467)."""
     noun = "record error" if rejected.total == 1 else "record errors"
     return PartitionProduceResponse(

@@ -6,6 +6,7 @@ and the time from its first byte to the last of the response. A client that exce
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeAlias, cast
@@ -25,7 +26,8 @@ _END: Final = b"\r\n\r\n"
 class Page(NamedTuple):
     """The response to a request."""
 
-    body: bytes
+    parts: tuple[bytes, ...]
+    """The body. One part is sent after the other, as the client reads: a page of metrics may have many megabytes."""
     status: HTTPStatus = HTTPStatus.OK
     content_type: str = _TEXT
 
@@ -105,6 +107,9 @@ class _Connection(asyncio.Protocol):
         self._endpoint = endpoint
         self._received = bytearray()
         self._is_received = False
+        self._unsent: deque[bytes] = deque()
+        """The rest of the response."""
+        self._is_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -114,6 +119,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._deadline.cancel()
+        self._unsent.clear()
         self._endpoint.forget(self)
 
     def abort(self) -> None:
@@ -136,12 +142,29 @@ class _Connection(asyncio.Protocol):
         head = (
             f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
             f"Content-Type: {page.content_type}\r\n"
-            f"Content-Length: {len(page.body)}\r\n"
+            f"Content-Length: {sum(map(len, page.parts))}\r\n"
             "Connection: close\r\n\r\n"
         )
-        self._transport.write(head.encode() + (b"" if method == b"HEAD" else page.body))
-        self._transport.close()
+        self._unsent = deque((head.encode(), *(() if method == b"HEAD" else page.parts)))
+        self._send()
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._send()
+
+    def _send(self) -> None:
+        """Send one part in this turn of the loop, if the client has read enough of those before."""
+        if self._is_paused or not self._unsent:
+            return
+        self._transport.write(self._unsent.popleft())
+        if not self._unsent:
+            self._transport.close()
+        elif not self._is_paused:
+            asyncio.get_running_loop().call_soon(self._send)
 
 
 def _problem(status: HTTPStatus, message: str = "") -> Page:
-    return Page(f"{message or status.phrase}\n".encode(), status)
+    return Page((f"{message or status.phrase}\n".encode(),), status)

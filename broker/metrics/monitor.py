@@ -21,18 +21,25 @@ from prometheus_client.registry import CollectorRegistry
 from oncelog.broker.config.listeners import parse_http_listener
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.metrics.cleaner_metrics import cleaner_metrics
-from oncelog.broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics, session_metrics
-from oncelog.broker.metrics.exposition import CONTENT_TYPE, write_families
+from oncelog.broker.metrics.cluster_metrics import controller_metrics, feature_metrics, session_metrics
+from oncelog.broker.metrics.consumer_lag import consumer_families
+from oncelog.broker.metrics.exposition import CONTENT_TYPE, Families, write_families
+from oncelog.broker.metrics.group_metrics import group_metrics
 from oncelog.broker.metrics.http_endpoint import HttpEndpoint, Page
+from oncelog.broker.metrics.loop_idle import LoopIdle
 from oncelog.broker.metrics.loop_lag import BOUNDS, LoopLag
-from oncelog.broker.metrics.partition_metrics import log_metrics, replica_metrics, topic_metrics
+from oncelog.broker.metrics.partition_metrics import Clock, led_partition_metrics, log_metrics, replica_metrics
+from oncelog.broker.metrics.process_metrics import disk_metrics, idle_metrics, read_io_counts
 from oncelog.broker.metrics.quota_metrics import quota_metrics
-from oncelog.broker.metrics.request_metrics import request_metrics, traffic_metrics
+from oncelog.broker.metrics.request_metrics import request_metrics, requests_of, traffic_metrics
 from oncelog.broker.metrics.response_errors import ResponseErrors
+from oncelog.broker.metrics.topic_metrics import topic_metrics
 from oncelog.broker.metrics.transaction_metrics import transaction_metrics, verification_metrics
 from oncelog.broker.network.socket_server import SocketServer
+from oncelog.broker.peers.partition_ends import PartitionEnds
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
+from oncelog.coordinator.ports import BrokerChannel
 
 if TYPE_CHECKING:
     from oncelog.broker.dispatch.dispatcher import Dispatcher
@@ -50,6 +57,7 @@ class Monitor:
     def __init__(self, supervisor: Supervisor) -> None:
         self.errors = ResponseErrors()
         self._lag = LoopLag()
+        self._idle = LoopIdle()
         self._endpoint = HttpEndpoint(supervisor)
         registry = CollectorRegistry()
         self._of_the_process = [ProcessCollector(registry=registry), GCCollector(registry=registry)]
@@ -63,29 +71,44 @@ class Monitor:
             raise ConfigError(f"oncelog.http.listener={address} cannot be opened: {error.strerror}") from error
         logger.info("Metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host or "localhost", port)
         self._lag.start()
+        self._idle.start()
 
     def stop(self) -> None:
         self._lag.stop()
+        self._idle.stop()
         self._endpoint.stop()
 
-    def show(self, broker: "Broker", dispatcher: "Dispatcher", server: SocketServer) -> None:
-        """Make the pages about this broker from now on."""
+    def show(
+        self, broker: "Broker", dispatcher: "Dispatcher", server: SocketServer, channel: BrokerChannel | None
+    ) -> None:
+        """Make the pages about this broker from now on; ``channel``: to other brokers, None if there are none."""
+        ends = None if channel is None else PartitionEnds(channel, broker.metadata)
         dispatcher.on_response = self.errors.note
 
         async def metrics() -> Page:
+            counts = dispatcher.request_counts()
             families = chain(
                 broker_families(broker),
-                request_metrics(dispatcher.request_counts(), self.errors),
+                await consumer_families(broker, ends),
+                topic_metrics(
+                    broker.replica_manager.traffic,
+                    produced=requests_of(counts, "Produce"),
+                    fetched=requests_of(counts, "Fetch"),
+                ),
+                request_metrics(counts, self.errors),
                 traffic_metrics(server.traffic()),
                 loop_metrics(self._lag),
+                idle_metrics(self._idle),
+                disk_metrics(read_io_counts()),
                 *(collector.collect() for collector in self._of_the_process),
             )
-            return Page(await write_families(families), content_type=CONTENT_TYPE)
+            return Page(tuple(await write_families(families)), content_type=CONTENT_TYPE)
 
         async def ready() -> Page:
             reason = why_not_ready(broker)
             status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
-            return Page("".join(f"{line}\n" for line in (reason or "ready", *warnings(broker))).encode(), status)
+            lines = (reason or "ready", *warnings(broker))
+            return Page(tuple(f"{line}\n".encode() for line in lines), status)
 
         self._endpoint.pages = {"/metrics": metrics, "/ready": ready}
 
@@ -106,20 +129,21 @@ def loop_metrics(lag: LoopLag) -> Iterator[Metric]:
     yield GaugeMetricFamily("oncelog_tasks", "Tasks of the event loop.", value=len(asyncio.all_tasks()))
 
 
-def broker_families(broker: "Broker") -> Iterator[Metric]:
-    """Yield what the parts of a broker measure."""
+def broker_families(broker: "Broker") -> Families:
+    """Return what the parts of a broker measure."""
     replicas = broker.replica_manager
+    clock = Clock(broker.wall_clock(), broker.config.transaction_max_timeout_ms)
     return chain(
         controller_metrics(broker),
         session_metrics(broker),
         feature_metrics(broker),
-        group_metrics(broker),
+        group_metrics(broker.group_coordinator),
         transaction_metrics(broker.transaction_coordinator, broker.wall_clock()),
         verification_metrics(broker.transaction_verifier.metrics),
-        replica_metrics(replicas, broker.replica_control),
-        topic_metrics(replicas),
+        replica_metrics(replicas, broker.replica_control, clock),
+        led_partition_metrics(replicas),
         log_metrics(replicas),
-        cleaner_metrics(broker.log_manager),
+        cleaner_metrics(broker.log_manager, broker.supervisor),
         quota_metrics(broker.quotas),
         task_metrics(broker.supervisor),
         storage_metrics(broker),

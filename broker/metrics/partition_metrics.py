@@ -1,4 +1,4 @@
-"""Partitions of this broker: how many, how whole, how far (Kafka: ReplicaManager, BrokerTopicMetrics, Partition, Log).
+"""Partitions of this broker: how many, how whole, how far (Kafka: ReplicaManager, Partition, Log).
 
 A family with a row for each partition comes in parts, of the same name and in a row, so that the writer can let
 other tasks run between two parts. Partitions may come and go meanwhile.
@@ -6,25 +6,47 @@ other tasks run between two parts. Partitions may come and go meanwhile.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
 from prometheus_client import Metric
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import GaugeMetricFamily
 
+from oncelog.broker.metrics.exposition import PAUSE
+from oncelog.broker.metrics.family_parts import in_parts
+from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_control import ReplicaControl
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.storage.partition_log import PartitionLog
 
-ROWS_AT_ONCE: Final = 200
+PARTITIONS_AT_ONCE: Final = 250
+"""Counted in one turn of the loop: some milliseconds."""
+
+LATE_AFTER_MS: Final = 300_000
+"""A transaction is late when it is open so much longer than any may be (Kafka's constant)."""
 
 _OfLog: TypeAlias = Callable[[PartitionLog], int]
+_OfLed: TypeAlias = Callable[[LeadingPartition], int]
+_OfPartition: TypeAlias = Callable[[Partition], int | None]
+
+_LABELS: Final = ("topic", "partition")
 
 
-def replica_metrics(replicas: ReplicaManager, control: ReplicaControl) -> Iterator[Metric]:
+class Clock(NamedTuple):
+    """What decides whether a transaction is late."""
+
+    now_ms: int
+    max_timeout_ms: int
+    """``transaction.max.timeout.ms``"""
+
+
+def replica_metrics(replicas: ReplicaManager, control: ReplicaControl, clock: Clock) -> Iterator[Metric | None]:
     counts: Counter[str] = Counter()
-    for partition in replicas.partitions():
-        counts.update(_what_it_is(partition))
+    for number, partition in enumerate(list(replicas.partitions()), 1):
+        counts.update(_what_it_is(partition, clock))
+        if number % PARTITIONS_AT_ONCE == 0:
+            yield PAUSE
     for name, doc in (
         ("partitioncount", "Replicas on this broker."),
         ("leadercount", "Partitions that this broker leads."),
@@ -33,6 +55,11 @@ def replica_metrics(replicas: ReplicaManager, control: ReplicaControl) -> Iterat
         ("underminisrpartitioncount", "Partitions led by this broker below min.insync.replicas: acks=all is refused."),
         ("atminisrpartitioncount", "Partitions led by this broker with exactly min.insync.replicas in sync."),
         ("produceridcount", "Producers with state in the replicas on this broker."),
+        (
+            "partitionswithlatetransactionscount",
+            "Partitions led by this broker with a transaction that is open for five minutes longer than "
+            "transaction.max.timeout.ms: it hangs, and hides records from read_committed consumers.",
+        ),
     ):
         yield GaugeMetricFamily(f"kafka_server_replicamanager_{name}", doc, value=counts[name])
     yield GaugeMetricFamily(
@@ -54,66 +81,106 @@ def replica_metrics(replicas: ReplicaManager, control: ReplicaControl) -> Iterat
     )
 
 
-def _what_it_is(partition: Partition) -> dict[str, int]:
+def _what_it_is(partition: Partition, clock: Clock) -> dict[str, int]:
     """Return what one partition adds to each count."""
     log, leading = partition.log, partition.leading
     counts = {"partitioncount": 1, "offlinereplicacount": int(partition.failed)}
     if log is not None:
         counts["produceridcount"] = len(log.producer_state.producers)
     if leading is not None:
-        in_sync = leading.progress.in_sync
-        minimum = in_sync.effective_min_isr(leading.log.config.min_insync_replicas)
         counts["leadercount"] = 1
-        counts["underreplicatedpartitions"] = int(len(in_sync.isr) < len(in_sync.replicas))
-        counts["underminisrpartitioncount"] = int(len(in_sync.isr) < minimum)
-        counts["atminisrpartitioncount"] = int(len(in_sync.isr) == minimum)
+        counts["underreplicatedpartitions"] = _is_under_replicated(leading)
+        counts["underminisrpartitioncount"] = _is_under_min_isr(leading)
+        counts["atminisrpartitioncount"] = _is_at_min_isr(leading)
+        counts["partitionswithlatetransactionscount"] = _has_late_transaction(leading.log, clock)
     return counts
 
 
-def topic_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
-    taken, given, messages = Counter[str](), Counter[str](), Counter[str]()
-    for partition in replicas.partitions():
-        topic = partition.topic_partition.topic
-        messages[topic] += partition.traffic.messages_in
-        taken[topic] += partition.traffic.bytes_in
-        given[topic] += partition.traffic.bytes_out
-    for name, doc, counts in (
-        ("messagesin", "Records appended by producers and coordinators, and markers.", messages),
-        ("bytesin", "Bytes of appended batches, as stored.", taken),
-        ("bytesout", "Bytes of batches in responses to fetches.", given),
-    ):
-        family = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", doc, labels=("topic",))
-        for topic, count in counts.items():
-            family.add_metric((topic,), count)
-        yield family
+def _is_under_replicated(leading: LeadingPartition) -> int:
+    in_sync = leading.progress.in_sync
+    return int(len(in_sync.isr) < len(in_sync.replicas))
+
+
+def _is_under_min_isr(leading: LeadingPartition) -> int:
+    return int(len(leading.progress.in_sync.isr) < _min_isr(leading))
+
+
+def _is_at_min_isr(leading: LeadingPartition) -> int:
+    return int(len(leading.progress.in_sync.isr) == _min_isr(leading))
+
+
+def _min_isr(leading: LeadingPartition) -> int:
+    return leading.progress.in_sync.effective_min_isr(leading.log.config.min_insync_replicas)
+
+
+def _has_late_transaction(log: PartitionLog, clock: Clock) -> int:
+    """Judge by the last batch of the producer whose transaction is the oldest open one, as Kafka does."""
+    producer_id = log.producer_state.transactions.first_undecided_producer
+    entry = None if producer_id is None else log.producer_state.producers.get(producer_id)
+    if entry is None or entry.last_timestamp <= 0:
+        return 0
+    return int(clock.now_ms - entry.last_timestamp > clock.max_timeout_ms + LATE_AFTER_MS)
 
 
 def log_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
-    for name, doc, value in (
+    """Yield one row for each log: those of followers too, as in Kafka."""
+    of_log: tuple[tuple[str, str, _OfLog], ...] = (
+        ("logstartoffset", "First offset of the log.", lambda log: log.log_start_offset),
+        ("logendoffset", "Next offset of the log.", lambda log: log.log_end_offset),
+        ("size", "Bytes of all segments.", lambda log: log.size),
+        ("numlogsegments", "Number of segments.", lambda log: len(log.segments)),
+    )
+    for name, doc, value in of_log:
+        yield from _rows(replicas, f"kafka_log_log_{name}", doc, _of_log(value))
+
+
+def led_partition_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
+    """Yield one row for each partition that this broker leads, so that sums over brokers count each one once."""
+    of_led: tuple[tuple[str, str, _OfLed], ...] = (
         (
             "kafka_cluster_partition_laststableoffsetlag",
             "Offsets from the last stable offset to the high watermark: hidden from read_committed consumers.",
-            lambda log: log.high_watermark - log.last_stable_offset,
+            lambda led: led.log.high_watermark - led.log.last_stable_offset,
         ),
         (
-            "kafka_log_log_logstartoffset",
-            "First offset of the log, of partitions led by this broker.",
-            lambda log: log.log_start_offset,
+            "kafka_cluster_partition_replicascount",
+            "Replicas that the partition should have; of partitions led by this broker, as the next six.",
+            lambda led: len(led.progress.in_sync.replicas),
         ),
-        ("kafka_log_log_logendoffset", "Next offset of the log.", lambda log: log.log_end_offset),
-        ("kafka_log_log_size", "Bytes of all segments.", lambda log: log.size),
-        ("kafka_log_log_numlogsegments", "Number of segments.", lambda log: len(log.segments)),
-    ):
-        yield from _of_led_logs(replicas, name, doc, value)
+        ("kafka_cluster_partition_insyncreplicascount", "Replicas in sync.", lambda led: len(led.progress.in_sync.isr)),
+        ("kafka_cluster_partition_underreplicated", "1 if a replica is out of sync.", _is_under_replicated),
+        ("kafka_cluster_partition_underminisr", "1 below min.insync.replicas: acks=all is refused.", _is_under_min_isr),
+        ("kafka_cluster_partition_atminisr", "1 with exactly min.insync.replicas in sync.", _is_at_min_isr),
+        (
+            "kafka_topic_partition_current_offset",
+            "High watermark: the next offset that consumers will read (kafka_exporter).",
+            lambda led: led.log.high_watermark,
+        ),
+        (
+            "kafka_topic_partition_oldest_offset",
+            "First offset of the log (kafka_exporter).",
+            lambda led: led.log.log_start_offset,
+        ),
+    )
+    for name, doc, value in of_led:
+        yield from _rows(replicas, name, doc, _of_led(value))
 
 
-def _of_led_logs(replicas: ReplicaManager, name: str, doc: str, value: _OfLog) -> Iterator[Metric]:
-    partitions = list(replicas.partitions())
-    for start in range(0, max(1, len(partitions)), ROWS_AT_ONCE):
-        family = GaugeMetricFamily(name, doc, labels=("topic", "partition"))
-        for partition in partitions[start : start + ROWS_AT_ONCE]:
-            leading = partition.leading
-            if leading is not None:
-                topic, index = partition.topic_partition
-                family.add_metric((topic, str(index)), value(leading.log))
-        yield family
+def _of_log(value: _OfLog) -> _OfPartition:
+    return lambda partition: None if partition.log is None else value(partition.log)
+
+
+def _of_led(value: _OfLed) -> _OfPartition:
+    return lambda partition: None if (leading := partition.leading) is None else value(leading)
+
+
+def _rows(replicas: ReplicaManager, name: str, doc: str, value: _OfPartition) -> Iterator[Metric]:
+    """Yield a family in parts; a partition has no row if it has no value."""
+
+    def add(family: Metric, partition: Partition) -> None:
+        counted = value(partition)
+        if counted is not None:
+            topic, index = partition.topic_partition
+            family.add_sample(name, {"topic": topic, "partition": str(index)}, counted)
+
+    yield from in_parts(partial(GaugeMetricFamily, name, doc, labels=_LABELS), add, list(replicas.partitions()))

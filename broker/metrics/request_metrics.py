@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
@@ -10,22 +11,24 @@ from oncelog.broker.metrics.response_errors import ResponseErrors
 from oncelog.broker.network.socket_server import Traffic
 from oncelog.protocol.errors import ErrorCode
 
+RequestCounts: TypeAlias = Mapping[tuple[str, int], tuple[int, int]]
+"""How many requests were begun and how many failed unexpectedly, by API name and version."""
 
-def request_metrics(counts: Mapping[tuple[str, int], tuple[int, int]], errors: ResponseErrors) -> Iterator[Metric]:
-    """Yield the requests by API and version, and the errors in their responses.
 
-    ``counts`` has, by API name and version, how many requests were begun and how many failed unexpectedly.
-    """
+def requests_of(counts: RequestCounts, api: str) -> int:
+    """Return how many requests of an API were begun, of all versions."""
+    return sum(begun for (name, _), (begun, _) in counts.items() if name == api)
+
+
+def request_metrics(counts: RequestCounts, errors: ResponseErrors) -> Iterator[Metric]:
+    """Yield the requests by API and version, and the errors in their responses."""
     requests = CounterMetricFamily(
         "kafka_network_requestmetrics_requests", "Requests that were begun.", labels=("request", "version")
     )
     failed = Counter(errors.counts)
-    produced = fetched = 0
     for (name, version), (count, failures) in sorted(counts.items()):
         requests.add_metric((name, str(version)), count)
         failed[name, ErrorCode.UNKNOWN_SERVER_ERROR] += failures
-        produced += count if name == "Produce" else 0
-        fetched += count if name == "Fetch" else 0
     yield requests
     counted = CounterMetricFamily(
         "kafka_network_requestmetrics_errors",
@@ -36,9 +39,6 @@ def request_metrics(counts: Mapping[tuple[str, int], tuple[int, int]], errors: R
         if count:
             counted.add_metric((name, _error_name(code)), count)
     yield counted
-    family = "kafka_server_brokertopicmetrics_total"
-    yield CounterMetricFamily(f"{family}producerequests", "Produce requests.", value=produced)
-    yield CounterMetricFamily(f"{family}fetchrequests", "Fetch requests of consumers and replicas.", value=fetched)
     yield CounterMetricFamily(
         "oncelog_zombie_fences",
         "PRODUCER_FENCED and INVALID_PRODUCER_EPOCH in responses to producers: another producer has replaced them.",

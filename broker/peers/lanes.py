@@ -13,6 +13,7 @@ from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, Alt
 from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from oncelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from oncelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from oncelog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -24,6 +25,7 @@ RESPONSES: Final[dict[type[Message], type[Message]]] = {
     ControlledShutdownRequest: ControlledShutdownResponse,
     CreateTopicsRequest: CreateTopicsResponse,
     LeaderAndIsrRequest: LeaderAndIsrResponse,
+    OffsetForLeaderEpochRequest: OffsetForLeaderEpochResponse,
     StopReplicaRequest: StopReplicaResponse,
     UpdateMetadataRequest: UpdateMetadataResponse,
     WriteTxnMarkersRequest: WriteTxnMarkersResponse,
@@ -46,6 +48,8 @@ class Lane(Enum):
     """Topics that requests need: the controller may throttle a connection that creates many (``ClientQuotas``)."""
     MARKERS = "markers"
     """Transaction markers, whose responses wait until partitions of clients are replicated."""
+    METRICS = "metrics"
+    """Requests for what a page of metrics shows: nothing else waits for them."""
     VERIFICATION = "verification"
     """Requests to transaction coordinators, whose responses wait until the transaction log is replicated."""
 
@@ -56,6 +60,7 @@ LANES: Final[dict[type[Message], Lane]] = {
     ControlledShutdownRequest: Lane.CONTROLLER,
     CreateTopicsRequest: Lane.TOPICS,
     LeaderAndIsrRequest: Lane.CONTROL,
+    OffsetForLeaderEpochRequest: Lane.METRICS,
     StopReplicaRequest: Lane.CONTROL,
     UpdateMetadataRequest: Lane.CONTROL,
     WriteTxnMarkersRequest: Lane.MARKERS,

@@ -155,14 +155,20 @@ class FetchReader:
             attempt.must_respond |= any(reply.error_code for reply in replies.values())
 
     def count(self, context: FetchContext) -> None:
-        """Count the bytes of each partition in replies that are sent now."""
+        """Count the partitions and their bytes in replies that are sent now."""
         for position, reply in context.replies.items():
-            if reply.records and position.topic is not None:
-                partition = self._replicas.partition((position.topic, position.partition_index))
-                if partition is not None:
-                    partition.traffic.bytes_out += len(reply.records)
-                    if self._is_for_follower:
-                        self._replicas.host.note_sent(partition.topic_partition, len(reply.records))
+            topic = position.topic
+            partition = None if topic is None else self._replicas.partition((topic, position.partition_index))
+            if partition is None:
+                continue
+            traffic = partition.traffic
+            traffic.fetched += 1
+            if reply.error_code:
+                traffic.refused_fetches += 1
+            elif reply.records:
+                traffic.bytes_out += len(reply.records)
+                if self._is_for_follower:
+                    self._replicas.host.note_sent(partition.topic_partition, len(reply.records))
 
     def watch_all(self, context: FetchContext) -> None:
         """Let the partitions of a fetch without a session wake it."""

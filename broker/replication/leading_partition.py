@@ -25,9 +25,9 @@ from typing import Final
 
 from oncelog.broker.replication.deletion import Deletion
 from oncelog.broker.replication.offset_waiters import OffsetWaiters, OnReached
-from oncelog.broker.replication.partition_traffic import PartitionTraffic
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_progress import ReplicaProgress
+from oncelog.broker.replication.topic_traffic import TopicTraffic
 from oncelog.broker.replication.watchers import Watchers
 from oncelog.broker.storage.log_config import NO_LIMIT
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
@@ -52,12 +52,12 @@ class LeadingPartition:
         "_flushing",
         "_host",
         "_replication_waiters",
-        "_traffic",
         "_watchers",
         "log",
         "progress",
         "since_ms",
         "topic_partition",
+        "traffic",
     )
 
     def __init__(
@@ -68,7 +68,7 @@ class LeadingPartition:
         state: LeaderAndIsrPartitionState,
         *,
         watchers: Watchers,
-        traffic: PartitionTraffic,
+        traffic: TopicTraffic,
     ) -> None:
         self.topic_partition = topic_partition
         self.since_ms = host.now_ms()
@@ -78,7 +78,7 @@ class LeadingPartition:
         self.progress = ReplicaProgress(topic_partition, host, log, state, self.advance_high_watermark)
         self._host = host
         self._watchers = watchers
-        self._traffic = traffic
+        self.traffic = traffic
         self._ended_by = ErrorCode.NONE
         self._flushing = False
         self._replication_waiters = OffsetWaiters()
@@ -140,7 +140,7 @@ class LeadingPartition:
                 return ErrorCode.NOT_ENOUGH_REPLICAS
         info = log.append_as_leader(batch, header, progress.leader_epoch, origin, marker, transaction_version)
         if isinstance(info, AppendInfo) and not info.duplicate:
-            size, traffic = len(batch), self._traffic
+            size, traffic = len(batch), self.traffic
             traffic.messages_in += header.records_count
             traffic.bytes_in += size
             if not is_alone:

@@ -11,8 +11,8 @@ from typing import Final
 from oncelog.broker.replication.fetch_session import FetchIsolation, FetchPosition
 from oncelog.broker.replication.following_partition import FollowingPartition
 from oncelog.broker.replication.leading_partition import LeadingPartition
-from oncelog.broker.replication.partition_traffic import PartitionTraffic
 from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.replication.topic_traffic import TopicTraffic
 from oncelog.broker.replication.watchers import Watchers
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.protocol.errors import ErrorCode
@@ -40,7 +40,7 @@ class Partition:
         "watchers",
     )
 
-    def __init__(self, topic_partition: TopicPartition, host: ReplicaHost) -> None:
+    def __init__(self, topic_partition: TopicPartition, host: ReplicaHost, traffic: TopicTraffic) -> None:
         self._host = host
         self.topic_partition = topic_partition
         self.topic_id = ZERO_UUID
@@ -49,7 +49,7 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self._partition_epoch = NO_EPOCH
         self.role: LeadingPartition | FollowingPartition | None = None
-        self.traffic = PartitionTraffic()
+        self.traffic = traffic
         self.watchers = Watchers()
 
     # The role

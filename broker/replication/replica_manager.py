@@ -22,6 +22,7 @@ from oncelog.broker.replication.leading_partition import LeadingPartition
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.preferred_replica import NO_PREFERENCE, preferred_read_replica
 from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.replication.topic_traffic import TopicTraffic
 from oncelog.broker.storage.disk_errors import is_transient
 from oncelog.broker.storage.local_log import LocalLog
 from oncelog.broker.storage.log_manager import LogManager
@@ -78,6 +79,8 @@ class ReplicaManager:
         self._log_manager = log_manager
         self._metadata = metadata
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self.traffic: dict[str, TopicTraffic] = {}
+        """By topic, of those that have replicas here."""
         self.early_batches = EarlyBatches(host.now_ms)
         self.own_ids: dict[bytes, str] = {}
         """Topics that the cluster's metadata have without the id that logs here have."""
@@ -156,7 +159,9 @@ class ReplicaManager:
         """Return the partition, which is made if it has no replica here yet."""
         partition = self._partitions.get(topic_partition)
         if partition is None:
-            partition = self._partitions[topic_partition] = Partition(topic_partition, self.host)
+            traffic = self.traffic.setdefault(topic_partition.topic, TopicTraffic())
+            traffic.replicas += 1
+            partition = self._partitions[topic_partition] = Partition(topic_partition, self.host, traffic)
         return partition
 
     def lead(self, partition: Partition, state: LeaderAndIsrPartitionState, log: PartitionLog) -> None:
@@ -182,6 +187,9 @@ class ReplicaManager:
     def retire(self, partition: Partition) -> None:
         """Drop a partition, which is neither led nor followed any more."""
         del self._partitions[partition.topic_partition]
+        partition.traffic.replicas -= 1
+        if not partition.traffic.replicas:
+            del self.traffic[partition.topic_partition.topic]
         self._unfollow(partition.topic_partition)
         if partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):
             self._resigned(partition)

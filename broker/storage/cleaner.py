@@ -26,6 +26,7 @@ from typing import Final, TypeVar
 
 from oncelog.broker.process.containment import Containment
 from oncelog.broker.storage.cleanable import Cleanable, find_cleanable
+from oncelog.broker.storage.cleaning_figures import CleaningFigures
 from oncelog.broker.storage.compaction import Compaction, TransactionTracker, last_offsets, latest_offsets
 from oncelog.broker.storage.disk import Disk, File
 from oncelog.broker.storage.disk_errors import OUT_OF_DESCRIPTORS, is_transient
@@ -58,7 +59,16 @@ class CleaningAborted(Exception):
 class LogCleaner:
     """Cleans one log at a time."""
 
-    def __init__(self, disk: Disk, *, wall_clock: Callable[[], int], max_keys: int = _DEFAULT_MAX_KEYS) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        wall_clock: Callable[[], int],
+        max_keys: int = _DEFAULT_MAX_KEYS,
+        figures: CleaningFigures | None = None,
+    ) -> None:
+        """Note in ``figures`` what is measured; None: in figures of its own."""
+        self.figures = figures or CleaningFigures()
         self._disk = disk
         self._wall_clock = wall_clock
         self._max_keys = max_keys
@@ -72,8 +82,11 @@ class LogCleaner:
         log.cleaning_shortage = None
         pass_ = _Pass(self._disk, log, self._wall_clock(), self._max_keys)
         end_offset: int | None = None
+        began = asyncio.get_running_loop().time()
         with Containment(lambda error: None if pass_.is_obsolete else set_aside(log, error)):
             end_offset = await _run(pass_, log)
+        self.figures.pass_seconds = asyncio.get_running_loop().time() - began
+        pass_.measure(self.figures)
         if end_offset is None or end_offset <= log.cleaned_offset:
             return False
         log.cleaned_offset = end_offset
@@ -113,6 +126,13 @@ class _Pass:
         self._max_keys = max_keys
         self._generation = log.generation
         self._offsets: dict[bytes, int] = {}
+        self._bytes_read = self._bytes_kept = 0
+
+    def measure(self, figures: CleaningFigures) -> None:
+        """Note what the pass has done."""
+        figures.buffer_utilization = len(self._offsets) / self._max_keys
+        if self._bytes_read:
+            figures.recopied_ratio = self._bytes_kept / self._bytes_read
 
     @property
     def is_obsolete(self) -> bool:
@@ -191,7 +211,9 @@ class _Pass:
         try:
             cleaned.create()
             for segment in group:
+                self._bytes_read += segment.size
                 changes |= await self._clean_into(segment, cleaned, compaction)
+            self._bytes_kept += cleaned.size
             if len(group) == 1 and not changes:
                 return  # There was nothing to do.
             cleaned.note_largest_timestamp()

@@ -47,6 +47,7 @@ class LogCleanerManager:
     async def clean(self, save: Callable[[], Awaitable[None]]) -> None:
         """Clean what is worth it, the dirtiest first. ``save`` writes the logs' cleaned offsets to the disk."""
         aborted: set[PartitionLog] = set()
+        self._cleaner.figures.highest_dirty_ratio = None
         try:
             while (log := self._dirtiest(aborted)) is not None:
                 if await self._cleaner.clean(log):
@@ -54,6 +55,7 @@ class LogCleanerManager:
                 else:
                     aborted.add(log)
         finally:
+            self._cleaner.figures.last_round_ms = self._wall_clock()
             self._warn_of_shortage(aborted)
 
     def _warn_of_shortage(self, aborted: set[PartitionLog]) -> None:
@@ -86,6 +88,8 @@ class LogCleanerManager:
             ratio = self._dirty_ratio(log)
             if ratio is not None and ratio > most:
                 found, most = log, ratio
+        if self._cleaner.figures.highest_dirty_ratio is None:
+            self._cleaner.figures.highest_dirty_ratio = max(0.0, most)
         return found
 
     def _dirty_ratio(self, log: PartitionLog) -> float | None:

@@ -37,7 +37,7 @@ class LogMaintenance:
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
-        cleaner = LogCleaner(logs.disk, wall_clock=logs.wall_clock)
+        cleaner = LogCleaner(logs.disk, wall_clock=logs.wall_clock, figures=logs.cleaning)
         self._cleaner = LogCleanerManager(logs.__iter__, cleaner, logs.wall_clock, logs.log_dir)
 
     def background(self) -> list[BackgroundTask]:

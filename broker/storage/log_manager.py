@@ -25,6 +25,7 @@ from typing import Final
 
 from oncelog.broker.storage.checkpoints import CHECKPOINTS
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
+from oncelog.broker.storage.cleaning_figures import CleaningFigures
 from oncelog.broker.storage.data_directory import DataDirectory
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.disk_errors import failing_unless_transient, is_transient
@@ -105,6 +106,7 @@ class LogManager:
         self.space = DiskSpace(disk, log_dir, wall_clock)
         """Whether the directory is full."""
         self.checkpoints = LogCheckpoints(disk, log_dir, self._logs)
+        self.cleaning = CleaningFigures()
         self.garbage = Garbage(disk)
         """Files and directories that are to be removed."""
 
@@ -321,10 +323,9 @@ class LogManager:
         self._logs[topic_partition] = log
         return log
 
-    @property
-    def uncleanable_count(self) -> int:
-        """Return how many logs the cleaner has set aside."""
-        return sum(log.uncleanable for log in self._logs.values())
+    def uncleanable(self) -> list[PartitionLog]:
+        """Return the logs that the cleaner has set aside."""
+        return [log for log in self._logs.values() if log.uncleanable]
 
     # Failures
 

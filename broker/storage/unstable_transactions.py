@@ -71,6 +71,13 @@ class UnstableTransactions:
             return first_offset
         return None
 
+    @property
+    def first_undecided_producer(self) -> int | None:
+        """The producer of the oldest open transaction."""
+        for producer_id in self._ongoing.values():
+            return producer_id
+        return None
+
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """Return what the transaction index records: the last stable offset once this transaction has ended."""
         for first_offset, producer_id in self._ongoing.items():

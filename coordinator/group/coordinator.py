@@ -37,6 +37,7 @@ from oncelog.coordinator.group.member import (
     SyncResult,
 )
 from oncelog.coordinator.group.memory import GroupMemory
+from oncelog.coordinator.group.offset_counts import OffsetCounts
 from oncelog.coordinator.group.offset_metadata import OffsetMetadataRules
 from oncelog.coordinator.group.offset_requests import (
     DEFAULT_RETENTION,
@@ -51,6 +52,7 @@ from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.group.shard import GroupShard
 from oncelog.coordinator.group.shards import GroupShards
 from oncelog.coordinator.group.state import GroupState, SyncRequest
+from oncelog.coordinator.load_times import LoadTimes
 from oncelog.coordinator.ports import ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_walk import WorkBudget
@@ -338,6 +340,20 @@ class GroupCoordinator:
             offset_requests.delete(shard, group_id, partitions, reply)
 
     # Groups as a whole
+
+    def open_shards(self) -> list[GroupShard]:
+        """Return the shards that are loaded, for reading only."""
+        return self._shards.open()
+
+    @property
+    def load_times(self) -> LoadTimes:
+        """How long the loads of partitions took."""
+        return self._shards.load_times
+
+    @property
+    def offset_counts(self) -> OffsetCounts:
+        """How many offsets were committed, expired and deleted."""
+        return self._shards.offset_counts
 
     def list_groups(self) -> tuple[ErrorCode, list[GroupOverview]]:
         """Return all groups of this coordinator. With COORDINATOR_LOAD_IN_PROGRESS: those that are loaded so far.

@@ -265,6 +265,7 @@ def delete(
     if isinstance(end, ErrorCode):
         reply(coordinator_error(end))
         return
+    shard.offset_counts.deleted += len(changes)
     deleted = errors | dict.fromkeys(doomed, ErrorCode.NONE)
     shard.waits.when_replicated(end, lambda error: reply(error if error else deleted))
 
@@ -274,6 +275,7 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[str], reply: Callable[[
     errors = {group_id: _deletable(shard.groups.get(group_id)) for group_id in group_ids}
     doomed = [group_id for group_id, error in errors.items() if error is ErrorCode.NONE]
     end: int | ErrorCode = 0
+    changes: list[OffsetCommitted] = []
     if doomed:
         changes = [
             OffsetCommitted(group_id, partition, None)
@@ -284,6 +286,7 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[str], reply: Callable[[
     if isinstance(end, ErrorCode):
         reply(errors | dict.fromkeys(doomed, coordinator_error(end)))
         return
+    shard.offset_counts.deleted += len(changes)
     shard.waits.when_replicated(end, lambda outcome: reply(errors | dict.fromkeys(doomed, outcome)))
 
 
@@ -310,6 +313,7 @@ def expire(shard: GroupShard, retention_ms: int, budget: WorkBudget) -> Generato
         budget.left -= 1 + len(changes)
         if (changes or doomed) and isinstance(_write_in_batches(shard, changes, doomed), ErrorCode):
             return  # The next sweep finds the same.
+        shard.offset_counts.expired += len(expired)
         if budget.left <= 0:
             yield
     shard.forget_replicated()

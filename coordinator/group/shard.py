@@ -33,6 +33,7 @@ from oncelog.coordinator.group.log_records import (
 )
 from oncelog.coordinator.group.member import UNKNOWN_MEMBER_ID, Instant, JoinReply, JoinResult, SyncReply, SyncResult
 from oncelog.coordinator.group.memory import GroupMemory
+from oncelog.coordinator.group.offset_counts import OffsetCounts
 from oncelog.coordinator.group.offsets import CommittedOffset, OffsetStore
 from oncelog.coordinator.group.replication_waits import ReplicationWaits
 from oncelog.coordinator.group.settings import GroupSettings
@@ -97,11 +98,14 @@ class GroupShard:
         settings: GroupSettings,
         wall_clock: WallClock,
         memory: GroupMemory,
+        offset_counts: OffsetCounts,
     ) -> None:
         self.partition = partition
         self.log = log
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
+        self.offset_counts = offset_counts
+        """Of the whole coordinator."""
         self.is_open = False
         self._settings = settings
         self._rules = settings.rules()
@@ -183,6 +187,7 @@ class GroupShard:
             self._apply_offset(change, record_offset, producer.id)
             if change.committed is not None:
                 self.group_or_new(change.group_id)
+                self.offset_counts.committed += 1
             self._written[change.group_id] = end
         return end
 
@@ -208,6 +213,7 @@ class GroupShard:
         if isinstance(end, ErrorCode):
             return end
         first = end - len(records)
+        self.offset_counts.committed += len(records)
         self.offsets.commit_all(group_id, partitions, committed, record_offset=first, producer_id=producer.id)
         self._had_offsets.add(group_id)
         self.group_or_new(group_id)

@@ -9,9 +9,11 @@ import logging
 from functools import partial
 
 from oncelog.coordinator.group.memory import GroupMemory
+from oncelog.coordinator.group.offset_counts import OffsetCounts
 from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.group.shard import GroupShard, Producer
 from oncelog.coordinator.load_report import LoadReport
+from oncelog.coordinator.load_times import LoadTimes
 from oncelog.coordinator.log_loading import batch_by_batch, load
 from oncelog.coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from oncelog.protocol.errors import ErrorCode
@@ -46,6 +48,8 @@ class GroupShards:
         self._loading: set[GroupShard] = set()
         """Those that are being read. One that could not be read is not among them until the next attempt."""
         self._load_report = LoadReport(GROUP_METADATA_TOPIC_NAME, "groups", logger)
+        self.load_times = LoadTimes()
+        self.offset_counts = OffsetCounts()
         self._load_turn = asyncio.Lock()
 
     def elect(self, partition: int, log: ReplicatedLog) -> None:
@@ -71,7 +75,7 @@ class GroupShards:
             self.resign(partition)
 
     def _new_shard(self, partition: int, log: ReplicatedLog) -> GroupShard:
-        return GroupShard(partition, log, self._settings, self._wall_clock, self._memory)
+        return GroupShard(partition, log, self._settings, self._wall_clock, self._memory, self.offset_counts)
 
     async def _load(self, partition: int, log: ReplicatedLog) -> None:
         """Make one attempt to load; after an exception the next attempt begins with nothing."""
@@ -80,6 +84,8 @@ class GroupShards:
         self._loading.discard(before)
         shard = self.owned[partition] = self._new_shard(partition, log)
         self._loading.add(shard)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             loaded = await load(
                 log,
@@ -91,6 +97,7 @@ class GroupShards:
             self._loading.discard(shard)
         if loaded:
             shard.open()
+            self.load_times.note(loop.time() - began)
             self._load_report.note(partition, len(shard.groups))
         if not self._loading:
             self._load_report.conclude()

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from oncelog.coordinator.ports import WallClock
 from oncelog.coordinator.timers import Backoff
+from oncelog.coordinator.transaction.figures import MarkerQueues, TransactionFigures
 from oncelog.coordinator.transaction.marker_sender import MarkerSender, PendingMarkers
 from oncelog.coordinator.transaction.state import Transaction, Transition, decide_completion
 from oncelog.coordinator.transaction.state_manager import Commit, OwnedPartition, TransactionStateManager
@@ -51,6 +52,11 @@ class TransactionCompletion:
         """Send no more markers, and retry no append."""
         self._markers.stop()
         self._retries.stop()
+
+    def figures(self, timed_out_count: int) -> TransactionFigures:
+        """Return what this coordinator measures; ``timed_out_count``: transactions that were open for too long."""
+        queues = MarkerQueues(len(self._markers), self._markers.leaderless_count(), len(self._retries))
+        return TransactionFigures(self._states.load_times, self._states.id_count(), timed_out_count, queues)
 
     def forget(self, log_partition: int) -> None:
         """Send no more markers for a partition of the transaction log: its leadership has changed."""

@@ -35,6 +35,7 @@ from oncelog.coordinator.promise import Response, settle
 from oncelog.coordinator.timers import Backoff, Deadlines
 from oncelog.coordinator.transaction.completion import TransactionCompletion
 from oncelog.coordinator.transaction.connection_challenge import Action
+from oncelog.coordinator.transaction.figures import TransactionFigures
 from oncelog.coordinator.transaction.id_limits import validate_new_id
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.marker_sender import MarkerSender
@@ -146,8 +147,7 @@ class TransactionCoordinator:
 
     def start(self) -> None:
         """Begin the sweeps."""
-        config = self._config
-        self._sweeps.start(config.abort_timed_out_interval_ms, config.remove_expired_interval_ms)
+        self._sweeps.start(self._config.abort_timed_out_interval_ms, self._config.remove_expired_interval_ms)
 
     def stop(self) -> None:
         """Stop everything that happens without a request."""
@@ -463,9 +463,8 @@ class TransactionCoordinator:
         return self._states.is_loading
 
     @property
-    def timed_out_count(self) -> int:
-        """Return how many transactions this coordinator has aborted because they were open for too long."""
-        return self._sweeps.timed_out_count
+    def figures(self) -> TransactionFigures:
+        return self._completion.figures(self._sweeps.timed_out_count)
 
     def _find(self, transactional_id: str) -> tuple[OwnedPartition, Transaction] | ErrorCode:
         """Return a known transactional id and its open partition."""

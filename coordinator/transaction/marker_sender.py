@@ -106,6 +106,7 @@ class PendingMarkers:
         "_on_done",
         "again",
         "attempts",
+        "leaderless",
         "log_partition",
         "marker",
         "transactional_id",
@@ -134,6 +135,8 @@ class PendingMarkers:
         )
         self.waiting = set(prepared.partitions)
         self.attempts = 0
+        self.leaderless = 0
+        """How many partitions had no leader at the last attempt."""
         self.again: list[TopicPartition] = []
         """The partitions of the next attempt."""
         self._on_done: Callable[[], None] | None = None
@@ -192,6 +195,10 @@ class MarkerSender:
     def __len__(self) -> int:
         return len(self._pending)
 
+    def leaderless_count(self) -> int:
+        """Return how many markers wait for their partition to have a leader."""
+        return sum(markers.leaderless for markers in self._pending.values())
+
     def send(self, markers: PendingMarkers) -> None:
         """Send markers to their partitions, and retry until each partition has its own."""
         self._pending[markers.transactional_id] = markers
@@ -219,6 +226,7 @@ class MarkerSender:
             markers.waiting.discard(partition)
         for broker_id, led in routes.elsewhere.items():
             self._enqueue(broker_id, markers, led)
+        markers.leaderless = len(routes.leaderless)
         if routes.leaderless:
             self._retry(markers, routes.leaderless)
         if routes.here:

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Final
 
 from oncelog.coordinator.load_report import LoadReport
+from oncelog.coordinator.load_times import LoadTimes
 from oncelog.coordinator.log_errors import coordinator_error
 from oncelog.coordinator.log_loading import load
 from oncelog.coordinator.ports import (
@@ -152,6 +153,7 @@ class TransactionStateManager:
         self._loading: dict[OwnedPartition, None] = {}
         """Those that are being read. One that could not be read is not among them until the next attempt."""
         self._load_report = LoadReport(TRANSACTION_STATE_TOPIC_NAME, "transactional ids", logger)
+        self.load_times = LoadTimes()
         self._load_turn = asyncio.Lock()
 
     # Ownership
@@ -226,6 +228,7 @@ class TransactionStateManager:
         """Make one attempt to load; after an exception the next attempt begins with nothing."""
         partition.forget()
         self._loading[partition] = None
+        began = asyncio.get_running_loop().time()
         replay = LogReplay(partition.transactions)
         try:
             if await load(
@@ -236,6 +239,7 @@ class TransactionStateManager:
                 settle=replay.settle,
             ):
                 self._open(partition)
+                self.load_times.note(partition.opened_at - began)
             elif self.owns(partition):  # The leadership was lost; it is about to be resigned.
                 del self._partitions[partition.index], self._loads[partition.index]
         finally:

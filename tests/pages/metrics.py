@@ -1,18 +1,22 @@
 """The page of the metrics, from the families that a broker of a cluster yields."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Final
 
-from prometheus_client import Metric
-
 from oncelog.broker.metrics.cleaner_metrics import cleaner_metrics
-from oncelog.broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics, session_metrics
+from oncelog.broker.metrics.cluster_metrics import controller_metrics, feature_metrics, session_metrics
+from oncelog.broker.metrics.exposition import Families
+from oncelog.broker.metrics.group_metrics import GroupOffsets, group_metrics, group_offset_metrics
+from oncelog.broker.metrics.loop_idle import LoopIdle
 from oncelog.broker.metrics.loop_lag import LoopLag
 from oncelog.broker.metrics.monitor import loop_metrics, storage_metrics, task_metrics
-from oncelog.broker.metrics.partition_metrics import log_metrics, replica_metrics, topic_metrics
+from oncelog.broker.metrics.partition_metrics import Clock, led_partition_metrics, log_metrics, replica_metrics
+from oncelog.broker.metrics.process_metrics import disk_metrics, idle_metrics
 from oncelog.broker.metrics.quota_metrics import quota_metrics
 from oncelog.broker.metrics.request_metrics import request_metrics, traffic_metrics
 from oncelog.broker.metrics.response_errors import ResponseErrors
+from oncelog.broker.metrics.topic_metrics import topic_metrics
 from oncelog.broker.metrics.transaction_metrics import transaction_metrics, verification_metrics
 from oncelog.broker.parts import Broker
 from tests.simulation.cluster_stories import simulate
@@ -50,46 +54,44 @@ def page() -> str:
     return "\n".join([_INTRODUCTION, "\n\n".join(sections)]) + "\n"
 
 
-def _sections(broker: Broker) -> Iterator[tuple[str, list[Metric]]]:
+def _sections(broker: Broker) -> Iterator[tuple[str, Families]]:
     replicas = broker.replica_manager
-    requests = list(request_metrics({}, ResponseErrors()))
-    yield (
-        "Requests, listeners and tasks",
-        [
-            *(family for family in requests if not family.name.startswith("oncelog_")),
-            *traffic_metrics({}),
-            *quota_metrics(broker.quotas),
-            *loop_metrics(LoopLag()),
-            *task_metrics(broker.supervisor),
-        ],
+    requests = [family for family in request_metrics({}, ResponseErrors()) if not family.name.startswith("oncelog_")]
+    fences = [family for family in request_metrics({}, ResponseErrors()) if family.name.startswith("oncelog_")]
+    yield "Requests and listeners", chain(requests, traffic_metrics({}), quota_metrics(broker.quotas))
+    process = chain(
+        loop_metrics(LoopLag()), idle_metrics(LoopIdle()), disk_metrics({}), task_metrics(broker.supervisor)
     )
+    yield "The process and its tasks", process
+    yield "Topics", topic_metrics(replicas.traffic, produced=0, fetched=0)
+    clock = Clock(now_ms=0, max_timeout_ms=0)
     yield (
-        "Topics, partitions and logs",
-        [
-            *topic_metrics(replicas),
-            *replica_metrics(replicas, broker.replica_control),
-            *log_metrics(replicas),
-            *cleaner_metrics(broker.log_manager),
-            *storage_metrics(broker),
-        ],
+        "Partitions and logs",
+        chain(
+            replica_metrics(replicas, broker.replica_control, clock),
+            led_partition_metrics(replicas),
+            log_metrics(replicas),
+            cleaner_metrics(broker.log_manager, broker.supervisor),
+            storage_metrics(broker),
+        ),
     )
-    yield (
-        "Transactions",
-        [
-            *transaction_metrics(broker.transaction_coordinator, broker.wall_clock()),
-            *(family for family in requests if family.name.startswith("oncelog_")),
-            *verification_metrics(broker.transaction_verifier.metrics),
-        ],
-    )
-    yield "Groups and features", [*group_metrics(broker), *feature_metrics(broker)]
-    yield "Controller", [*controller_metrics(broker)]
-    yield "ZooKeeper session (only on brokers with `zookeeper.connect`)", [*session_metrics(broker)]
+    transactions = transaction_metrics(broker.transaction_coordinator, broker.wall_clock())
+    verifications = verification_metrics(broker.transaction_verifier.metrics)
+    yield "Transactions", chain(transactions, fences, verifications)
+    offsets = group_offset_metrics(GroupOffsets([], 0), lambda _: None)
+    yield "Groups and features", chain(group_metrics(broker.group_coordinator), offsets, feature_metrics(broker))
+    yield "Controller", controller_metrics(broker)
+    yield "ZooKeeper session (only on brokers with `zookeeper.connect`)", session_metrics(broker)
 
 
-def _table(families: Iterable[Metric]) -> Iterator[str]:
+def _table(families: Families) -> Iterator[str]:
     yield "| name | kind | labels | meaning |"
     yield "|---|---|---|---|"
+    names = set()
     for family in families:
+        if family is None or family.name in names:
+            continue
+        names.add(family.name)
         labels = ", ".join(f"`{label}`" for label in family._labelnames)
         name = family.name + _SUFFIXES.get(family.type, "")
         yield f"| `{name}` | {family.type} | {labels} | {family.documentation} |"

@@ -18,7 +18,7 @@ PAGES: Final = (
     ".github/ISSUE_TEMPLATE/feature.md",
     *sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "docs").rglob("*.md")),
 )
-FOLDERS: Final = "broker|clients|coordinator|docs|examples|protocol|pyspark_oncelog|spark_connector|tests"
+FOLDERS: Final = "broker|clients|coordinator|deploy|docs|examples|protocol|pyspark_oncelog|spark_connector|tests"
 TARGETS: Final = frozenset(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 
 

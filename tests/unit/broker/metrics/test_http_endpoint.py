@@ -15,6 +15,10 @@ from tests.unit.broker.network.frame_client import LOOPS, run
 every_loop = pytest.mark.parametrize("loop_name", LOOPS)
 
 
+PART_SIZE, PARTS = 1 << 16, 120
+"""Of a page that no socket takes at once."""
+
+
 class Client(asyncio.Protocol):
     """Sends bytes, and keeps what comes until the other side closes."""
 
@@ -44,7 +48,12 @@ class Site:
         self.port = 0
 
     def publish(self) -> None:
-        self.endpoint.pages = {"/page": self._page, "/gated": self._gated, "/broken": self._broken}
+        self.endpoint.pages = {
+            "/large": self._large,
+            "/page": self._page,
+            "/gated": self._gated,
+            "/broken": self._broken,
+        }
 
     async def connect(self) -> Client:
         _, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", self.port)
@@ -58,11 +67,14 @@ class Site:
         return await client.closed
 
     async def _page(self) -> Page:
-        return Page(b"content", content_type="text/x")
+        return Page((b"con", b"tent"), content_type="text/x")
+
+    async def _large(self) -> Page:
+        return Page((bytes(PART_SIZE),) * PARTS)
 
     async def _gated(self) -> Page:
         await self.gate.wait()
-        return Page(b"late")
+        return Page((b"late",))
 
     async def _broken(self) -> Page:
         raise ValueError("a bug")
@@ -100,6 +112,22 @@ def test_page_is_sent_whole_and_the_connection_ends(loop_name: str) -> None:
                 b"Connection: close",
             ]
             assert (await here.ask(b"HEAD /page HTTP/1.0\r\n\r\n")).split(b"\r\n\r\n")[1] == b""
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_large_page_is_sent_as_its_client_reads(loop_name: str) -> None:
+    async def scenario() -> None:
+        async with site() as here:
+            slow = await here.connect()
+            slow.transport.pause_reading()
+            slow.transport.write(b"GET /large HTTP/1.1\r\n\r\n")
+            assert (await here.ask(b"GET /page HTTP/1.1\r\n\r\n")).endswith(b"content")
+            slow.transport.resume_reading()
+            head, _, body = (await slow.closed).partition(b"\r\n\r\n")
+            assert len(body) == PARTS * PART_SIZE
+            assert b"Content-Length: %d" % len(body) in head
 
     run(loop_name, scenario)
 

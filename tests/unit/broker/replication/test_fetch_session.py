@@ -18,6 +18,7 @@ from oncelog.broker.replication.fetch_session import (
 )
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.replication.topic_traffic import TopicTraffic
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import (
     EpochEndOffset,
@@ -232,7 +233,7 @@ def test_follower_that_registered_again_has_every_partition_dirty(cache: FetchSe
 
 
 def test_forgotten_partition_is_not_watched(cache: FetchSessionCache) -> None:
-    partition = Partition(TopicPartition("t", 0), ReplicaHost(broker_id=1, spawn=Supervisor().spawn))
+    partition = Partition(TopicPartition("t", 0), ReplicaHost(broker_id=1, spawn=Supervisor().spawn), TopicTraffic())
     context = opened(cache, fetch(0, 1))
     forgotten, kept = context.session.positions.values()
     for position in (forgotten, kept, kept):

@@ -11,6 +11,7 @@ from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.followed_partition import FollowedPartition
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.replication.topic_traffic import TopicTraffic
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin, PartitionLog
 from oncelog.broker.storage.recovery import NotedLog
@@ -37,7 +38,7 @@ def log_of(epochs: Sequence[int], disk: SimDisk | None = None) -> PartitionLog:
 
 
 def following(epochs: Sequence[int], *, leader_epoch: int = 9, disk: SimDisk | None = None) -> FollowedPartition:
-    partition = Partition(TopicPartition("t", 0), ReplicaHost(broker_id=ME, spawn=Supervisor().spawn))
+    partition = Partition(TopicPartition("t", 0), ReplicaHost(broker_id=ME, spawn=Supervisor().spawn), TopicTraffic())
     state = LeaderAndIsrPartitionState(leader=LEADER, leader_epoch=leader_epoch, replicas=[ME, LEADER], isr=[LEADER])
     partition.become_follower(state, log_of(epochs, disk))
     return FollowedPartition(partition)

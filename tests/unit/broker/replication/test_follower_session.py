@@ -7,6 +7,7 @@ from oncelog.broker.replication.followed_partition import FollowedPartition
 from oncelog.broker.replication.follower_session import FetcherSettings, FollowerSession
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.replication.topic_traffic import TopicTraffic
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin, PartitionLog
 from oncelog.broker.storage.recovery import NotedLog
@@ -30,7 +31,7 @@ def partition(index: int, *, leader_epoch: int = 3) -> Partition:
     disk.make_dirs("/data/t")
     name = TopicPartition("t", index)
     log = PartitionLog.open(log_host(disk, lambda: 1_000), "/data/t", name, LogConfig(), NotedLog())
-    partition = Partition(name, ReplicaHost(broker_id=ME, spawn=Supervisor().spawn))
+    partition = Partition(name, ReplicaHost(broker_id=ME, spawn=Supervisor().spawn), TopicTraffic())
     partition.topic_id = TOPIC_ID
     partition.become_follower(
         LeaderAndIsrPartitionState(leader=LEADER, leader_epoch=leader_epoch, replicas=[ME, LEADER], isr=[LEADER]), log

@@ -15,6 +15,7 @@ from oncelog.broker.replication.leading_partition import ACKS_ALL, LeadingPartit
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.replication.replica_progress import ReplicaProgress
+from oncelog.broker.replication.topic_traffic import TopicTraffic
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from oncelog.broker.storage.recovery import NotedLog
@@ -55,7 +56,7 @@ class Fixture:
             replica_lag_time_max_ms=LAG_MS,
             propose_isr=self.proposals.append,
         )
-        self.partition = Partition(TopicPartition("t", 0), self.host)
+        self.partition = Partition(TopicPartition("t", 0), self.host, TopicTraffic())
         self.log = PartitionLog.open(
             log_host(self.disk, lambda: 1_000), "/data/t-0", TopicPartition("t", 0), self.config, NotedLog()
         )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.broker.metrics.cleaner_metrics import cleaner_metrics
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
 from oncelog.broker.storage.log_config import LogConfig
@@ -21,6 +22,7 @@ from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 from tests.unit.broker.batches import batch
+from tests.unit.broker.metrics.test_monitor import values
 from tests.unit.broker.storage.logs import append, content, must_append
 from tests.unit.broker.turns import longest_turn
 from tests.unit.broker.virtual_time import in_virtual_time
@@ -710,13 +712,21 @@ async def test_log_that_cannot_be_cleaned_is_set_aside_and_others_are_cleaned(
         await clean(broker, A, B)
     assert whole.size < before / 2
     assert (damaged.uncleanable, damaged.failed, whole.uncleanable) == (True, False, False)
-    assert broker.manager.uncleanable_count == 1
+    assert broker.manager.uncleanable() == [damaged]
+    measured = values(cleaner_metrics(broker.manager, Supervisor()))
+    assert measured["kafka_log_logcleanermanager_uncleanable_partitions_count//data"] == 1
+    assert measured["kafka_log_logcleanermanager_uncleanable_bytes//data"] > 0
+    assert 0 < measured["kafka_log_logcleaner_cleaner_recopy_percent"] < 50
+    assert 0 < measured["kafka_log_logcleaner_max_buffer_utilization_percent"] < 1
+    assert measured["kafka_log_logcleanermanager_max_dirty_percent"] == 0, "the last round found nothing to do"
+    assert measured["kafka_log_logcleanermanager_time_since_last_run_ms"] >= 0
+    assert measured["kafka_log_logcleaner_deadthreadcount"] == 0
     lines = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(lines) == 1
     assert "/data/a-0" in lines[0]
     broker.manager.delete(A)
     broker.create(A, ID_B)
-    assert broker.manager.uncleanable_count == 0
+    assert broker.manager.uncleanable() == []
 
 
 async def test_unexpected_exception_of_one_log_sets_it_aside(caplog: pytest.LogCaptureFixture) -> None:

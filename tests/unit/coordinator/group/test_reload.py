@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.coordinator.group.memory import GroupMemory
+from oncelog.coordinator.group.offset_counts import OffsetCounts
 from oncelog.coordinator.group.offset_requests import Committer, OffsetToCommit
 from oncelog.coordinator.group.offsets import size_of_metadata
 from oncelog.coordinator.group.settings import GroupSettings
@@ -44,7 +45,7 @@ def knowledge(shard: GroupShard) -> dict[str, Any]:
 
 def replayed(batches: list[bytes]) -> GroupShard:
     log = Log()
-    shard = GroupShard(0, log.elect(), SETTINGS, lambda: 0, GroupMemory(SETTINGS.memory_limits()))
+    shard = GroupShard(0, log.elect(), SETTINGS, lambda: 0, GroupMemory(SETTINGS.memory_limits()), OffsetCounts())
     for batch in batches:
         shard.replay(batch, 0, read_header(batch))
     for group_id in shard.offsets.group_ids():

@@ -208,7 +208,7 @@ def test_producer_whose_transaction_timed_out_may_abort_and_go_on() -> None:
         assert add(w, producer).response is ErrorCode.PRODUCER_FENCED
         assert w.end_and_bump(producer, commit=False).response == ended(bumped(producer))
         assert add(w, bumped(producer)).response is ErrorCode.NONE
-        assert w.coordinator.timed_out_count == 1
+        assert w.coordinator.figures.timed_out_count == 1
 
 
 def test_abort_that_the_log_refused_is_not_counted() -> None:
@@ -217,10 +217,10 @@ def test_abort_that_the_log_refused_is_not_counted() -> None:
         add(w, w.producer())
         w.log.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
         w.sleep(TIMEOUT_MS / 1000 + SWEEP + 1)
-        assert w.coordinator.timed_out_count == 0
+        assert w.coordinator.figures.timed_out_count == 0
         assert not w.log.refusals
         w.sleep(SWEEP)
-        assert w.coordinator.timed_out_count == 1
+        assert w.coordinator.figures.timed_out_count == 1
         assert list(w.coordinator.open_transactions()) == []
 
 
@@ -357,7 +357,7 @@ def test_time_out_in_the_last_epoch_takes_a_new_producer_id_too(epoch: int, bloc
         assert (metadata.state, metadata.producer_epoch) == (TransactionState.COMPLETE_ABORT, 0)
         assert metadata.producer_id != OLD.id
         assert w.markers(INVOICES) == [TransactionMarker(OLD.id, MAX_EPOCH, False, 1, 2)]
-        assert w.coordinator.timed_out_count == 1
+        assert w.coordinator.figures.timed_out_count == 1
 
 
 def test_reservation_serves_all_transactions_that_timed_out() -> None:
