@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.clients.aborted_ranges import AbortedRanges
+from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
 from oncelog.clients.fan_out import call_leaders

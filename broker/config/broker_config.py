@@ -34,7 +34,7 @@ from oncelog.broker.config.zookeeper_settings import ZooKeeperSettings
 
 _ASYNCIO: Final = "one event loop does this work, without a pool of threads"
 _NO_KRAFT: Final = "the cluster is coordinated by ZooKeeper or by the embedded store, not by KRaft"
-_FORMAT: Final = "message format version 2 is the only one supported"
+_FORMAT: Final = "messages are stored in format version 2 only"
 AS_PRODUCED: Final = "the codec's own default level is used"
 GZIP_LEVEL: Final = "Level of gzip, 1 to 9; -1: its default."
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
@@ -228,7 +228,15 @@ class BrokerConfig(ZooKeeperSettings):
         unused="replaced by the keys that end in timestamp.before.max.ms and timestamp.after.max.ms",
     )
     log_message_format_version: str | None = string(None, "Message format version.", unused=_FORMAT)
-    log_message_downconversion_enable: bool = boolean(True, "Whether to down-convert records.", unused=_FORMAT)
+    log_message_downconversion_enable: bool = boolean(
+        True, "Whether consumers older than Kafka 0.11 are served; if not, they get UNSUPPORTED_VERSION."
+    )
+    oncelog_downconversion_isolation_level: str = string(
+        "read_committed",
+        "What consumers older than Kafka 0.11 read: read_committed: neither open nor aborted transactions. "
+        "read_uncommitted: both, as in Kafka.",
+        choices=("read_committed", "read_uncommitted"),
+    )
     message_max_bytes: int = integer(1_048_588, "Maximum size of a record batch, in bytes.", low=0)
     compression_type: str = string(
         "producer",

@@ -38,7 +38,7 @@ from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
-_ONE_FORMAT: Final = "message format version 2 is the only one supported"
+_ONE_FORMAT: Final = "messages are stored in format version 2 only"
 _NO_TIERS: Final = "tiered storage is not supported"
 _NO_TIERED_STORAGE: Final = "Tiered Storage functionality is disabled in the broker."
 LEADER_THROTTLE: Final = "leader.replication.throttled.replicas"
@@ -92,7 +92,9 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
                 low=1,
             ),
             "max.message.bytes": integer(1_048_588, "Maximum size of a record batch, in bytes.", low=0),
-            "message.downconversion.enable": boolean(True, "Whether to down-convert records.", unused=_ONE_FORMAT),
+            "message.downconversion.enable": boolean(
+                True, "Whether consumers older than Kafka 0.11 are served; if not, they get UNSUPPORTED_VERSION."
+            ),
             "message.format.version": string("3.0-IV1", "Message format version.", unused=_ONE_FORMAT),
             "message.timestamp.after.max.ms": long(
                 3_600_000, "Maximum milliseconds by which a record's timestamp may be after the broker's time.", low=0

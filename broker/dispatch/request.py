@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
+from oncelog.broker.dispatch.old_consumer import OldConsumer
 from oncelog.coordinator.ports import NEVER
 from oncelog.protocol.principal import USER
 from oncelog.protocol.principal import Principal as Principal
@@ -57,6 +58,7 @@ class ConnectionInfo:
         "large_left_since",
         "listener_name",
         "loop_nanoseconds",
+        "old_consumer",
         "on_throttle",
         "order",
         "principal",
@@ -103,6 +105,8 @@ class ConnectionInfo:
         """What its requests took of the event loop since its last response, if that is measured (``LoopMeter``)."""
         self.on_throttle: Callable[[float], None] | None = None
         """Called with the seconds for which nothing more is read; None without a connection, and once it is lost."""
+        self.old_consumer: OldConsumer | None = None
+        """What is remembered of its fetches if they are older than version 4."""
         self.is_open = True
         """False once the connection is lost: its responses have no reader."""
         self.changes_under_way = 0

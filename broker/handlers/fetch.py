@@ -10,7 +10,8 @@ and is referred to one in its own rack if ``replica.selector.class`` selects it 
 A follower names itself by its broker id, needs the right to act as a member of the cluster, and sees the log to its
 end. Its fetch offset also acknowledges what it has: by it records become replicated.
 
-Versions: 4 is the first with aborted transactions; 5 has log start offsets; 7 sessions; 9 leader epochs (KIP-320); 10
+Versions: 0-3 get messages of format 0 or 1 (``oncelog.broker.handlers.old_fetch``); 4 is the first with batches and
+aborted transactions; 5 has log start offsets; 7 sessions; 9 leader epochs (KIP-320); 10
 zstd; 11 racks; 12 is flexible and has diverging epochs; 13 names topics by id; 15 moves the replica id into a struct;
 16 returns the current leader (KIP-951); 17 has directory ids, 18 the follower's high watermark (KIP-1166): both are for
 replicas of KRaft's own log and are ignored. Before 6 clients do not know KAFKA_STORAGE_ERROR and get
@@ -19,11 +20,12 @@ NOT_LEADER_OR_FOLLOWER, so that they look for another leader.
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from oncelog.broker.config.broker_config import RACK_AWARE_SELECTOR
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.handlers.old_fetch import fetch_for_old_consumer
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_fetch import DelayedFetch
 from oncelog.broker.replication.fetch_reader import FetchParams
@@ -51,19 +53,24 @@ from oncelog.protocol.messages.fetch import (
 
 _NO_REPLICA: Final = -1
 _READ_COMMITTED: Final = 1
+_FIRST_VERSION_WITH_BATCHES: Final = 4
 _FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 _FIRST_VERSION_WITH_RACKS: Final = 11
 _FIRST_VERSION_WITH_LAST_EPOCH: Final = 12
 _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 16
+_Reading: TypeAlias = FetchResponse | asyncio.Future[FetchResponse]
 _LEADERSHIP_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-@handles(ApiKey.FETCH, versions="4-18", in_turn=True)
+@handles(ApiKey.FETCH, versions="0-18", in_turn=True)
 def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest) -> Outcome:
     replicas = broker.replica_manager
     now_ms = int(asyncio.get_running_loop().time() * 1000)
-    if replica_id(request) >= 0 and not _is_broker(broker, context):
+    is_old = context.api_version < _FIRST_VERSION_WITH_BATCHES
+    if replica_id(request) >= 0 and (is_old or not _is_broker(broker, context)):
         return _refuse_follower(broker, context, request, now_ms)
+    if is_old:
+        return fetch_for_old_consumer(broker, context, request, partial(_read_for_old_consumer, broker, context))
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
@@ -72,7 +79,17 @@ def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest)
     return _start(broker, context, fetch, _params(broker, context, request))
 
 
-def _start(broker: Broker, context: RequestContext, fetch: FetchContext, params: FetchParams) -> Outcome:
+def _read_for_old_consumer(broker: Broker, context: RequestContext, request: FetchRequest) -> _Reading:
+    replicas = broker.replica_manager
+    now_ms = int(asyncio.get_running_loop().time() * 1000)
+    fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
+    assert isinstance(fetch, FetchContext), "a fetch without a session opens"
+    is_committed = broker.config.oncelog_downconversion_isolation_level == "read_committed"
+    isolation = FetchIsolation.TXN_COMMITTED if is_committed else FetchIsolation.HIGH_WATERMARK
+    return _start(broker, context, fetch, _params(broker, context, request)._replace(isolation=isolation))
+
+
+def _start(broker: Broker, context: RequestContext, fetch: FetchContext, params: FetchParams) -> _Reading:
     return DelayedFetch(
         fetch,
         params,

@@ -16,6 +16,12 @@ have gone back; latest and timestamps are then OFFSET_NOT_AVAILABLE (LEADER_NOT_
 A search by time reads batches and walks records, and a request may contain any number of searches, so this is sliced
 work (``oncelog.broker.dispatch.sliced_work``).
 
+Version 0 has no single offset but a list of those at which segments begin, newest first, and before them the end: all
+that are not newer than the timestamp, by the largest timestamp of each segment. (Kafka goes by the time of its file.)
+
+What a consumer without an isolation level (before version 2) takes for the end is what it may read up to:
+``oncelog.downconversion.isolation.level``.
+
 Versions: 1 is the first with single offsets; 2 has isolation levels; 4 leader epochs; 6 is flexible; 10 has a time-out
 for tiered storage, which is not needed.
 """
@@ -52,8 +58,8 @@ LATEST_TIERED_TIMESTAMP: Final = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 
 _FIRST_VERSIONS: Final = {
-    LATEST_TIMESTAMP: 1,
-    EARLIEST_TIMESTAMP: 1,
+    LATEST_TIMESTAMP: 0,
+    EARLIEST_TIMESTAMP: 0,
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
@@ -65,12 +71,14 @@ _DEBUGGING_REPLICA: Final = -2
 _READ_COMMITTED: Final = 1
 _NO_TIMESTAMP: Final = -1
 _NO_OFFSET: Final = -1
+_FIRST_VERSION_WITH_SINGLE_OFFSETS: Final = 1
+_FIRST_VERSION_WITH_ISOLATION: Final = 2
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
 _LOOKUP_UNITS: Final = 5
 """What a partition costs, in the units of a ``WorkBudget``."""
 
 
-@handles(ApiKey.LIST_OFFSETS, versions="1-11")
+@handles(ApiKey.LIST_OFFSETS, versions="0-11")
 def handle_list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> Outcome:
     lookup = _Lookup(broker, context, request)
     return broker.sliced_work.start(lookup.find_all(), lookup.budget, context.connection)
@@ -109,6 +117,9 @@ class _Lookup:
                 self.budget.left -= _LOOKUP_UNITS
                 if self.budget.left <= 0:
                     yield None
+                if self._context.api_version < _FIRST_VERSION_WITH_SINGLE_OFFSETS:
+                    topic_response.partitions.append(self._list_segments(topic.name, requested))
+                    continue
                 found = self._find(topic.name, requested)
                 if isinstance(found, _Timestamp):
                     found = yield from self._search(found)
@@ -180,13 +191,52 @@ class _Lookup:
             return ErrorCode.OFFSET_NOT_AVAILABLE
         return FoundOffset(_NO_TIMESTAMP, _NO_OFFSET, NO_EPOCH)
 
+    def _list_segments(self, topic: str, requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        """Return the offsets of version 0."""
+        index = requested.partition_index
+        found = self._find(topic, requested)
+        if isinstance(found, ErrorCode):
+            return self._response(requested, found)
+        partition = self._broker.replica_manager.find((topic, index))
+        assert isinstance(partition, Partition) and partition.log is not None, "it was found in this turn of the loop"
+        offsets = _segment_offsets(
+            partition.log, requested.timestamp, self._last_fetchable_offset(partition.log), self._broker.wall_clock()
+        )
+        self.budget.left -= len(offsets)
+        return ListOffsetsPartitionResponse(
+            partition_index=index, old_style_offsets=offsets[: max(requested.max_num_offsets, 0)]
+        )
+
     def _end_is_unknown(self, partition: Partition) -> bool:
         return self._request.replica_id == _CONSUMER and not partition.end_is_settled
 
     def _last_fetchable_offset(self, log: PartitionLog) -> int:
         if self._request.replica_id != _CONSUMER:
             return log.log_end_offset
-        return log.last_stable_offset if self._request.isolation_level == _READ_COMMITTED else log.high_watermark
+        if self._context.api_version < _FIRST_VERSION_WITH_ISOLATION:
+            is_committed = self._broker.config.oncelog_downconversion_isolation_level == "read_committed"
+        else:
+            is_committed = self._request.isolation_level == _READ_COMMITTED
+        return log.last_stable_offset if is_committed else log.high_watermark
+
+
+def _segment_offsets(log: PartitionLog, timestamp: int, end: int, now_ms: int) -> list[int]:
+    """Return where the segments begin that are not newer than ``timestamp``, newest first, below ``end``; and ``end``.
+
+    A segment counts as being as old as its largest timestamp, and what comes after it as being from now.
+    """
+    start = log.log_start_offset
+    if timestamp == EARLIEST_TIMESTAMP:
+        return [start]
+    offsets = [
+        max(segment.base_offset, start)
+        for segment in log.segments
+        if segment.base_offset < end
+        and (timestamp == LATEST_TIMESTAMP or segment.max_timestamp().timestamp <= timestamp)
+    ]
+    if timestamp == LATEST_TIMESTAMP or timestamp >= now_ms:
+        offsets.append(end)
+    return offsets[::-1]
 
 
 def _earliest(log: PartitionLog) -> FoundOffset:

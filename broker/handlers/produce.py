@@ -30,15 +30,14 @@ as in Kafka.
 Internal topics are written by their coordinators only: INVALID_TOPIC_EXCEPTION. (Kafka makes an exception for a client
 that calls itself ``__admin_client``; here no client is exempt.)
 
-Versions: 0-2 carried older batch formats and are advertised because librdkafka turns compression off without them; they
-are not served. 3 is the first with batches of version 2; 5 returns the log start offset; 7 allows zstd; 8 has error
-messages; 9 is flexible; 10 returns the current leader (KIP-951); 11 may get TRANSACTION_ABORTABLE; 12 adds its
+Versions: 0-2 have messages of format 0 or 1, which become one batch (``oncelog.protocol.records.up_conversion``); 3 is
+the first with batches of format 2; 4 may get KAFKA_STORAGE_ERROR; 5 returns the log start offset; 7 allows zstd; 8 has
+error messages; 9 is flexible; 10 returns the current leader (KIP-951); 11 may get TRANSACTION_ABORTABLE; 12 adds its
 partitions to the transaction, and may get CONCURRENT_TRANSACTIONS while the one before completes (KIP-890); 13 has
-topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
+topic ids (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -74,6 +73,7 @@ from oncelog.protocol.records.record_batch import (
     peek_transactional_producer,
 )
 from oncelog.protocol.records.record_walk import RecordRules, WorkBudget
+from oncelog.protocol.records.up_conversion import convert_message_set
 from oncelog.protocol.records.validation import (
     BatchRules,
     Conformed,
@@ -86,6 +86,7 @@ from oncelog.protocol.schema import ZERO_UUID
 
 _ACKS: Final = frozenset({-1, 0, 1})
 _NO_ACKS: Final = 0
+_FIRST_VERSION_WITH_BATCHES: Final = 3
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
@@ -105,13 +106,8 @@ _Judged: TypeAlias = Conformed | ErrorCode | RejectedRecords
 """A batch as it will be stored, or why it is not."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Unwalked:
-    """A batch with a valid header whose records must be walked."""
-
-    batch: memoryview
-    header: BatchHeader
-    rules: BatchRules
+_Unwalked: TypeAlias = partial[Generator[None, None, _Judged]]
+"""The walk over the records of a batch, or the conversion of old messages, that is still to be made with a budget."""
 
 
 class _Batch:
@@ -146,7 +142,7 @@ def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> P
     return _refused(*_collect(request), ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-@handles(ApiKey.PRODUCE, versions="3-13", advertised="0-13", error_response=error_response)
+@handles(ApiKey.PRODUCE, versions="0-13", error_response=error_response)
 def handle_produce(broker: Broker, context: RequestContext, request: ProduceRequest) -> Outcome:
     topics = request.topic_data
     has_one_batch = len(topics) == 1 and len(topics[0].partition_data) == 1  # As most requests have.
@@ -209,7 +205,7 @@ class _Produce:
     def begin(self) -> Outcome:
         """Do the work at once if it is little and its transaction's coordinator has decided, else in a coroutine."""
         batches = self._batches
-        written = _transactional_batches(batches)
+        written = _transactional_batches(batches) if self._context.api_version >= _FIRST_VERSION_WITH_BATCHES else ()
         refusal = self._refusal(written)
         if refusal:
             response = _refused(self._responses, batches, refusal)
@@ -319,7 +315,7 @@ class _Produce:
         if len(batches) == 1:  # As mostly: without the cost of slices, unless it must be walked.
             (batch,) = batches
             self._judge(batch, self._topic_error(batch.topic.name))
-            if not isinstance(batch.judged, _Unwalked):
+            if not isinstance(batch.judged, partial):
                 if appends:
                     self._append_all(batches, _ALL_VERIFIED)
                 return None
@@ -337,8 +333,8 @@ class _Produce:
                 topic, error = batch.topic, self._topic_error(batch.topic.name)
             if batch.judged is _NO_ERROR:
                 self._judge(batch, error)
-            if isinstance(unwalked := batch.judged, _Unwalked):
-                batch.judged = yield from conform_batch(unwalked.batch, unwalked.header, unwalked.rules, budget)
+            if isinstance(unwalked := batch.judged, partial):
+                batch.judged = yield from unwalked(budget)
                 self._find(batch)
             if appends:
                 self._append_all((batch,), _ALL_VERIFIED)
@@ -381,6 +377,9 @@ class _Produce:
         if records is not None and (not isinstance(records, memoryview) or records.readonly):
             # Not from a socket, whose frames are ours to write to.
             records = memoryview(bytearray(b"".join(records) if isinstance(records, list) else records))
+        if self._context.api_version < _FIRST_VERSION_WITH_BATCHES:
+            batch.judged = partial(convert_message_set, records or memoryview(b""), self._rules(config))
+            return
         header = validate_header(
             records,
             max_message_bytes=config.max_message_bytes,
@@ -397,7 +396,7 @@ class _Produce:
             or self._broker.config.oncelog_validate_records == "full"
             or (header.attributes & COMPRESSION_MASK and counts_too_many(header))
         ):
-            batch.judged = _Unwalked(records, header, self._rules(config))
+            batch.judged = partial(conform_batch, records, header, self._rules(config))
             return
         earliest, latest = self._now_ms - config.timestamp_before_max_ms, self._now_ms + config.timestamp_after_max_ms
         if earliest <= header.max_timestamp <= latest or header.max_timestamp == NO_TIMESTAMP:
@@ -455,6 +454,8 @@ class _Produce:
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
         if not isinstance(info, AppendInfo):
             return refused_batch(index, info)
+        if self._context.api_version < _FIRST_VERSION_WITH_BATCHES:
+            partition.traffic.produce_conversions += header.records_count
         response = PartitionProduceResponse(
             index=index,
             base_offset=info.base_offset,

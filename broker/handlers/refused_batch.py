@@ -17,6 +17,7 @@ from oncelog.protocol.messages.produce import (
 from oncelog.protocol.records.validation import RejectedRecords
 
 _UNKNOWN_OFFSET: Final = -1
+_FIRST_VERSION_WITH_STORAGE_ERROR: Final = 4
 _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 
 _MESSAGES: Final = {
@@ -67,8 +68,13 @@ def _rejected_records(index: int, rejected: RejectedRecords, log_start_offset: i
 
 
 def with_current_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
-    """Add the current leader of each partition that this broker does not lead."""
+    """Add the current leader of each partition that this broker does not lead, where the version has a place for it.
+
+    Before version 4 clients do not know KAFKA_STORAGE_ERROR: with NOT_LEADER_OR_FOLLOWER they look for another leader.
+    """
     if context.api_version < _FIRST_VERSION_WITH_CURRENT_LEADER:
+        if context.api_version < _FIRST_VERSION_WITH_STORAGE_ERROR:
+            _hide_storage_errors(response)
         return response
     endpoints: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
@@ -90,3 +96,10 @@ def with_current_leaders(broker: Broker, context: RequestContext, response: Prod
                 )
     response.node_endpoints = list(endpoints.values())
     return response
+
+
+def _hide_storage_errors(response: ProduceResponse) -> None:
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER

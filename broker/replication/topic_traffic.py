@@ -22,6 +22,10 @@ class TopicTraffic:
     """Partitions in responses to fetches."""
     refused_fetches: int = 0
     """Those of them that had an error."""
+    produce_conversions: int = 0
+    """Messages of old producers that were appended as records."""
+    fetch_conversions: int = 0
+    """Records that were sent to old consumers as messages."""
 
     def note_produce(self, error_code: int) -> None:
         """Count one batch of a Produce request."""

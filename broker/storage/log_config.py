@@ -33,6 +33,7 @@ class LogConfig:
     delete_retention_ms: int = 24 * 60 * 60 * 1000
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NO_LIMIT
+    message_downconversion_enable: bool = True
     preallocate: bool = False
     """Accepted and ignored: files here are as long as their content."""
     compacts: bool = field(init=False)

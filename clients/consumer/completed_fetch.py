@@ -9,7 +9,7 @@ A batch that cannot be read is an error at its place: the records before it are 
 from struct import Struct
 from typing import Final
 
-from oncelog.clients.aborted_ranges import AbortedRanges
+from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_errors import UnreadableRecords
 from oncelog.clients.consumer.consumer_record import ConsumerRecord

@@ -1,13 +1,15 @@
-"""Fetch (API key 1): versions 4-18, flexible from 12.
+"""Fetch (API key 1): versions 0-18, flexible from 12.
 
-Reads batches, for consumers and for followers.
+Reads batches, for consumers and for followers, or messages of the formats before them.
 
-5: log start offset, for followers' own. 6: KAFKA_STORAGE_ERROR may be returned. 7: incremental sessions (KIP-227).
-8: throttling moves to the client. 9: the leader epoch known to the client (KIP-320). 10: zstd may be received
-(KIP-110). 11: rack and preferred replica (KIP-392). 12: diverging epochs for truncation, and the current leader as
-tagged fields. 13: topic ids instead of names (KIP-516). 14: OFFSET_MOVED_TO_TIERED_STORAGE may be returned.
-15: the replica id moves into ``replica_state``, with the broker's epoch (KIP-903). 16: endpoints of new leaders
-(KIP-951). 17: directory ids (KIP-853). 18: the follower's high watermark (KIP-1166).
+0: sets of messages of magic 0. 1: throttle time. 2: messages of magic 1. 3: the maximum size of the whole response. 4:
+batches of magic 2, the isolation level and aborted transactions. 5: log start offset, for followers' own. 6:
+KAFKA_STORAGE_ERROR may be returned. 7: incremental sessions (KIP-227). 8: throttling moves to the client. 9: the leader
+epoch known to the client (KIP-320). 10: zstd may be received (KIP-110). 11: rack and preferred replica (KIP-392). 12:
+diverging epochs for truncation, and the current leader as tagged fields. 13: topic ids instead of names (KIP-516). 14:
+OFFSET_MOVED_TO_TIERED_STORAGE may be returned. 15: the replica id moves into ``replica_state``, with the broker's epoch
+(KIP-903). 16: endpoints of new leaders (KIP-951). 17: directory ids (KIP-853). 18: the follower's high watermark
+(KIP-1166).
 """
 
 from oncelog.protocol.schema import (
@@ -55,7 +57,7 @@ class ForgottenTopic(Message):
     partitions: list[int] = array_of(int32, "7+", default_factory=list)
 
 
-class FetchRequest(Message, api_key=1, versions="4-18", flexible="12+"):
+class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
     cluster_id: str | None = string("12+", default=None, nullable="12+", tag=0)
     replica_id: int = int32("0-14", default=-1)
     replica_state: ReplicaState | None = struct(ReplicaState, "15+", default=None, tag=1)
@@ -119,7 +121,7 @@ class NodeEndpoint(Message):
     rack: str | None = string("16+", default=None, nullable="16+")
 
 
-class FetchResponse(Message, api_key=1, versions="4-18", flexible="12+"):
+class FetchResponse(Message, api_key=1, versions="0-18", flexible="12+"):
     throttle_time_ms: int = int32("1+", default=0)
     error_code: int = int16("7+", default=0)
     session_id: int = int32("7+", default=0)

@@ -1,12 +1,12 @@
-"""Produce (API key 0): versions 3-13, flexible from 9.
+"""Produce (API key 0): versions 0-13, flexible from 9.
 
-Appends batches.
+Appends batches, or messages of the formats before them.
 
+0: sets of messages of magic 0. 1: throttle time. 2: messages of magic 1, and the append time in the response.
 3: the transactional id, and record batches of magic 2. 4: KAFKA_STORAGE_ERROR may be returned. 5: log start offset,
 with which a client tells a harmless sequence error from a loss. 7: zstd (KIP-110). 8: errors of single records
 (KIP-467). 10: current leader and its endpoint, tagged (KIP-951). 11: TRANSACTION_ABORTABLE may be returned.
 12: in a transaction, partitions are added by writing to them (KIP-890 part 2). 13: topic ids, not names (KIP-516).
-0-2 are advertised and refused, because old librdkafka does not compress for a broker without them.
 """
 
 from oncelog.protocol.schema import (
@@ -35,7 +35,7 @@ class TopicProduceData(Message):
     partition_data: list[PartitionProduceData] = array(PartitionProduceData, "0+", default_factory=list)
 
 
-class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
+class ProduceRequest(Message, api_key=0, versions="0-13", flexible="9+"):
     transactional_id: str | None = string("3+", default=None, nullable="3+")
     acks: int = int16("0+", default=0)
     timeout_ms: int = int32("0+", default=0)
@@ -76,7 +76,7 @@ class NodeEndpoint(Message):
     rack: str | None = string("10+", default=None, nullable="10+")
 
 
-class ProduceResponse(Message, api_key=0, versions="3-13", flexible="9+"):
+class ProduceResponse(Message, api_key=0, versions="0-13", flexible="9+"):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse, "0+", default_factory=list)
     throttle_time_ms: int = int32("1+", default=0)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", default_factory=list, tag=0)

@@ -11,7 +11,7 @@ from oncelog.protocol.records.compression import Compression, new_compressor
 from oncelog.protocol.records.record_batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader, assemble_batch
 from oncelog.protocol.records.record_walk import WorkBudget
 
-_UNITS_PER_KIB: Final = {
+UNITS_PER_KIB: Final = {
     Compression.NONE: 0,
     Compression.GZIP: 30,
     Compression.SNAPPY: 2,
@@ -40,11 +40,14 @@ class Recompression:
 
     def pass_on(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the blocks, having compressed them. Raises BatchTooLarge."""
-        units = _UNITS_PER_KIB[self._compression]
         for block in blocks:
-            self._add(self._compressor.compress(block))
-            self._budget.left -= units * len(block) // 1024
+            self.add(block)
             yield block
+
+    def add(self, block: bytes) -> None:
+        """Compress a block. Raises BatchTooLarge."""
+        self._add(self._compressor.compress(block))
+        self._budget.left -= UNITS_PER_KIB[self._compression] * len(block) // 1024
 
     def batch(self, header: BatchHeader) -> bytearray:
         """Build the batch from all blocks that have passed. Raises BatchTooLarge."""

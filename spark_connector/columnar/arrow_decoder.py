@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from oncelog.clients.aborted_ranges import AbortedRanges
+from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.record_batch import (
     COMPRESSION_MASK,

@@ -14,7 +14,7 @@ Tasks only check whether their batch was decided since the driver's prelude, and
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.clients.aborted_ranges import AbortedRanges
+from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.clients.admin.configs import Resource, ResourceType, describe_config
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.cluster import Cluster
