@@ -27,7 +27,8 @@ for tiered storage, which is not needed.
 """
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
@@ -198,14 +199,15 @@ class _Lookup:
         if isinstance(found, ErrorCode):
             return self._response(requested, found)
         partition = self._broker.replica_manager.find((topic, index))
-        assert isinstance(partition, Partition) and partition.log is not None, "it was found in this turn of the loop"
-        offsets = _segment_offsets(
-            partition.log, requested.timestamp, self._last_fetchable_offset(partition.log), self._broker.wall_clock()
+        assert isinstance(partition, Partition), "it was found in this turn of the loop"
+        log = partition.log
+        assert log is not None, "it was there in this turn of the loop"
+        end, now_ms = self._last_fetchable_offset(log), self._broker.wall_clock()
+        offsets = list(
+            islice(_segment_offsets(log, requested.timestamp, end, now_ms), max(requested.max_num_offsets, 0))
         )
         self.budget.left -= len(offsets)
-        return ListOffsetsPartitionResponse(
-            partition_index=index, old_style_offsets=offsets[: max(requested.max_num_offsets, 0)]
-        )
+        return ListOffsetsPartitionResponse(partition_index=index, old_style_offsets=offsets)
 
     def _end_is_unknown(self, partition: Partition) -> bool:
         return self._request.replica_id == _CONSUMER and not partition.end_is_settled
@@ -220,23 +222,21 @@ class _Lookup:
         return log.last_stable_offset if is_committed else log.high_watermark
 
 
-def _segment_offsets(log: PartitionLog, timestamp: int, end: int, now_ms: int) -> list[int]:
-    """Return where the segments begin that are not newer than ``timestamp``, newest first, below ``end``; and ``end``.
+def _segment_offsets(log: PartitionLog, timestamp: int, end: int, now_ms: int) -> Iterator[int]:
+    """Yield ``end``, and where the segments below it begin, newest first: those that are not newer than ``timestamp``.
 
     A segment counts as being as old as its largest timestamp, and what comes after it as being from now.
     """
     start = log.log_start_offset
     if timestamp == EARLIEST_TIMESTAMP:
-        return [start]
-    offsets = [
-        max(segment.base_offset, start)
-        for segment in log.segments
-        if segment.base_offset < end
-        and (timestamp == LATEST_TIMESTAMP or segment.max_timestamp().timestamp <= timestamp)
-    ]
-    if timestamp == LATEST_TIMESTAMP or timestamp >= now_ms:
-        offsets.append(end)
-    return offsets[::-1]
+        yield start
+        return
+    is_latest = timestamp == LATEST_TIMESTAMP
+    if is_latest or timestamp >= now_ms:
+        yield end
+    for segment in reversed(list(log.segments)):
+        if segment.base_offset < end and (is_latest or segment.max_timestamp().timestamp <= timestamp):
+            yield max(segment.base_offset, start)
 
 
 def _earliest(log: PartitionLog) -> FoundOffset:
