@@ -86,7 +86,7 @@ def by_id(request: ProduceRequest, **ids: bytes) -> ProduceRequest:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-@pytest.mark.parametrize("version", handle_produce.versions)
+@pytest.mark.parametrize("version", range(3, 14))
 def test_produce_to_a_sole_leader_completes_at_once(broker: ReplicaSide, acks: int, version: int) -> None:
     broker.append(batch(b"before"))
     request = produce(("t", 0, batch(b"a", b"b")), acks=acks)
