@@ -7,7 +7,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 SPARK := $(VENV)/.spark
 DOCS := $(VENV)/.docs
-MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9 platform-4
+MAVEN_PEERS := java-client-4 java-client-3 java-client-2 java-client-0.10 kafka-4 kafka-3.9 platform-4
 # PySpark's wheel has ZooKeeper in it; without PySpark, take the jars that Maven brings.
 ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import pyspark' 2>/dev/null || \
   { { [ -e .peers/kafka-3.9/.installed ] || echo "Fetching ZooKeeper with Maven into .peers, once."; } && $(MAKE) -s .peers/kafka-3.9/.installed && export ONCELOG_ZOOKEEPER_JARS=$(CURDIR)/.peers/kafka-3.9/lib; }; }
