@@ -35,7 +35,7 @@ LEAST_MESSAGE_SIZE: Final = 14
 """CRC, magic, attributes and two null lengths."""
 LARGEST_MESSAGE_SIZE: Final = 8 << 20
 """Of a message in a compressed set, unless its topic takes larger batches: one is held, checked and copied at once."""
-UNITS_PER_MESSAGE: Final = 5
+UNITS_PER_MESSAGE: Final = 10
 """What converting a message costs, in the units of a ``WorkBudget``."""
 
 ENTRY: Final = Struct(">qi")

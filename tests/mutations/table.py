@@ -18,6 +18,7 @@ from tests.mutations.listener_table import LISTENER_MUTATIONS
 from tests.mutations.lost_end_table import LOST_END_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
 from tests.mutations.oauth_table import OAUTH_MUTATIONS
+from tests.mutations.old_formats_table import OLD_FORMAT_MUTATIONS
 from tests.mutations.quota_table import QUOTA_MUTATIONS
 from tests.mutations.security_table import SECURITY_MUTATIONS
 from tests.mutations.tls_table import TLS_MUTATIONS
@@ -139,6 +140,7 @@ MUTATIONS: Final = (
     *ACCESS_MUTATIONS,
     *AUDIT_MUTATIONS,
     *CONFIGURATION_MUTATIONS,
+    *OLD_FORMAT_MUTATIONS,
     *QUOTA_MUTATIONS,
     *ZOOKEEPER_MUTATIONS,
     *SECURITY_MUTATIONS,
