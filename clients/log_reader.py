@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
 from oncelog.clients.fan_out import call_leaders
@@ -22,6 +21,7 @@ from oncelog.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.protocol.records.record_batch import Record, iter_batches, iter_records
 from oncelog.protocol.topic_partition import TopicPartition
 

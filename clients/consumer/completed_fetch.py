@@ -9,7 +9,6 @@ A batch that cannot be read is an error at its place: the records before it are 
 from struct import Struct
 from typing import Final
 
-from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_errors import UnreadableRecords
 from oncelog.clients.consumer.consumer_record import ConsumerRecord
@@ -19,6 +18,7 @@ from oncelog.clients.consumer.record_decoder import decode_records
 from oncelog.clients.errors import error_code
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import PartitionData
+from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,

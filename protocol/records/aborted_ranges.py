@@ -10,11 +10,18 @@ Markers themselves are never seen, in either isolation level.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from oncelog.protocol.messages.fetch import AbortedTransaction
 from oncelog.protocol.records.control_records import parse_end_txn_marker
 from oncelog.protocol.records.record_batch import BatchHeader
 from oncelog.protocol.schema import Buffer
+
+
+class AbortedTransaction(Protocol):
+    """An entry of the broker's list in a Fetch response."""
+
+    producer_id: int
+    first_offset: int
 
 
 class AbortedRanges:

@@ -7,7 +7,7 @@ timestamp all messages have the batch's.
 
 The result may end anywhere between two messages, since a consumer goes on behind the last one that it has seen. That
 bounds it, however much a batch holds: a wrapper holds at most ``_WRAPPER_BYTES`` and a message, and nothing more is
-begun once there are ``max_bytes``. What was left out at the end is told by ``next_offset``: a range that has nothing
+begun once there are ``max_bytes``. ``next_offset`` says what was left out at the end: a range that has nothing
 for the consumer must not be read again and again, as the consumer cannot go on behind it by itself.
 
 Batches may be hostile, since what a leader appends is not always walked: a header and a CRC say nothing of the records.
@@ -19,8 +19,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.fetch import AbortedTransaction
-from oncelog.protocol.records.aborted_ranges import AbortedRanges
+from oncelog.protocol.records.aborted_ranges import AbortedRanges, AbortedTransaction
 from oncelog.protocol.records.block_window import BlockWindow
 from oncelog.protocol.records.compression import (
     Compression,

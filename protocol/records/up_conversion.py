@@ -17,7 +17,7 @@ larger than allowed once decompressed, a message or all         MESSAGE_TOO_LARG
 ==============================================================  ============================
 
 The offsets of messages have no meaning on their way to a broker, except that a wrapper of version 1 must not have one
-that is smaller than that of its last message (0 says that nobody has assigned any). A message of version 0 has no
+that is smaller than that of its last message (0: it has none). A message of version 0 has no
 timestamp, and its record none either, unless the topic's is the time of the append.
 
 Sets may be hostile: a wrapper of a few hundred bytes holds tens of millions of messages. So this is a generator that

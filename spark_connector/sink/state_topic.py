@@ -14,7 +14,6 @@ Tasks only check whether their batch was decided since the driver's prelude, and
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.clients.admin.configs import Resource, ResourceType, describe_config
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.cluster import Cluster
@@ -28,6 +27,7 @@ from oncelog.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from oncelog.protocol.records.aborted_ranges import AbortedRanges
 from oncelog.protocol.records.control_records import parse_end_txn_marker
 from oncelog.protocol.records.record_batch import iter_batches, iter_records
 from oncelog.protocol.schema import Buffer

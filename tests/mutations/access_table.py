@@ -117,8 +117,8 @@ ACCESS_MUTATIONS: Final = (
     ),
     Mutation(
         "B117", "broker/handlers/fetch.py",
-        "    if replica_id(request) >= 0 and not _is_broker(broker, context):\n",
-        "    if False:\n",
+        "and (is_old or not _is_broker(broker, context)):\n",
+        "and is_old:\n",
         "tests/unit/broker/handlers/test_follower_fetch.py"
         "::test_unauthorized_fetch_in_the_name_of_a_follower_changes_nothing_of_it",
     ),

@@ -73,7 +73,7 @@ class OldKafkaPython:
 
 
 class OldLibrdkafka:
-    """librdkafka, told that the broker is of Kafka 0.9."""
+    """librdkafka, set to take the broker for one of Kafka 0.9."""
 
     name = "librdkafka-0.9"
     compressions = ("none", "gzip", "snappy", "lz4")

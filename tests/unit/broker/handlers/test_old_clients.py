@@ -230,7 +230,7 @@ async def test_range_without_data_ends_although_another_partition_always_has_som
 
 
 @in_virtual_time
-async def test_every_partition_has_its_turn() -> None:
+async def test_partitions_of_an_old_fetch_take_turns() -> None:
     broker = led(3)
     for index in range(3):
         for _ in range(30):

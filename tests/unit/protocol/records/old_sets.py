@@ -27,7 +27,7 @@ class OldRecord(NamedTuple):
     value: bytes | None
 
 
-FIELDS = st.one_of(st.none(), st.binary(max_size=200), st.just(bytes(70_000)))
+FIELDS = st.one_of(st.none(), st.binary(max_size=200), st.just(bytes(20_000)))
 OLD_RECORDS = st.lists(
     st.builds(OldRecord, st.integers(min_value=NOW, max_value=NOW + 10**6), FIELDS, FIELDS), min_size=1, max_size=20
 )

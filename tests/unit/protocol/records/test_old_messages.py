@@ -24,7 +24,7 @@ def test_message_survives_a_round_trip(magic: int, key: bytes | None, value: byt
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_every_changed_byte_of_a_message_is_noticed(magic: int) -> None:
+def test_changed_byte_of_a_message_is_noticed_wherever_it_is(magic: int) -> None:
     encoded = encode_message(magic, 7, 0, 1234, b"key", b"value")
     for position in range(12, len(encoded)):
         changed = bytearray(encoded)
