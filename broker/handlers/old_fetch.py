@@ -83,9 +83,9 @@ class _FetchForOldConsumer:
                 response = await outcome if isinstance(outcome, asyncio.Future) else outcome
                 self._held = memory.exchange(self._held, 2 * _size(response))
                 budget = new_budget()
-                is_complete = await self._broker.sliced_work.run(
-                    self._convert(response, budget), budget, self._context.connection
-                )
+                steps = self._convert(response, budget)
+                converting = self._broker.sliced_work.start(steps, budget, self._context.connection)
+                is_complete = await converting if asyncio.iscoroutine(converting) else converting
                 self._held = memory.exchange(self._held, _size(response))
                 now = loop.time()
                 if is_complete or now >= deadline:

@@ -33,7 +33,7 @@ ENTRY_OVERHEAD: Final = 12
 """Of the offset and the size."""
 LEAST_MESSAGE_SIZE: Final = 14
 """CRC, magic, attributes and two null lengths."""
-LARGEST_MESSAGE_SIZE: Final = 8 << 20
+LARGEST_MESSAGE_SIZE: Final = 4 << 20
 """Of a message in a compressed set, unless its topic takes larger batches: one is held, checked and copied at once."""
 UNITS_PER_MESSAGE: Final = 10
 """What converting a message costs, in the units of a ``WorkBudget``."""

@@ -249,7 +249,7 @@ def test_wrong_crc_is_an_error() -> None:
 
 @pytest.mark.parametrize("codec", OLD_CODECS[1:])
 def test_bomb_is_an_error_and_takes_its_work_in_slices(codec: Compression) -> None:
-    record = encode_record(0, NOW, NewRecord(NOW, None, bytes(4 << 20)))
+    record = encode_record(0, NOW, NewRecord(NOW, None, bytes(3 << 20)))
     assert convert(broken(record, codec=codec), max_decompressed_bytes=1 << 20).error is ErrorCode.MESSAGE_TOO_LARGE
     assert convert(broken(record, codec=codec), max_record_bytes=1 << 20).error is ErrorCode.MESSAGE_TOO_LARGE
 
