@@ -98,7 +98,7 @@ def test_old_client_reads_what_compaction_has_left(client: OldClient, tmp_path: 
                 break
         seen = client.consume(address, topic, group, 13)[:13]
         assert {record.value for record in seen} == {*(f"key-{key}" for key in range(10)), "own-1", "own-2", "filler"}
-        assert seen == latest
+        assert seen[:-1] == latest[:-1]  # The last filler may be cleaned meanwhile.
 
 
 @every_old_client
