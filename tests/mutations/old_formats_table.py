@@ -39,7 +39,7 @@ OLD_FORMAT_MUTATIONS: Final = (
     Mutation(
         "B143", "protocol/records/old_messages.py",
         "if crc != zlib.crc32(memoryview(buffer)[at + _CRC_SIZE : end]):", "if False:",
-        f"{_UP}::test_changed_byte_never_becomes_another_record",
+        f"{_UP}::test_changed_bit_never_becomes_another_record",
     ),
     Mutation(
         "B143", _UP_CONVERSION,

@@ -123,9 +123,9 @@ def test_old_producer_gets_the_append_time_in_version_2() -> None:
 
 
 def test_message_whose_bytes_look_like_a_transactional_batch_is_none() -> None:
-    """Byte 22 of a message is one of its key's length: 0x10 is the transactional bit there."""
+    """Byte 22 of a message is the first of its key, that of a batch has the transactional bit, 0x10."""
     broker = led()
-    assert produce(plain(0, [OldRecord(0, bytes(0x1000), bytes(100))]), 0, broker).error_code == ErrorCode.NONE
+    assert produce(plain(0, [OldRecord(0, b"\x10", bytes(100))]), 0, broker).error_code == ErrorCode.NONE
 
 
 def test_batches_of_format_2_are_refused_from_an_old_producer() -> None:
