@@ -18,12 +18,14 @@ NOT_LEADER_OR_FOLLOWER, so that they look for another leader.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from oncelog.broker.config.broker_config import RACK_AWARE_SELECTOR
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.handlers.fetch_refusal import is_long, refuse_in_slices
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_fetch import DelayedFetch
 from oncelog.broker.replication.fetch_reader import FetchParams
@@ -64,6 +66,8 @@ def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest)
     now_ms = int(asyncio.get_running_loop().time() * 1000)
     if replica_id(request) >= 0 and not _is_broker(broker, context):
         return _refuse_follower(broker, context, request, now_ms)
+    if replica_id(request) < 0 and is_long(request):
+        return _fetch_in_slices(broker, context, request, _params(broker, context, request).may_read)
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
@@ -72,7 +76,34 @@ def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest)
     return _start(broker, context, fetch, _params(broker, context, request))
 
 
-def _start(broker: Broker, context: RequestContext, fetch: FetchContext, params: FetchParams) -> Outcome:
+async def _fetch_in_slices(
+    broker: Broker, context: RequestContext, request: FetchRequest, may_read: Callable[[str], bool] | None
+) -> FetchResponse | asyncio.Future[FetchResponse]:
+    """Refuse in slices what cannot be read, then fetch the rest.
+
+    With something refused the response does not wait for records, and the client gets no session: it names all its
+    partitions again, as every client can.
+    """
+    refused = await refuse_in_slices(broker, context, request, may_read)
+    params = _params(broker, context, request)
+    if refused:
+        request.session_epoch = FINAL_EPOCH
+        params = params._replace(max_wait_ms=0)
+    replicas, now_ms = broker.replica_manager, int(asyncio.get_running_loop().time() * 1000)
+    fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
+    assert isinstance(fetch, FetchContext), "a full fetch opens"
+    started = _start(broker, context, fetch, params)
+    if not refused:
+        return started
+    response = await started if isinstance(started, asyncio.Future) else started
+    if response.responses or not response.throttle_time_ms:
+        response.responses += refused
+    return response
+
+
+def _start(
+    broker: Broker, context: RequestContext, fetch: FetchContext, params: FetchParams
+) -> FetchResponse | asyncio.Future[FetchResponse]:
     return DelayedFetch(
         fetch,
         params,
@@ -97,6 +128,8 @@ def _refuse_follower(broker: Broker, context: RequestContext, request: FetchRequ
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     request.replica_id, request.replica_state = _NO_REPLICA, None
     request.session_id, request.session_epoch = NO_SESSION, FINAL_EPOCH
+    if is_long(request):
+        return _fetch_in_slices(broker, context, request, _may_read_nothing)
     replicas = broker.replica_manager
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
     assert isinstance(fetch, FetchContext), "a fetch without a session opens"
