@@ -8,7 +8,7 @@ There are several accounts, so that requests which may have to wait for somethin
 for the metadata store) delay none of the others. What the work of a waiting request may depend on has another account
 than that request: markers end the transactions that AddPartitionsToTxn may wait for, and a change of the in-sync
 replicas lets an append be acknowledged. The APIs that are mentioned by name have requests of many elements of whatever
-size; of all others those are weighed that are decoded in slices, since all that are half decoded are in memory at once.
+size; of all others those are weighed that are decoded in slices, since all that are half decoded are in memory together.
 A request that waits for other members of its group, or for records, is weighed until it is decoded.
 
 Produce has bounds of its own, and so has what a client may send before it is authenticated.

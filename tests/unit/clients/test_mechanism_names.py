@@ -26,7 +26,7 @@ def test_names_of_mechanisms_are_shown_in_their_order() -> None:
 @pytest.mark.parametrize(
     "name", ["", "plain", "PLAIN\r\nERROR forged", "PLAIN\n", "\x1b[2JPLAIN", "A" * 21, "M" * 32_000]
 )
-def test_what_is_no_name_of_a_mechanism_is_not_shown(name: str) -> None:
+def test_text_that_is_no_name_of_a_mechanism_is_not_shown(name: str) -> None:
     assert list(shown_mechanisms([name, "PLAIN"])) == ["PLAIN"]
 
 

@@ -156,14 +156,14 @@ async def test_fetch_of_very_many_partitions_that_cannot_be_read_takes_short_tur
     assert lines < MOST_LINES
     assert asyncio.get_running_loop().time() == 0
     assert response.session_id == 0
-    answered = [reply for topic in response.responses for reply in topic.partitions]
-    assert sorted(reply.partition_index for reply in answered) == list(range(20_000))
+    got = [reply for topic in response.responses for reply in topic.partitions]
+    assert sorted(reply.partition_index for reply in got) == list(range(20_000))
     if may_read and replica_id < 0:
-        (first,) = [reply for reply in answered if not reply.error_code]
+        (first,) = [reply for reply in got if not reply.error_code]
         assert values(first) == [b"a"]
-        assert {reply.error_code for reply in answered} == {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert {reply.error_code for reply in got} == {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     else:
-        assert {reply.error_code for reply in answered} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        assert {reply.error_code for reply in got} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
 @in_virtual_time
