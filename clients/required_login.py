@@ -10,6 +10,7 @@ from typing import Final
 
 from oncelog.clients.connection import Address, connect
 from oncelog.clients.errors import AuthenticationFailed, ClientError
+from oncelog.clients.mechanism_names import shown_mechanisms
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -35,7 +36,7 @@ async def required_mechanisms(
         return ()
     finally:
         connection.close()
-    return response.mechanisms if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else ()
+    return shown_mechanisms(response.mechanisms) if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else ()
 
 
 async def require_no_login(address: Address, client_id: str, seconds: float, tls: ssl.SSLContext | None) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Final, Protocol, TypeVar
 
 from oncelog.clients.errors import AuthenticationFailed, ClientError, ConnectionLost, error_code
+from oncelog.clients.mechanism_names import shown_mechanisms
 from oncelog.clients.outbox import Outbox
 from oncelog.clients.sasl import SaslClient
 from oncelog.protocol.errors import ErrorCode
@@ -76,7 +77,7 @@ class SaslSession:
             SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, _FIRST_VERSION_WITH_TOKENS
         )
         if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            enabled = ", ".join(handshake.mechanisms) or "none"
+            enabled = ", ".join(shown_mechanisms(handshake.mechanisms)) or "none"
             raise AuthenticationFailed(
                 f"SASL mechanism {mechanism} is not enabled; enabled: {enabled}", advice=_MECHANISM_ADVICE
             )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.clients.setting_error import SettingError
+from oncelog.protocol.tls.pem import unfold
 from oncelog.protocol.tls.settings import VERSIONS
 from oncelog.protocol.tls.stores import KeyMaterial, StoreError, read_key_store, read_trust_store, store_type
 
@@ -75,7 +76,7 @@ class TlsSettings:
                 load_trusted(context, read_trust_store(data, store_password=self.trusted_password))
         if self.trusted_text is not None:
             with _about("ssl_truststore_certificates"):
-                load_trusted(context, read_trust_store(self.trusted_text.encode()))
+                load_trusted(context, read_trust_store(unfold(self.trusted_text).encode()))
 
     def _load_own(self, context: ssl.SSLContext) -> None:
         material = self._own_material()
@@ -97,7 +98,7 @@ class TlsSettings:
             return None
         with _about(*self._place_of_own()):
             if self.own_file is None:
-                together = f"{self.own_key}\n{self.own_certificates or ''}".encode()
+                together = unfold(f"{self.own_key}\n{self.own_certificates or ''}").encode()
                 return read_key_store(together, key_password=self.own_password)
             data = _read(self.own_file)
             _require_type("ssl_keystore_type", self.own_type, data)

@@ -45,6 +45,8 @@ class StoreConfig:
     """The content itself, if there is no file."""
     password: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
+    is_altered: bool = False
+    """Whether a client has set the place, by AlterConfigs, and not the file of settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

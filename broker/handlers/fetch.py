@@ -19,12 +19,14 @@ NOT_LEADER_OR_FOLLOWER, so that they look for another leader.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
 from oncelog.broker.config.broker_config import RACK_AWARE_SELECTOR
 from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.handlers.fetch_refusal import is_long, refuse_in_slices
 from oncelog.broker.handlers.old_fetch import fetch_for_old_consumer
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_fetch import DelayedFetch
@@ -71,6 +73,8 @@ def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest)
         return _refuse_follower(broker, context, request, now_ms)
     if is_old:
         return fetch_for_old_consumer(broker, context, request, partial(_read_for_old_consumer, broker, context))
+    if replica_id(request) < 0 and is_long(request):
+        return _fetch_in_slices(broker, context, request, _params(broker, context, request).may_read)
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
@@ -87,6 +91,31 @@ def _read_for_old_consumer(broker: Broker, context: RequestContext, request: Fet
     is_committed = broker.config.oncelog_downconversion_isolation_level == "read_committed"
     isolation = FetchIsolation.TXN_COMMITTED if is_committed else FetchIsolation.HIGH_WATERMARK
     return _start(broker, context, fetch, _params(broker, context, request)._replace(isolation=isolation))
+
+
+async def _fetch_in_slices(
+    broker: Broker, context: RequestContext, request: FetchRequest, may_read: Callable[[str], bool] | None
+) -> _Reading:
+    """Refuse in slices what cannot be read, then fetch the rest.
+
+    With something refused the response does not wait for records, and the client gets no session: it names all its
+    partitions again, as every client can.
+    """
+    refused = await refuse_in_slices(broker, context, request, may_read)
+    params = _params(broker, context, request)
+    if refused:
+        request.session_epoch = FINAL_EPOCH
+        params = params._replace(max_wait_ms=0)
+    replicas, now_ms = broker.replica_manager, int(asyncio.get_running_loop().time() * 1000)
+    fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
+    assert isinstance(fetch, FetchContext), "a full fetch opens"
+    started = _start(broker, context, fetch, params)
+    if not refused:
+        return started
+    response = await started if isinstance(started, asyncio.Future) else started
+    if response.responses or not response.throttle_time_ms:
+        response.responses += refused
+    return response
 
 
 def _start(broker: Broker, context: RequestContext, fetch: FetchContext, params: FetchParams) -> _Reading:
@@ -114,6 +143,8 @@ def _refuse_follower(broker: Broker, context: RequestContext, request: FetchRequ
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     request.replica_id, request.replica_state = _NO_REPLICA, None
     request.session_id, request.session_epoch = NO_SESSION, FINAL_EPOCH
+    if is_long(request):
+        return _fetch_in_slices(broker, context, request, _may_read_nothing)
     replicas = broker.replica_manager
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
     assert isinstance(fetch, FetchContext), "a fetch without a session opens"

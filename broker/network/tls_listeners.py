@@ -4,6 +4,7 @@ import logging
 import os
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -12,7 +13,7 @@ from oncelog.broker.config.dynamic_config import DynamicSettings
 from oncelog.broker.config.listeners import WITH_SASL, Listeners, inter_broker_login, tls_listeners
 from oncelog.broker.config.prefixed_settings import refuse_useless
 from oncelog.broker.config.settings import ConfigError
-from oncelog.broker.config.tls_config import TlsListener
+from oncelog.broker.config.tls_config import StoreConfig, TlsListener
 from oncelog.broker.network.listener_tls import ListenerTls
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.security.login_log import LoginLog
@@ -41,7 +42,8 @@ class TlsListeners:
             listener_name=listeners.inter_broker, sasl=None if login is None else SaslClient(login)
         )
         self.by_name: Mapping[str, ListenerTls] = {}
-        found = tls_listeners(config, listeners)
+        found = self._of_file = tls_listeners(config, listeners)
+        """As the file of settings has them."""
         if not found:
             return
         shared = TlsShared(
@@ -75,12 +77,13 @@ class TlsListeners:
         be used. ``logins`` has what becomes of handshakes.
         """
         interval_ms = settings.current.oncelog_ssl_reload_interval_ms
-        altered = tls_listeners(settings.current, self._listeners)
-        for name, listener in self.by_name.items():
-            try:
+        try:
+            altered = self._altered(settings.current)
+            for name, listener in self.by_name.items():
                 await listener.begin(altered[name])
-            except ConfigError as error:
-                raise ConfigError(f"{error}. {_ALTERED}") from None
+        except ConfigError as error:
+            raise ConfigError(f"{error}. {_ALTERED}") from None
+        for name, listener in self.by_name.items():
             listener.logins = logins
             listener.warn(wall_clock())
             supervisor.repeat(partial(_warn, listener, wall_clock), f"certificate of {name}", _WARN_SECONDS)
@@ -88,10 +91,15 @@ class TlsListeners:
                 supervisor.repeat(listener.reload, f"reload of certificates of {name}", interval_ms / 1000)
         settings.follow(partial(self._reconfigure, supervisor), self._why_not)
 
+    def _altered(self, config: BrokerConfig) -> Mapping[str, TlsListener]:
+        """Return the listeners of a configuration, with what clients have set. Raises ``ConfigError``."""
+        found = tls_listeners(config, self._listeners)
+        return {name: _marked(listener, self._of_file[name], config) for name, listener in found.items()}
+
     def _reconfigure(self, supervisor: Supervisor, config: BrokerConfig) -> None:
         """Have the listeners read the stores of a configuration, which may be those that they have."""
         try:
-            found = tls_listeners(config, self._listeners)
+            found = self._altered(config)
         except ConfigError as error:
             logger.warning("The certificates of all listeners stay as they are: %s", error)
             return
@@ -103,23 +111,40 @@ class TlsListeners:
         """Return why the listeners cannot go by the stores of a configuration, or None. Reads the files."""
         try:
             refuse_useless(config, [listener.name for listener in self._listeners.bound], self.by_name)
-            found = tls_listeners(config, self._listeners)
+            found = self._altered(config)
         except ConfigError as error:
             return str(error)
-        refusals = (
-            _why_not_kept_there(listener, config.data_dir) or self.by_name[name].why_not(listener)
-            for name, listener in found.items()
-        )
+        refusals = (self.by_name[name].why_not(listener) for name, listener in found.items())
         return next(filter(None, refusals), None)
 
 
-def _why_not_kept_there(listener: TlsListener, data_directory: str) -> str | None:
-    """Return why a store must not be where it is, or None: who may write a topic decides what is in the data files."""
-    place = os.path.realpath(data_directory)
-    for store in (listener.key_store, listener.trust_store):
-        if store is not None and store.location is not None:
-            if os.path.commonpath((place, os.path.realpath(store.location))) == place:
-                return f"{store.key}={store.location} is in the data directory, whose files clients write"
+def _marked(listener: TlsListener, of_file: TlsListener, config: BrokerConfig) -> TlsListener:
+    """Return a listener whose altered stores are marked. Raises ``ConfigError`` for one where clients write."""
+    trust_store = listener.trust_store
+    return replace(
+        listener,
+        key_store=_marked_store(listener.key_store, of_file.key_store, config),
+        trust_store=None if trust_store is None else _marked_store(trust_store, of_file.trust_store, config),
+    )
+
+
+def _marked_store(store: StoreConfig, of_file: StoreConfig | None, config: BrokerConfig) -> StoreConfig:
+    if store.location is None or (of_file is not None and store.location == of_file.location):
+        return store
+    place = _place_of_clients(os.path.realpath(store.location), config)
+    if place is not None:
+        raise ConfigError(f"{store.key}={store.location} is in {place}, whose files clients write")
+    return replace(store, is_altered=True)
+
+
+def _place_of_clients(path: str, config: BrokerConfig) -> str | None:
+    """Return which directory a file is in if clients decide what is in its files: by records, or by what is noted."""
+    data_directory = os.path.realpath(config.data_dir)
+    if os.path.commonpath((data_directory, path)) == data_directory:
+        return "the data directory"
+    audit_file = config.oncelog_audit_file
+    if audit_file and os.path.dirname(path) == os.path.dirname(os.path.realpath(audit_file)):
+        return "the directory of the audit log (oncelog.audit.file)"
     return None
 
 

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.config.tls_config import StoreConfig, TlsListener
 from oncelog.clients.tls import choose_cipher_suites, limit_versions, load_key_material, load_trusted
-from oncelog.protocol.tls.stores import KeyMaterial, StoreError, read_key_store, read_trust_store
+from oncelog.protocol.tls.pem import unfold
+from oncelog.protocol.tls.stores import KeyMaterial, StoreError, read_key_store, read_trust_store, require_nothing_else
 
 _VERIFY: Final = {
     "none": ssl.CERT_NONE,
@@ -46,7 +47,7 @@ def read_contents(listener: TlsListener) -> StoreContents:
 
 def _content(store: StoreConfig) -> bytes:
     if store.location is None:
-        return (store.pem or "").encode()
+        return unfold(store.pem or "").encode()
     try:
         with open(store.location, "rb", opener=_open_regular) as file:
             return file.read(_MOST_BYTES)
@@ -67,8 +68,12 @@ def parse_certificates(listener: TlsListener, contents: StoreContents) -> Certif
     """Return the certificates. Raises ``ConfigError`` for what is no store, or needs another password."""
     store = listener.key_store
     try:
+        if store.is_altered:
+            require_nothing_else(contents.key_store)
         own = read_key_store(contents.key_store, store_password=store.password, key_password=store.key_password)
         store = listener.trust_store or store
+        if store.is_altered and contents.trust_store:
+            require_nothing_else(contents.trust_store)
         trusted = contents.trust_store and read_trust_store(contents.trust_store, store_password=store.password)
     except StoreError as error:
         raise ConfigError(f"{store.key}{'' if store.location is None else f'={store.location}'} {error}") from None

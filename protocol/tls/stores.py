@@ -9,10 +9,11 @@ Neither messages nor representations contain a password or a private key. The li
 first call, so that a process without TLS does not load it.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
+
+from oncelog.protocol.tls.pem import LONGEST_LINE, Block, parse_pem
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -25,7 +26,7 @@ _JAVA_STORES: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 _REWRITE_STORE: Final = "`keytool -importkeystore -srckeystore FILE -destkeystore store.p12 -deststoretype PKCS12`"
 _CONVERT_CERTIFICATE: Final = "`openssl x509 -inform DER -in FILE -out certificate.pem`"
 _CONVERT_KEY: Final = "`openssl pkcs8 -topk8 -in FILE -out key.pem`"
-_BEGIN: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s")
+_FORM: Final = f" (in lines of its own, of {LONGEST_LINE} characters at most)"
 _CERTIFICATE_LABELS: Final = (b"CERTIFICATE", b"X509 CERTIFICATE")
 _ENCRYPTED_LABEL: Final = b"ENCRYPTED PRIVATE KEY"
 _ENCRYPTED_BODY: Final = b"Proc-Type: 4,ENCRYPTED"
@@ -50,26 +51,6 @@ class KeyMaterial:
     """Each in PEM: that of the key, then that of its issuer, and so on."""
 
 
-class _Block(NamedTuple):
-    """One object in PEM."""
-
-    label: bytes
-    pem: bytes
-
-
-def _blocks(data: bytes) -> Iterator[_Block]:
-    """Return what is in PEM, up to an object that does not end: one pass, whatever the data are."""
-    begin = _BEGIN.search(data)
-    while begin is not None:
-        last = b"-----END " + begin[1] + b"-----"
-        position = data.find(last, begin.end())
-        if position < 0:
-            return
-        end = position + len(last)
-        yield _Block(begin[1], data[begin.start() : end])
-        begin = _BEGIN.search(data, end)
-
-
 def store_type(data: bytes) -> StoreType:
     """Return what a store is, from its first bytes. Raises ``StoreError`` for what cannot be read."""
     java = _JAVA_STORES.get(data[:4])
@@ -82,6 +63,17 @@ def store_type(data: bytes) -> StoreType:
     if b"-----BEGIN " in data and b"\0" not in data:
         return "PEM"
     raise StoreError("is empty" if not data.strip() else "is no PEM and no PKCS#12")
+
+
+def require_nothing_else(data: bytes) -> None:
+    """Raise ``StoreError`` if a file in PEM has more than a store: then others may write into it, as into a log."""
+    if store_type(data) == "PEM":
+        line = parse_pem(data).foreign_line
+        if line:
+            raise StoreError(
+                f"has more than a store in line {line}: only PEM, comments (#) and what OpenSSL writes of a PKCS#12 "
+                "store may stand in it"
+            )
 
 
 def read_key_store(data: bytes, *, store_password: str | None = None, key_password: str | None = None) -> KeyMaterial:
@@ -111,7 +103,7 @@ def read_trust_store(data: bytes, *, store_password: str | None = None) -> tuple
         first = [] if store.cert is None else [store.cert.certificate]
         certificates = [*first, *(each.certificate for each in store.additional_certs)]
     if not certificates:
-        raise StoreError("has no certificate: a trust store has those of the authorities that are trusted")
+        raise StoreError(f"has no certificate{_FORM}: a trust store has those of the authorities that are trusted")
     return tuple(dict.fromkeys(map(_to_pem, certificates)))
 
 
@@ -120,6 +112,16 @@ def _is_pkcs12(data: bytes) -> bool:
     length = data[1] if len(data) > 1 else 0
     start = 2 + (length - _LONG_LENGTH if length > _LONG_LENGTH else 0)
     return data[start : start + len(_VERSION_3)] == _VERSION_3
+
+
+def _blocks(data: bytes) -> tuple[Block, ...]:
+    text = parse_pem(data)
+    if text.broken_line:
+        raise StoreError(
+            f"has PEM that cannot be read from line {text.broken_line} on: between its BEGIN and its END line stands "
+            f"base64 only, in lines of {LONGEST_LINE} characters at most"
+        )
+    return text.blocks
 
 
 def _refuse_store_password(store_password: str | None) -> None:
@@ -136,18 +138,18 @@ def _refuse_store_password(store_password: str | None) -> None:
 def _from_pem(data: bytes, key_password: str | None) -> KeyMaterial:
     keys = [found for found in _blocks(data) if found.label.endswith(b"PRIVATE KEY")]
     if not keys:
-        raise StoreError("has no private key: a key store in PEM has the key and its certificates in one")
+        raise StoreError(f"has no private key{_FORM}: a key store in PEM has the key and its certificates in one")
     if len(keys) > 1:
         raise StoreError(f"has {len(keys)} private keys: leave one")
     key = _load_pem_key(keys[0].pem, is_encrypted=_is_encrypted(keys[0]), password=key_password)
     certificates = _pem_certificates(data)
     if not certificates:
-        raise StoreError("has no certificate: a key store in PEM has the key and its certificates in one")
+        raise StoreError(f"has no certificate{_FORM}: a key store in PEM has the key and its certificates in one")
     _require_match(key, certificates)
     return _material(key, certificates)
 
 
-def _is_encrypted(block: _Block) -> bool:
+def _is_encrypted(block: Block) -> bool:
     return block.label == _ENCRYPTED_LABEL or _ENCRYPTED_BODY in block.pem
 
 

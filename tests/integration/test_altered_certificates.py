@@ -82,6 +82,37 @@ def test_broker_whose_altered_stores_are_gone_does_not_start(tmp_path: Path, por
         process.start()
 
 
+def test_files_that_clients_write_into_are_no_stores(tmp_path: Path, port: int, authority: Path) -> None:
+    """Who may alter a broker's configuration would otherwise be trusted by what it has sent as a client id."""
+    trust = "listener.name.secured.ssl.truststore.location"
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(authority.read_bytes())
+    log = tmp_path / "broker.log"
+    log.write_bytes(b"2026-11-29 INFO a request of client x\n" + authority.read_bytes())
+    (logs / "old.jsonl").write_bytes(authority.read_bytes())
+    with broker(tmp_path, port) as process:
+        process.stop()
+        process.settings.append(f"oncelog.audit.file={logs / 'audit.jsonl'}")
+        process.start()
+        oncelog = Oncelog(process.address)
+        for place, reason in (
+            (logs / "audit.jsonl", "in the directory of the audit log (oncelog.audit.file), whose files clients write"),
+            (logs / "old.jsonl", "in the directory of the audit log"),
+            (process.data_directory / "meta.properties", "in the data directory, whose files clients write"),
+            (log, "has more than a store in line 1"),
+        ):
+            assert reason in oncelog.fails(f"config alter broker 1 --set {trust}={place}")
+        oncelog(f"config alter broker 1 --set {trust}={trusted}")
+        process.stop()
+        trusted.write_bytes(log.read_bytes())
+        with pytest.raises(BrokerDied, match=r"trusted\.pem has more than a store in line 1.*put a store"):
+            process.start()
+        trusted.write_bytes(authority.read_bytes())
+        process.start()
+
+
 def test_stores_that_cannot_be_used_are_refused_and_change_nothing(tmp_path: Path, port: int, authority: Path) -> None:
     make_certificates(tmp_path / "other", "--host elsewhere")
     with broker(tmp_path, port) as process:

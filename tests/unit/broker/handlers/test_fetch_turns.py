@@ -8,8 +8,9 @@ from oncelog.broker.handlers.fetch import handle_fetch
 from oncelog.broker.network.response_memory import LEAST_READ_BYTES, TURN_BYTES
 from oncelog.protocol.errors import ErrorCode
 from tests.unit.broker.batches import batch
-from tests.unit.broker.handlers.test_fetch import NAMES, cold, fetch, led, replies, values
-from tests.unit.broker.replica_side import ReplicaSide, new_connection
+from tests.unit.broker.handlers.test_fetch import NAMES, NEW_SESSION, cold, fetch, led, replies, values
+from tests.unit.broker.replica_side import OnlyTopics, ReplicaSide, new_connection
+from tests.unit.broker.turns import longest_turn
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
 
 FETCHES = 30
@@ -19,6 +20,7 @@ A_TURN = TURN_BYTES // SIZE + 1
 MOST_TURNS = 10 * FETCHES
 READS_A_TURN = TURN_BYTES // LEAST_READ_BYTES
 WAIT_FOR_ROOM_SECONDS = 5.0
+MOST_LINES = 60_000
 
 
 def large_batch(broker: ReplicaSide) -> None:
@@ -137,21 +139,46 @@ async def test_many_fetches_that_come_in_one_turn_read_over_several(min_bytes: i
     assert asyncio.get_running_loop().time() == 0
 
 
+@pytest.mark.parametrize("may_read", [True, False])
+@pytest.mark.parametrize("replica_id", [-1, 1])
 @in_virtual_time
-async def test_fetches_of_very_many_partitions_have_a_turn_each_after_the_one_in_which_they_came() -> None:
-    """Each takes some milliseconds to be taken over from its request, and tens to be read."""
+async def test_fetch_of_very_many_partitions_that_cannot_be_read_takes_short_turns(
+    may_read: bool, replica_id: int
+) -> None:
+    """Only its client decides how many these are. In one turn they would be a million lines."""
     broker = led()
     broker.append(batch(b"a"))
-    request = fetch(*[(index, 0) for index in range(5_000)], max_wait_ms=60_000)
-    responses = [broker.call(handle_fetch, request, NAMES) for _ in range(5)]
-    assert not any(response.done() for response in responses)
-    small = broker.call(handle_fetch, fetch((0, 0)), NAMES)
-    assert max(await finished_in_each_turn(responses)) == 1
-    for response in responses:
-        found = replies(await response)
-        assert values(found.pop(0)) == [b"a"]
-        assert {reply.error_code for reply in found.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert not isinstance(small, asyncio.Future) or small.done()
+    if replica_id >= 0 or not may_read:
+        broker.authorizer = OnlyTopics(*(["t"] if may_read else []))
+    request = fetch(*[(index, 0) for index in range(20_000)], max_wait_ms=60_000)
+    request.replica_id = replica_id
+    response, lines = await longest_turn(lambda: broker.call(handle_fetch, request, NAMES))
+    assert lines < MOST_LINES
+    assert asyncio.get_running_loop().time() == 0
+    assert response.session_id == 0
+    got = [reply for topic in response.responses for reply in topic.partitions]
+    assert sorted(reply.partition_index for reply in got) == list(range(20_000))
+    if may_read and replica_id < 0:
+        (first,) = [reply for reply in got if not reply.error_code]
+        assert values(first) == [b"a"]
+        assert {reply.error_code for reply in got} == {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    else:
+        assert {reply.error_code for reply in got} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+@in_virtual_time
+async def test_long_fetch_of_which_everything_can_be_read_waits_and_gets_a_session() -> None:
+    broker = led(1_500)
+    request = fetch(*[(index, 0) for index in range(1_500)], max_wait_ms=60_000, min_bytes=1)
+    request.session_epoch = NEW_SESSION
+    waiting = await broker.call(handle_fetch, request, NAMES)
+    await end_of_turn()
+    await end_of_turn()
+    assert not waiting.done()
+    broker.append(batch(b"a"), index=7)
+    response = await waiting
+    assert [values(reply) for topic in response.responses for reply in topic.partitions if reply.records] == [[b"a"]]
+    assert response.session_id != 0
 
 
 @in_virtual_time
