@@ -185,4 +185,22 @@ SECURITY_MUTATIONS: Final = (
         "_UNDIVIDED: Final = frozenset({ApiKey.PRODUCE})\n",
         f"{_TEST_GATE}::test_large_api_versions_does_not_leave_the_gate_behind",
     ),
+    Mutation(
+        "B145", "broker/network/tls_listeners.py",
+        "    if audit_file and os.path.dirname(path)",
+        "    if not audit_file and os.path.dirname(path)",
+        "tests/integration/test_altered_certificates.py::test_files_that_clients_write_into_are_no_stores",
+    ),
+    Mutation(
+        "B145", "protocol/tls/pem.py",
+        "            end = _END.fullmatch(bare)\n",
+        "            end = _END.match(bare)\n",
+        "tests/unit/protocol/tls/test_pem.py::test_text_in_another_form_has_no_block_and_is_no_store",
+    ),
+    Mutation(
+        "B145", "broker/network/long_requests.py",
+        "        return self._bytes == 0 or self._bytes + size <= self._most_bytes\n",
+        "        return True\n",
+        "tests/unit/broker/network/test_long_requests.py::test_large_requests_are_few_at_a_time_and_delay_no_small_ones",
+    ),
 )  # fmt: skip

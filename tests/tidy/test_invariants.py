@@ -12,7 +12,7 @@ from tests.mutations.table import MUTATIONS, Mutation
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
 PAGE: Final = (REPOSITORY / "docs" / "internals" / "invariants.md").read_text()
-LAST_ROW: Final = 144
+LAST_ROW: Final = 145
 TRANSACTION_ROWS: Final = frozenset({*(f"B{number:02}" for number in range(1, 36)), "B75"})
 """Hanging transactions, epochs, fencing, and what clients make of an abort."""
 
