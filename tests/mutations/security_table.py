@@ -201,6 +201,7 @@ SECURITY_MUTATIONS: Final = (
         "B145", "broker/network/long_requests.py",
         "        return self._bytes == 0 or self._bytes + size <= self._most_bytes\n",
         "        return True\n",
-        "tests/unit/broker/network/test_long_requests.py::test_large_requests_are_few_at_a_time_and_delay_no_small_ones",
+        "tests/unit/broker/network/test_long_requests.py"
+        "::test_account_has_room_for_its_bytes_and_for_one_request_of_any_size",
     ),
 )  # fmt: skip

@@ -48,7 +48,11 @@ def test_text_in_another_form_has_no_block_and_is_no_store(data: bytes) -> None:
         read_trust_store(data)
 
 
-@pytest.mark.parametrize("data", [PEM, PEM.replace(b"\n", b"\r\n"), PEM.rstrip(), b"Certificate:\n    Data:\n" + PEM])
+@pytest.mark.parametrize(
+    "data",
+    [PEM, PEM.replace(b"\n", b"\r\n"), PEM.rstrip(), b"Certificate:\n    Data:\n" + PEM],
+    ids=["plain", "line breaks of Windows", "without the last line break", "with a preamble"],
+)
 def test_block_in_lines_of_its_own_is_read(data: bytes) -> None:
     assert read_trust_store(data) == (PEM,)
 
