@@ -42,7 +42,6 @@ DEFAULT_MAX_ELEMENTS: Final = 10_000
 """The default of ``oncelog.request.max.elements``."""
 _LARGE_FRAME: Final = 32 * 1024
 """Bytes of a request above which it is decoded in slices: of the smallest elements, so many take some milliseconds."""
-_PERHAPS_ZOOKEEPER: Final = " (a ZooKeeper client begins with the same bytes: is this address in a zookeeper.connect?)"
 _NEVER: Final = 1 << 62
 _UNDIVIDED: Final = frozenset({ApiKey.PRODUCE, ApiKey.API_VERSIONS})
 """Produce has records, which are not decoded here; ApiVersions has no arrays, and comes before authentication."""
@@ -377,8 +376,7 @@ class Dispatcher:
         if handler is None:
             raise CloseConnection(f"a request for API key {api_key}, which is not served")
         if version not in handler.versions and api_key != ApiKey.API_VERSIONS:
-            hint = _PERHAPS_ZOOKEEPER if (api_key, version) == (ApiKey.PRODUCE, 0) else ""
-            raise CloseConnection(f"a request for {handler.name} v{version}, which is not served{hint}")
+            raise CloseConnection(f"a request for {handler.name} v{version}, which is not served")
         max_elements = int(limit_of(api_key).elements_factor * self._max_elements)
         route = _Route(handler, version, max_elements, is_watched=handler.api_key in self._watched)
         if version in handler.versions:  # Others would let a client grow this table.

@@ -95,6 +95,9 @@ _PART_SIZE: Final = 64
 _LARGE: Final = 1_000
 """A request with more partitions is not even looked through in the turn of the loop in which it was decoded."""
 _BATCH_UNITS: Final = 50
+_PERHAPS_ZOOKEEPER: Final = (
+    "a produce without topics (a ZooKeeper client begins with the same bytes: is this address in a zookeeper.connect?)"
+)
 """What a batch costs that is appended without a walk, in the units of a ``WorkBudget``."""
 _NOT_LED: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
@@ -145,6 +148,8 @@ def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> P
 @handles(ApiKey.PRODUCE, versions="0-13", error_response=error_response)
 def handle_produce(broker: Broker, context: RequestContext, request: ProduceRequest) -> Outcome:
     topics = request.topic_data
+    if not topics and context.api_version == 0:
+        raise CloseConnection(_PERHAPS_ZOOKEEPER)
     has_one_batch = len(topics) == 1 and len(topics[0].partition_data) == 1  # As most requests have.
     if not has_one_batch and sum([len(topic.partition_data) for topic in topics]) > _LARGE:
         return _produce_large(broker, context, request)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from oncelog.broker.metrics.monitor import warnings
-from oncelog.broker.metrics.partition_metrics import replica_metrics
+from oncelog.broker.metrics.partition_metrics import Clock, replica_metrics
 from oncelog.broker.parts import Broker
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
@@ -32,9 +32,8 @@ def without_descriptors(cluster: SimulatedCluster, broker_id: int) -> None:
 
 
 def unopened(broker: Broker) -> float:
-    metrics = {
-        metric.name: metric.samples for metric in replica_metrics(broker.replica_manager, broker.replica_control)
-    }
+    found = replica_metrics(broker.replica_manager, broker.replica_control, Clock(0, 900_000))
+    metrics = {metric.name: metric.samples for metric in found if metric is not None}
     (sample,) = metrics["oncelog_unopened_logs"]
     return sample.value
 

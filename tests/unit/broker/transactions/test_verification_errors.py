@@ -73,6 +73,6 @@ def test_undecided_verification_returns_retriable_errors_only() -> None:
 
 def test_operation_of_each_request_version_is_derived() -> None:
     produce = [operation_of_produce(version) for version in ProduceRequest.versions]
-    assert produce == [OLD] * 8 + [MIDDLE] + [NEW] * 2
+    assert produce == [OLD] * 11 + [MIDDLE] + [NEW] * 2
     offsets = [operation_of_txn_offset_commit(version) for version in TxnOffsetCommitRequest.versions]
     assert offsets == [OLD] * 4 + [MIDDLE, NEW]
