@@ -125,7 +125,7 @@ async def test_running_producer_and_consumer_raise_when_their_login_stays_refuse
     login |= {"sasl_username": "alice", "sasl_password": "wonderland"}
     producer = Producer(str(SASL), wall_clock=stage.broker.wall_clock, **login)
     async with producer, Consumer(str(SASL), **login) as consumer:
-        await (await producer.send("orders", b"1"))
+        await (await producer.send("orders", b"1", partition=0))
         consumer.assign([TopicPartition("orders", 0)])
         consumer.seek_to_beginning()
         assert await consumer.poll(5.0)
