@@ -148,7 +148,7 @@ def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> P
 @handles(ApiKey.PRODUCE, versions="0-13", error_response=error_response)
 def handle_produce(broker: Broker, context: RequestContext, request: ProduceRequest) -> Outcome:
     topics = request.topic_data
-    if not topics and context.api_version == 0:
+    if not (topics or request.acks or context.api_version or context.correlation_id or context.client_id):
         raise CloseConnection(_PERHAPS_ZOOKEEPER)
     has_one_batch = len(topics) == 1 and len(topics[0].partition_data) == 1  # As most requests have.
     if not has_one_batch and sum([len(topic.partition_data) for topic in topics]) > _LARGE:
