@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from prometheus_client import Metric
 
 ROWS_AT_ONCE: Final = 100
-"""In one part: collected and written in less than a millisecond, mostly."""
+"""In one part: collected and written in about a millisecond."""
 
 T = TypeVar("T")
 
