@@ -169,42 +169,7 @@ def _with_checksum(frame: bytes, first: int) -> bytes:
     end = _FLAGS_POSITION + 2 + (8 if flags & _CONTENT_SIZE_FLAG else 0) + (4 if flags & _DICTIONARY_FLAG else 0)
     if len(frame) <= end:
         return frame
-    checksum = _xxh32(frame[first:end]) >> 8 & 0xFF
+    from xxhash import xxh32_intdigest  # Loaded by the first such frame.
+
+    checksum = xxh32_intdigest(frame[first:end]) >> 8 & 0xFF
     return b"%b%c%b" % (frame[:end], checksum, frame[end + 1 :])
-
-
-_PRIME_1: Final = 2654435761
-_PRIME_2: Final = 2246822519
-_PRIME_3: Final = 3266489917
-_PRIME_4: Final = 668265263
-_PRIME_5: Final = 374761393
-_UINT32: Final = 0xFFFFFFFF
-_LANES: Final = 16
-_WORD: Final = Struct("<I")
-
-
-def _xxh32(data: bytes) -> int:
-    """Return the 32-bit xxHash, seed 0, of at most a header's bytes: lz4's header checksum is a byte of it."""
-    at, total = 0, len(data) + _PRIME_5
-    if len(data) >= _LANES:
-        lanes = [(_PRIME_1 + _PRIME_2) & _UINT32, _PRIME_2, 0, -_PRIME_1 & _UINT32]
-        while len(data) - at >= _LANES:
-            for lane in range(4):
-                (word,) = _WORD.unpack_from(data, at + 4 * lane)
-                lanes[lane] = _rotated(lanes[lane] + word * _PRIME_2, 13) * _PRIME_1 & _UINT32
-            at += _LANES
-        total = sum(map(_rotated, lanes, (1, 7, 12, 18))) + len(data)
-    while len(data) - at >= _WORD.size:
-        total = _rotated(total + _WORD.unpack_from(data, at)[0] * _PRIME_3, 17) * _PRIME_4
-        at += _WORD.size
-    for byte in data[at:]:
-        total = _rotated(total + byte * _PRIME_5, 11) * _PRIME_1
-    total &= _UINT32
-    total = (total ^ total >> 15) * _PRIME_2 & _UINT32
-    total = (total ^ total >> 13) * _PRIME_3 & _UINT32
-    return total ^ total >> 16
-
-
-def _rotated(value: int, bits: int) -> int:
-    value &= _UINT32
-    return (value << bits | value >> 32 - bits) & _UINT32
