@@ -15,6 +15,8 @@ from oncelog.protocol.framing import parse_response
 from oncelog.protocol.messages.api_versions import ApiVersionsResponse
 from oncelog.protocol.schema import MessageType, Versions
 
+_FIRST_WITH_BATCHES: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 3, ApiKey.FETCH: 4}
+"""Versions before have records of formats that only brokers know, for the sake of old clients."""
 _CORRELATION_ID_AND_ERROR: Final = Struct(">ih")
 
 
@@ -71,7 +73,8 @@ class BrokerVersions:
         if theirs is None:
             return None
         newest = min(theirs.last, cls.versions.last if at_most is None else at_most)
-        return newest if newest in theirs and newest in cls.versions else None
+        oldest = max(theirs.first, _FIRST_WITH_BATCHES.get(cls.api_key, cls.versions.first))
+        return newest if newest >= oldest and newest in cls.versions else None
 
 
 def parse_api_versions_response(frame: memoryview, requested: int) -> tuple[int, ApiVersionsResponse]:

@@ -44,8 +44,6 @@ _log = logging.getLogger(__name__)
 
 _CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
-_FIRST_WITH_BATCHES: Final = 4
-"""Of Fetch: before, records have formats that this client does not read."""
 _READ_COMMITTED: Final = 1
 _CLOSE_SECONDS: Final = 1.0
 _PASSING: Final = (RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}) - {ErrorCode.CORRUPT_MESSAGE}
@@ -228,7 +226,6 @@ class Fetcher:
         response = await connection.send(
             self._request(session_request, self._max_wait_ms(source)),
             FetchResponse,
-            at_least=_FIRST_WITH_BATCHES,
             at_most=session_request.at_most,
             timeout=(self._config.request_timeout_ms + self._config.fetch_max_wait_ms) / 1000,
         )

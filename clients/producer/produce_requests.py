@@ -11,8 +11,6 @@ from oncelog.protocol.schema import ZERO_UUID, Versions
 
 _LAST_OF_PROTOCOL_1: Final = 11
 _FIRST_OF_PROTOCOL_2: Final = 12
-_FIRST_WITH_BATCHES: Final = 3
-"""Before, records had formats that this client does not write."""
 _LAST_WITH_NAMES: Final = 12
 
 
@@ -32,7 +30,7 @@ def produce_request(
         if topic is None:
             topic = topics[name] = TopicProduceData(name=name, topic_id=metadata.topic_id(name))
         topic.partition_data.append(PartitionProduceData(index=partition, records=batch.encode(config.codec)))
-    first, last = _FIRST_WITH_BATCHES, ProduceRequest.versions.last
+    first, last = ProduceRequest.versions.first, ProduceRequest.versions.last
     if any(topic.topic_id == ZERO_UUID for topic in topics.values()):
         last = _LAST_WITH_NAMES
     if manager.is_transactional and manager.protocol == 1:

@@ -31,7 +31,7 @@ def versions(first: int, last: int, api_key: int = ApiKey.FETCH) -> BrokerVersio
         (0, 99, 12, 12),
         (0, 6, 12, 6),
         (4, 4, None, 4),
-        (0, 3, None, 3),
+        (0, 3, None, None),  # Older than anything we can write.
         (19, 25, None, None),  # Newer than anything we can write.
         (13, 17, 12, None),
     ],
