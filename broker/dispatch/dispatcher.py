@@ -136,7 +136,7 @@ class PendingResponse:
 
     def begin(self) -> None:
         """Note that the handler of a watched API begins: what it changes is seen though its client goes."""
-        if self._route.is_watched and not self._is_under_way:
+        if not self._is_under_way:
             self._is_under_way = True
             self._context.connection.changes_under_way += 1
 
@@ -244,10 +244,12 @@ class Dispatcher:
         if resolved is None or isinstance(resolved, Message):
             return self.encode(route, context, pending.request, resolved)
         if isinstance(resolved, asyncio.Future):
-            pending.begin()
+            if route.is_watched:
+                pending.begin()
             pending.awaitable = resolved
             return pending.finish(resolved) if resolved.done() else pending
-        pending.begin()
+        if route.is_watched:
+            pending.begin()
         pending.awaitable = self._encode_in_slices(pending, route, context, resolved)
         return pending
 
@@ -268,7 +270,8 @@ class Dispatcher:
             route.requests += 1
             _log_request(route, context, frame)
             began = 0 if self.meter is None else self.meter.nanoseconds()
-            pending.begin()
+            if route.is_watched:
+                pending.begin()
             outcome = pending.resolve(route.handler.function(self._broker, context, request))
             if began and self.meter is not None:
                 context.connection.loop_nanoseconds += self.meter.nanoseconds() - began

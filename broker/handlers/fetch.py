@@ -69,16 +69,18 @@ def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest)
     replicas = broker.replica_manager
     now_ms = int(asyncio.get_running_loop().time() * 1000)
     is_old = context.api_version < _FIRST_VERSION_WITH_BATCHES
-    if replica_id(request) >= 0 and (is_old or not _is_broker(broker, context)):
+    is_of_replica = replica_id(request) >= 0
+    if is_of_replica and (is_old or not _is_broker(broker, context)):
         return _refuse_follower(broker, context, request, now_ms)
     if is_old:
         return fetch_for_old_consumer(broker, context, request, partial(_read_for_old_consumer, broker, context))
-    if replica_id(request) < 0 and is_long(request):
+    names_all = FINAL_EPOCH <= request.session_epoch <= INITIAL_EPOCH
+    if names_all and not is_of_replica and is_long(request):
         return _fetch_in_slices(broker, context, request, _params(broker, context, request).may_read)
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
-    if fetch.session.privileged and replica_id(request) >= 0:
+    if fetch.session.privileged and is_of_replica:
         replicas.note_follower_contact(fetch.session, now_ms)
     return _start(broker, context, fetch, _params(broker, context, request))
 

@@ -11,7 +11,6 @@ from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.fetch_reader import error_reply
-from oncelog.broker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchTopic
@@ -27,9 +26,7 @@ MayRead = Callable[[str], bool]
 
 
 def is_long(request: FetchRequest) -> bool:
-    """Return whether a fetch names all its partitions, and very many."""
-    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-        return False
+    """Return whether a fetch, which names all its partitions, names very many."""
     topics = request.topics
     return len(topics) > _MANY_PARTITIONS or sum([len(topic.partitions) for topic in topics]) > _MANY_PARTITIONS
 

@@ -95,10 +95,10 @@ _PART_SIZE: Final = 64
 _LARGE: Final = 1_000
 """A request with more partitions is not even looked through in the turn of the loop in which it was decoded."""
 _BATCH_UNITS: Final = 50
+"""What a batch costs that is appended without a walk, in the units of a ``WorkBudget``."""
 _PERHAPS_ZOOKEEPER: Final = (
     "a produce without topics (a ZooKeeper client begins with the same bytes: is this address in a zookeeper.connect?)"
 )
-"""What a batch costs that is appended without a walk, in the units of a ``WorkBudget``."""
 _NOT_LED: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 )
@@ -441,7 +441,10 @@ class _Produce:
                 partition = unverified.get(partition.topic_partition) or partition
             response = self._append(batch.data.index, partition, judged)
             if isinstance(batch.partition, LeadingPartition):
-                batch.partition.traffic.note_produce(response.error_code)
+                traffic = batch.partition.traffic
+                traffic.produced += 1
+                if response.error_code:
+                    traffic.refused_produces += 1
             batch.topic.partition_responses.append(response)
 
     def _append(

@@ -26,9 +26,3 @@ class TopicTraffic:
     """Messages of old producers that were appended as records."""
     fetch_conversions: int = 0
     """Records that were sent to old consumers as messages."""
-
-    def note_produce(self, error_code: int) -> None:
-        """Count one batch of a Produce request."""
-        self.produced += 1
-        if error_code:
-            self.refused_produces += 1

@@ -127,11 +127,11 @@ async def play(cluster: SimulatedCluster, operation: Callable[[TransactionalClie
 @pytest.mark.parametrize(
     ("brokers", "operation", "most"),
     [
-        (1, TransactionalClient.produce_one, 75),
-        (1, TransactionalClient.fetch_one, 88),
-        (1, TransactionalClient.commit_one, 457),
-        (3, TransactionalClient.produce_one, 576),
-        (3, TransactionalClient.commit_one, 3_230),
+        (1, TransactionalClient.produce_one, 73),
+        (1, TransactionalClient.fetch_one, 86),
+        (1, TransactionalClient.commit_one, 455),
+        (3, TransactionalClient.produce_one, 566),
+        (3, TransactionalClient.commit_one, 3_180),
     ],
 )
 def test_operation_takes_few_calls(
