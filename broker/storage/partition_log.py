@@ -319,7 +319,6 @@ class PartitionLog(LocalLog):
             self._note_truncation_error(error, generation)
 
     def _truncate_to(self, offset: int) -> None:
-        self.snapshots.write_frozen(self.flush_state.written)
         cut = prepare_cut(self.segments, self.snapshots, self.log_start_offset, offset)
         offset = cut.offset
         self._lower_checkpoints(cut.base_offset, offset, offset)

@@ -22,6 +22,7 @@ from oncelog.broker.storage.log_files import SNAPSHOT_SUFFIX, offset_file, offse
 from oncelog.broker.storage.producer_state import ProducerStateManager
 from oncelog.broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 from oncelog.protocol.records.checksum import crc32c
+from oncelog.protocol.schema import Buffer
 
 _VERSION: Final = 1
 _PREFIX: Final = Struct(">hI")
@@ -125,7 +126,10 @@ class ProducerSnapshots:
             self._last_offset = snapshot.offset
 
     def latest(self, log_start_offset: int, end_offset: int) -> Snapshot | None:
-        """Read the latest whole snapshot in [log start, end]. A corrupt one is removed."""
+        """Return the latest whole snapshot in [log start, end], frozen or on the disk. A corrupt file is removed."""
+        for frozen in reversed(self._frozen):  # Their offsets are above those of all files.
+            if log_start_offset <= frozen.offset <= end_offset:
+                return Snapshot(frozen.offset, _decode_entries(frozen.encoded()))
         for offset in reversed(self.offsets):
             if not log_start_offset <= offset <= end_offset:
                 continue
@@ -201,6 +205,10 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     entries = body[_COUNT.size :]
     if len(entries) != count * ENTRY.size:
         raise CorruptSnapshot(f"{len(entries)} bytes of {count} entries")
+    return _decode_entries(entries)
+
+
+def _decode_entries(entries: Buffer) -> list[ProducerStateEntry]:
     return [_decoded(fields) for fields in ENTRY.iter_unpack(entries)]
 
 

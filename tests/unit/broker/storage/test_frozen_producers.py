@@ -91,3 +91,28 @@ def test_producers_are_encoded_in_portions_and_once_each() -> None:
     expected = encode_snapshot([producers[number] for number in (0, 1, 2, 3, 9, 4, 5, 6, 7, 8)])
     assert expected.endswith(frozen.encoded())
     assert len(decode_snapshot(expected)) == 10
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_truncation_on_a_full_disk_goes_on_from_what_is_frozen(seed: int) -> None:
+    """A cut needs no room: what the next flush is to write is in memory."""
+    rng, disk = Random(seed), new_disk()
+    log = open_log(disk, CONFIG)
+    writers = Writers(log, rng)
+    states: dict[int, set[bytes]] = {}
+    for _ in range(3):
+        writers.write(15)
+        log.roll()
+        states[log.log_end_offset] = encoded(log)
+    writers.write(15)
+    disk.fill()
+    cut = rng.choice(list(states))
+    log.truncate_to(cut)
+    assert (log.failed, log.log_end_offset) == (False, cut)
+    assert encoded(log) == states[cut]
+    disk.make_room()
+    log.roll()
+    await log.flush_closed_segments_off_loop()
+    for offset in (each for each in states if each <= cut):
+        entries = decode_snapshot(disk.read(f"{DIRECTORY}/{offset:020}.snapshot"))
+        assert {encode_entry(entry) for entry in entries} == states[offset]
